@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark as Benchmark
     from rmcalib.benchmarks import load_benchmark as load_benchmark
     from rmcalib.integrations import Watcher as Watcher
-    from rmcalib.integrations.watch import watch as watch
+    from rmcalib.integrations import watch as watch
     from rmcalib.judges import load_judge as load_judge
+    from rmcalib.metrics import Comparison as Comparison
+    from rmcalib.metrics import compare as compare
     from rmcalib.metrics import leaderboard as leaderboard
-    from rmcalib.metrics.compare import compare as compare
+    from rmcalib.metrics import metric as metric
+    from rmcalib.metrics import prompts_needed as prompts_needed
     from rmcalib.repair import Calibrator as Calibrator
     from rmcalib.repair import apply as apply
-    from rmcalib.repair.calibrate import calibrate as calibrate
-    from rmcalib.repair.combine import combine as combine
-    from rmcalib.repair.decide import decide as decide
+    from rmcalib.repair import calibrate as calibrate
+    from rmcalib.repair import combine as combine
+    from rmcalib.repair import decide as decide
     from rmcalib.report import Evaluation as Evaluation
     from rmcalib.report import evaluate as evaluate
     from rmcalib.runs import score as score
@@ -39,6 +42,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Benchmark": "rmcalib.benchmarks",
     "Calibrator": "rmcalib.repair",
+    "Comparison": "rmcalib.metrics",
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
     "Watcher": "rmcalib.integrations",
@@ -53,6 +57,8 @@ _HOMES = {
     "load_board": "rmcalib.scores",
     "load_judge": "rmcalib.judges",
     "load_scores": "rmcalib.scores",
+    "metric": "rmcalib.metrics",
+    "prompts_needed": "rmcalib.metrics",
     "score": "rmcalib.runs",
     "watch": "rmcalib.integrations",
 }

@@ -120,7 +120,7 @@ def usual_loop(stock: Any, tokenizer: Any, items: list[Item], batch: int) -> lis
 def arithmetic(model: RewardModel, items: list[Item]) -> dict[str, float]:
     """Count tokens, and the floating-point operations that the different ones among them need."""
     config = model.config
-    layer: Any = model.backbone.layers[0]  # type: ignore[index]
+    layer: Any = model.backbone.layers[0]
     layer_weights = sum(p.numel() for p in layer.parameters() if p.ndim == 2)
     key_weights = 2 * config.hidden_size * config.num_key_value_heads * config.head_dim
     tokens = different = seen = pooled_seen = texts = 0

@@ -12,7 +12,7 @@ import argparse
 import heapq
 import math
 
-from rmcalib.judges import Hardware, LoadOptions
+from rmcalib.judges import LoadOptions
 from rmcalib.runs import PlanEntry, Selection
 from rmcalib.runs._plan import make_plan, read_models
 
@@ -25,8 +25,7 @@ def main() -> None:
     parser.add_argument("--gpu-memory", type=float, default=80, help="of one GPU, in GB")
     parser.add_argument("--rate", type=float, default=1e14, help="operations per second of one GPU")
     args = parser.parse_args()
-    options, hardware = LoadOptions(trust_remote_code=True), Hardware("cuda", 1, math.inf)
-    plan = make_plan(read_models(), Selection(), options, hardware)
+    plan = make_plan(read_models(), Selection(), LoadOptions(trust_remote_code=True), "cuda", math.inf)
     models = [entry for entry in plan if not entry.skipped and entry.seconds is not None]
     print(f"{'GPUs':>5}{'workers':>9}{'models':>8}{'hours':>8}{'GPU-hours':>11}")
     for gpus, workers in CLUSTERS:

@@ -45,6 +45,15 @@ SIZED = ("overconfidence", "lost_information", "ece")
 FROM_FILES = ("steps", "step_differences", "ratings")
 
 
+def all_ways(file: Path) -> dict[str, Scores]:
+    """Return the scores of a file by model; each process reward model once per way to combine its steps."""
+    ways = {how: load_all_scores(file, steps=how) for how in STEPS}
+    plain = ways[STEPS[0]]
+    of_steps = [name for name, scores in plain.items() if scores.manifest.get("score_kind") == "steps"]
+    combined = {f"{name} ({how})": ways[how][name] for name in of_steps for how in STEPS}
+    return {name: scores for name, scores in plain.items() if name not in of_steps} | combined
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rewardmath", nargs="+", type=Path, default=[], metavar="FILE")
@@ -54,7 +63,7 @@ def main() -> None:
     tables = board_tables(rmcalib.load_board(), options.resamples)
     judges: dict[str, Scores] = {}
     for file in options.rewardmath:
-        judges |= load_all_scores(file, steps="all")
+        judges |= all_ways(file)
     if judges:
         tables |= judge_tables(judges)
     tables |= {name: read_rows(RESULTS / f"{name}.csv") for name in FROM_FILES if name not in tables}

@@ -274,7 +274,8 @@ def exact_text(exact: pd.DataFrame) -> str:
                 at = pick(here, family=family, k=k, notion="rankwise", discrepancy="abs")
                 null = value(at, "null_mean", family=family)
                 cells.append(show(value(at, family=family)) + ("" if math.isnan(null) else f" ({null:.3f})"))
-            lines.append([dataset, learner, show(tau), *cells])
+            if len(here):
+                lines.append([dataset, learner, show(tau), *cells])
     return markdown(["data set", "learner", "tau", *(f"{f}-{k}" for f, k in EVENTS)], lines)
 
 

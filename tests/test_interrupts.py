@@ -22,7 +22,7 @@ def test_an_interrupt_during_imports() -> None:
 import signal, sys
 class Interrupt:
     def find_spec(self, name, *_):
-        if name == "typer":
+        if name == "cyclopts":
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
 from rmcalib.__main__ import main

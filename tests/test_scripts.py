@@ -36,6 +36,7 @@ CASES: dict[str, tuple[str, str]] = {
         "we are faster",
     ),
     "embed_board": ("classifier.json --output {}/board.npz", "1 models"),
+    "fuzz_files": ("--files 60", " 0 surprises"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
     "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),
     "measure_notions": ("--runs 2 --cases 1 --processes 1 --output {}", "Calibrated forecasts"),

@@ -483,7 +483,7 @@ class HelpSteer3(Row):
     one vote, its overall preference.
     """
 
-    domain: Name
+    category: Name
     context: Question
     response1: Text
     response2: Text
@@ -501,9 +501,6 @@ class HelpSteer3(Row):
             counted.count(0),
             {"individual_preference": " ".join(map(str, strengths))},
         )
-
-    def _category(self) -> str:
-        return self.domain
 
 
 class Annotation(Part):

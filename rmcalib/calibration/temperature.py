@@ -545,7 +545,7 @@ class Scale:
     def variance_factor(self) -> float:
         """Return how much more the slopes vary than if the forecasts at T̂ were true; at least that of independence."""
         if self.fit.at_limit is not None or self.n < 2:
-            return self.model.independent
+            return 1.0
         slope, curvature = self.model.slopes(self.fit.temperature)
         spread = self.n * self._standard_error(slope) ** 2
         curved = float(curvature.mean())

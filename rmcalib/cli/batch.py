@@ -2,223 +2,276 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from cyclopts import Group, Parameter
 
-from rmcalib.cli._shared.batch_run import Show, run
-from rmcalib.cli._shared.options import Common, Measuring, refuse_options, with_options
-from rmcalib.cli._shared.places import input_file, output_folder
-from rmcalib.cli._shared.progress import plain_warnings
-from rmcalib.cli._shared.scoring_options import ONE_JUDGE, Scoring
+from rmcalib._util.terminal import add_row, open_console, print_table, table
+from rmcalib.cli.options import MAIN, MORE, Common, InputFile, Measuring, Names, Scoring, at_least, refuse
+from rmcalib.cli.screen import following, messages, print_json, print_lines
+from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
-    from rmcalib.runs import Cluster, Selection
+    from rmcalib.runs import Evaluator, Plan, Status
 
-__all__ = ["batch_models"]
+__all__ = ["command"]
 
-_WHICH, _ENGINE = "Which models", "Where to run"
-_PUBLISHED = "published"
-
-
-class Engine(StrEnum):
-    """Where models run."""
-
-    local = "local"
-    ray = "ray"
+ENGINE = Group("Where to run", sort_key=2)
 
 
-Globs = list[str] | None
-
-
+@Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)
 class Which:
-    """Which models are wanted."""
+    """Which models, and whether they are run."""
 
-    models: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            parser=input_file,
-            help="YAML file with the models and their recipes; default the models of the RewardBench 2 "
-            "leaderboard, or with --scores published all published ones.",
-            rich_help_panel=_WHICH,
-        ),
-    ] = None
-    include: Annotated[
-        Globs,
-        typer.Option(
-            metavar="GLOB", help="Only models whose names match; several allowed.", rich_help_panel=_WHICH
-        ),
-    ] = None
-    exclude: Annotated[
-        Globs,
-        typer.Option(
-            metavar="GLOB",
-            help="Leave out models whose names match; several allowed.",
-            rich_help_panel=_WHICH,
-        ),
-    ] = None
-    max_params: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Leave out larger models, such as 10B.", rich_help_panel=_WHICH),
-    ] = None
-    family: Annotated[
-        Globs,
-        typer.Option(
-            metavar="NAME", help="Only this family, such as llama; several allowed.", rich_help_panel=_WHICH
-        ),
-    ] = None
-
-    def selection(self) -> Selection:
-        """Return the options as the batch takes them."""
-        from rmcalib._util.sizes import parse_parameters
-        from rmcalib.runs import Selection
-
-        size = None if self.max_params is None else parse_parameters(self.max_params)
-        return Selection(tuple(self.include or ()), tuple(self.exclude or ()), size, tuple(self.family or ()))
+    models: InputFile | None = None
+    """YAML file with the models and their recipes; default those of the RewardBench 2 leaderboard."""
+    scores: Literal["published"] | None = None
+    """Take the scores that RewardBench has published, instead of scoring."""
+    include: Annotated[Names, Parameter(metavar="GLOB")] = ()
+    """Only models whose names match, such as 'Skywork/*'."""
+    exclude: Annotated[Names, Parameter(metavar="GLOB")] = ()
+    """Leave out models whose names match."""
+    max_params: Annotated[str | None, Parameter(metavar="SIZE")] = None
+    """Leave out larger models, such as 10B."""
+    family: Annotated[Names, Parameter(metavar="NAME")] = ()
+    """Only these families, such as llama."""
+    dry_run: bool = False
+    """Only print the plan."""
+    scores_only: Annotated[bool, Parameter(group=MORE)] = False
+    """Do not write each model's metrics and page."""
+    jobs: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 4
+    """Files to fetch at a time with --scores published."""
 
 
+@Parameter(name="*", group=ENGINE)
 @dataclass(frozen=True)
 class Where:
     """Where the models run."""
 
-    engine: Annotated[
-        Engine, typer.Option(help="Run on this machine or on a Ray cluster.", rich_help_panel=_ENGINE)
-    ] = Engine.local
-    address: Annotated[
-        str,
-        typer.Option(
-            metavar="WHERE",
-            help="Ray cluster: 'local' starts one on this machine, 'auto' finds a running one, or HOST:PORT.",
-            rich_help_panel=_ENGINE,
-        ),
-    ] = "local"
-    shards: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Number of Ray workers that share a model's prompts.",
-            rich_help_panel=_ENGINE,
-        ),
-    ] = 1
-    gpus: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="X",
-            help="GPUs of one Ray worker; default what the model needs.",
-            rich_help_panel=_ENGINE,
-        ),
-    ] = None
-    gpu_memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="Memory of one GPU of the cluster.", rich_help_panel=_ENGINE)
-    ] = "80GB"
-    free_disk: Annotated[
-        bool,
-        typer.Option(
-            "--free-disk",
-            help="Remove a model from the Hub's cache when it is done.",
-            rich_help_panel=_ENGINE,
-        ),
-    ] = False
-    ignore_memory: Annotated[
-        bool,
-        typer.Option("--ignore-memory", help="Also try models that seem too large.", rich_help_panel=_ENGINE),
-    ] = False
+    engine: Literal["local", "ray"] = "local"
+    """Run on this machine or on a Ray cluster."""
+    address: Annotated[str | None, Parameter(metavar="WHERE")] = None
+    """Ray cluster: 'local' (default) starts one on this machine, 'auto' finds a running one, or HOST:PORT."""
+    shards: Annotated[int | None, Parameter(metavar="N", validator=at_least(1))] = None
+    """Ray workers that share a model's prompts; default 1."""
+    gpus: Annotated[float | None, Parameter(metavar="X", validator=at_least(0))] = None
+    """GPUs of one Ray worker; default what the model needs."""
+    gpu_memory: Annotated[str | None, Parameter(metavar="SIZE")] = None
+    """Memory of one GPU of the cluster; default 80GB."""
+    free_disk: bool = False
+    """Remove a model from the Hub's cache when it is done."""
+    ignore_memory: bool = False
+    """Also try models that seem too large."""
 
-    def cluster(self) -> Cluster | None:
-        """Return the Ray cluster; None for this machine."""
-        from rmcalib._util.sizes import parse_bytes
-        from rmcalib.runs import Cluster
-
-        cluster = Cluster(self.address, self.shards, self.gpus, parse_bytes(self.gpu_memory))
-        return cluster if self.engine is Engine.ray else None
+    def of_ray(self) -> dict[str, Any]:
+        """Return the options that only Ray has."""
+        return {
+            "--address": self.address,
+            "--shards": self.shards,
+            "--gpus": self.gpus,
+            "--gpu-memory": self.gpu_memory,
+        }
 
 
-_RAY = ("address", "shards", "gpus", "gpu_memory")
-_RUNNING_MODELS = (
-    *(field.name for field in fields(Scoring) if field.name not in ("output", "fresh")),
-    *(field.name for field in fields(Where)),
-)
-"""Options that do nothing if no model is run."""
-
-
-@with_options(without=("part", "revision", "recipes", *ONE_JUDGE))
-def batch_models(
+def command(
     *,
-    context: typer.Context,
-    which: Which,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print the plan.", rich_help_panel=_WHICH)
-    ] = False,
-    scores: Annotated[
-        str | None,
-        typer.Option(
-            metavar="published",
-            help="'published' takes the scores that RewardBench has published, instead of scoring.",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Files to fetch at a time with --scores published.")
-    ] = 4,
-    where: Where,
-    metrics: Annotated[bool, typer.Option(help="Also write each model's metrics and page.")] = True,
-    measuring: Measuring,
-    scoring: Scoring,
-    common: Common,
-) -> None:
-    """Score every model of a list, small ones first. Models that fail are tried again next time.
+    which: Which = Which(),
+    where: Where = Where(),
+    scoring: Scoring = Scoring(),
+    measuring: Measuring = Measuring(),
+    common: Common = Common(),
+) -> int:
+    """Run a batch, or print its plan."""
+    from rmcalib._util.sizes import parse_parameters
+    from rmcalib.runs import BatchRequest, Published, Selection, plan_batch, run_batch
 
-    Models that are done are skipped, so the same command resumes a batch that
-    was killed. In the output folder, batch.json has the state of every model,
-    and events.jsonl lists what happened.
-
-    Exit codes: 0 done; 1 a model failed; 2 bad usage or bad input.
-    """
-    from rmcalib.runs import BatchRequest, Published, plan_batch
-    from rmcalib.runs import Scoring as HowToScore
-
-    _refuse_clashes(context, scores, where, metrics=metrics)
-    output_folder(scoring.output)
-    how = HowToScore(
-        scoring.benchmark or "reward-bench-2",
-        scoring.benchmark_revision,
-        scoring.limit,
-        scoring.load_options(),
-        where.cluster(),
-        where.free_disk,
-        where.ignore_memory,
-        scoring.format,
-    )
+    size = None if which.max_params is None else parse_parameters(which.max_params)
     request = BatchRequest(
         which.models,
-        which.selection(),
-        Published(jobs) if scores == _PUBLISHED else how,
+        Selection(which.include, which.exclude, size, which.family),
+        Published(which.jobs) if which.scores else _how(scoring, where),
         scoring.output,
         scoring.fresh,
     )
-    show = Show(common.json, common.quiet)
-    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
-        if dry_run:
-            show.plan(plan_batch(request))
-        else:
-            run(request, measuring.settings() if metrics else None, show)
+    if which.scores:
+        given = {
+            "--benchmark": scoring.benchmark,
+            "--limit": scoring.limit,
+            "-J": scoring.judge,
+            **where.of_ray(),
+        }
+        refuse({**given, "--free-disk": where.free_disk}, "no model is run with --scores published")
+    with messages(quiet=common.quiet):
+        if which.dry_run:
+            return _show_plan(plan_batch(request), common)
+        evaluator = None if which.scores_only else _evaluator(measuring)
+        with _live_table(quiet=common.quiet or common.json) as on_change:
+            status = run_batch(request, evaluator=evaluator, on_change=on_change)
+    if common.json:
+        print_json(status.content())
+    elif not common.quiet:
+        _print_summary(status, str(scoring.output))
+    return int("failed" in status.counts())
 
 
-def _refuse_clashes(context: typer.Context, scores: str | None, where: Where, *, metrics: bool) -> None:
-    """Refuse options that would do nothing."""
-    if scores not in (None, _PUBLISHED):
-        raise ValueError(f"--scores {scores}: a batch scores by itself, or takes 'published' scores")
-    if scores == _PUBLISHED:
-        refuse_options(context, _RUNNING_MODELS, "--scores published")
+def _how(scoring: Scoring, where: Where) -> Any:
+    """Return how models are scored; options that need Ray are refused without it."""
+    from rmcalib._util.sizes import parse_bytes
+    from rmcalib.judges import LoadOptions
+    from rmcalib.runs import Cluster
+    from rmcalib.runs import Scoring as HowToScore
+
+    if len(scoring.benchmark) > 1:
+        raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
+    cluster = None
+    if where.engine == "ray":
+        memory = parse_bytes(where.gpu_memory or "80GB")
+        cluster = Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
     else:
-        refuse_options(context, ("jobs",), "a batch that scores by itself")
-    if not metrics:
-        refuse_options(context, [field.name for field in fields(Measuring)], "--no-metrics")
-    if where.engine is Engine.local:
-        refuse_options(context, _RAY, "--engine local")
+        refuse(where.of_ray(), "it needs --engine ray")
+    return HowToScore(
+        scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
+        limit=scoring.limit,
+        options=LoadOptions(**judge_options(scoring)),
+        cluster=cluster,
+        free_disk=where.free_disk,
+        ignore_memory=where.ignore_memory,
+        format=scoring.format,
+    )
+
+
+def _evaluator(measuring: Measuring) -> Evaluator:
+    """Return what writes a model's metrics and page, as ``eval`` does."""
+    from rmcalib.judges import recipe_of_run
+    from rmcalib.metrics import Settings
+    from rmcalib.report import evaluate, made_from, write_evaluation
+    from rmcalib.runs import Evaluator
+
+    def write(recipe: Any, scores: Any, benchmark: Any, folder: Any) -> None:
+        own = recipe_of_run(recipe.model, scores.manifest, {recipe.model: recipe})
+        result = evaluate(
+            scores,
+            benchmark=benchmark,
+            model=recipe.model,
+            recipe=own,
+            resamples=measuring.resamples,
+            seed=measuring.seed,
+        )
+        write_evaluation(result, folder)
+
+    def inputs(recipe: Any, scores: Any, benchmark: Any) -> str:
+        return made_from(
+            scores, recipe, benchmark, Settings(resamples=measuring.resamples, seed=measuring.seed)
+        )
+
+    return Evaluator(write, inputs)
+
+
+_STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
+_ORDER = ("scoring", "evaluating", "scored", "downloading", "failed", "waiting", "done", "skipped")
+_ROWS = 20  # of the live table; models that are being worked on come first
+
+
+@contextlib.contextmanager
+def _live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
+    """Show the states of a batch on standard error; nothing if it is not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+    from rich.live import Live
+
+    disable_progress_bars()  # they would write into the table
+    seen: list[Status] = []
+
+    def draw() -> Any:  # again each time, because clocks run
+        return _status_table(seen[0]) if seen else ""
+
+    with Live(console=open_console(stderr=True), refresh_per_second=2, transient=True, get_renderable=draw):
+        yield lambda status: seen.append(status) if not seen else None
+
+
+def _status_table(status: Status) -> Any:
+    """Draw the states: what is being worked on, failures, what waits, what is done."""
+    status.tick()
+    counts = ", ".join(f"{count} {state}" for state, count in status.counts().items())
+    left = status.seconds_left()
+    title = f"{counts}; about {_duration(left)} left" if left and left >= 1 else counts
+    rows = table("model", "size", "state", "progress", "tokens/s", "time", "left", title=title)
+    entries = sorted(status.models.values(), key=lambda entry: _ORDER.index(entry.state))
+    for entry in entries[:_ROWS]:
+        add_row(
+            rows,
+            entry.model,
+            _size(entry.parameters),
+            entry.state,
+            f"{entry.responses_done / entry.responses:.0%}" if entry.responses else "",
+            f"{entry.tokens_per_second:,.0f}" if entry.tokens_per_second else "",
+            _duration(entry.seconds) if entry.seconds else "",
+            _duration(entry.seconds_left) if entry.seconds_left else "",
+            style=_STYLES.get(entry.state, ""),
+        )
+    if len(entries) > _ROWS:
+        add_row(rows, f"and {len(entries) - _ROWS} more")
+    return rows
+
+
+def _show_plan(plan: Plan, common: Common) -> int:
+    """Print what would be run, in order, and what would fail or be skipped and why."""
+    problems = plan.problems
+    if common.json:
+        names = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
+        rows = [{name: getattr(entry, name) for name in names} for entry in plan.entries]
+        print_json([{**row, "problem": problems.get(row["model"], "")} for row in rows])
+    elif not common.quiet:
+        run = [entry for entry in plan.entries if not entry.skipped and entry.model not in problems]
+        shown = table("model", "size", "memory", "device", "time")
+        for entry in run:
+            memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
+            time = "?" if entry.seconds is None else _duration(entry.seconds)
+            add_row(shown, entry.model, _size(entry.parameters), memory, entry.device, time)
+        if run:
+            print_table(open_console(), shown)
+        known = [entry.seconds for entry in run if entry.seconds is not None]
+        about = f"about {_duration(sum(known))} (a rough guess from sizes)" if known else "of unknown size"
+        print_lines("", f"{len(run)} to run, {about}." if run else "No model to run.")
+        skipped = {entry.model: entry.skipped for entry in plan.entries if entry.skipped}
+        for title, found in (("would fail", problems), ("skipped", skipped)):
+            if found:
+                print_lines(f"{len(found)} {title}:", *(f"  {model}: {why}" for model, why in found.items()))
+        print_lines("Next: the same command without --dry-run")
+    return int(bool(problems))
+
+
+def _print_summary(status: Status, place: str) -> None:
+    """Print what was done, what failed and why, and what was skipped."""
+    by_state: dict[str, list[Any]] = {}
+    for entry in status.models.values():
+        by_state.setdefault(entry.state, []).append(entry)
+    done = by_state.get("done", [])
+    new = sum(entry.fresh for entry in done)
+    print_lines(f"{len(done)} done ({new} now, {len(done) - new} before)")
+    for title, state in (("failed, to be tried again by the next run", "failed"), ("skipped", "skipped")):
+        entries = by_state.get(state, [])
+        if entries:
+            print_lines(f"{len(entries)} {title}:", *(f"  {entry.model}: {entry.why}" for entry in entries))
+    following({"Results": place}, f"rmcalib report {place}" if done else "")
+
+
+def _size(billions: float | None) -> str:
+    if billions is None:
+        return "?"
+    return f"{billions:g}B" if billions >= 0.1 else f"{billions * 1000:.3g}M"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} d"

@@ -3,108 +3,69 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from cyclopts import Parameter
 
-from rmcalib._util.terminal import open_console
-from rmcalib.cli._shared.options import Common, refuse_options, with_options
-from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName, TokenizeHere
+from rmcalib._util.terminal import add_row, open_console, print_table, table
+from rmcalib.cli.options import MAIN, Common, Name, Scoring
+from rmcalib.cli.screen import print_json, print_lines
+from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
     from rmcalib.judges import Diagnosis, ServedCheck
 
-__all__ = ["examine"]
+__all__ = ["command"]
 
 
-@with_options()
-def examine(
-    *,
-    context: typer.Context,
-    endpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Compare a server's rewards with those of --model, loaded here, and check nothing else.",
-            rich_help_panel=SERVED,
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="ID",
-            help="With --endpoint: the served model.",
-        ),
-    ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="With --endpoint: auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.",
-        ),
-    ] = "auto",
-    endpoint_kind: EndpointKind = "auto",
-    served_name: ServedName = None,
-    tokenize_here: TokenizeHere = False,
-    api_key_env: ApiKeyEnv = None,
-    common: Common,
-) -> None:
-    """Check whether this machine can score: versions, devices, memory, and whether the Hub answers.
+@Parameter(name="*", group=MAIN)
+@dataclass(frozen=True)
+class Wanted:
+    """A server to check; without one, this machine is."""
 
-    Scores a part of the demo on every device and in every dtype, and compares
-    the rewards with those of the CPU in float32. With --endpoint and --model,
-    compares the rewards of a server with those of the model, loaded here.
-
-    Exit codes: 0 done; 1 a device is wrong in float32 (smaller dtypes may
-    differ), or a server's rewards differ by more than rounding; 2 bad usage
-    or bad input.
-    """
-    from rmcalib.judges import LoadOptions, compare_served, diagnose
-
-    if (endpoint is None) != (model is None):
-        raise ValueError("--endpoint, --model: give both to compare a server with the model itself")
-    if endpoint is not None and model is not None:
-        check = compare_served(
-            model,
-            endpoint,
-            here=LoadOptions(device=device),
-            endpoint_kind=endpoint_kind,
-            served_name=served_name,
-            tokenize_here=tokenize_here,
-            api_key_env=api_key_env,
-        )
-        _finish(check, _print_served, common)
-    else:
-        served = ("endpoint_kind", "served_name", "tokenize_here", "api_key_env")
-        refuse_options(context, ("device", *served), "a check of this machine (give --endpoint)")
-        _finish(diagnose(), _print, common)
-
-
-def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], common: Common) -> None:
-    if common.json:
-        typer.echo(json.dumps({**dataclasses.asdict(found), "healthy": found.healthy}))
-    elif not common.quiet:
-        show(found)
-    if not found.healthy:
-        raise typer.Exit(1)
+    model: Annotated[Name | None, Parameter(alias="-m", metavar="ID")] = None
+    """The served model, which is also loaded here."""
+    endpoint: Annotated[Name | None, Parameter(metavar="URL")] = None
+    """Compare a server's rewards with those of --model."""
+    judge: Annotated[tuple[str, ...], Parameter(alias="-J", metavar="KEY=VALUE")] = ()
+    """A setting of the server, such as served_name=... or tokenize_here=yes; device=... is where --model is loaded."""
 
 
 _MEANING = {
     "right": "The server gives the model's rewards.",
     "rounding": "The rewards differ as if the server, or this machine, used a narrower dtype.",
     "differs": "The server gives other rewards. Is it the same model? If so, it reads other texts: see what "
-    "--tokenize-here changes.",
+    "-J tokenize_here=yes changes.",
 }
 
 
-def _print_served(check: ServedCheck) -> None:
-    from rich.text import Text
+def command(*, wanted: Wanted = Wanted(), common: Common = Common()) -> int:
+    """Check versions, devices, memory and the Hub; or a server."""
+    from rmcalib.judges import LoadOptions, compare_served, diagnose
 
-    lines = (
+    if (wanted.endpoint is None) != (wanted.model is None):
+        raise ValueError("--endpoint, --model: give both to compare a server with the model itself")
+    found: Diagnosis | ServedCheck
+    if wanted.endpoint is None or wanted.model is None:
+        if wanted.judge:
+            raise ValueError("-J: has no effect on a check of this machine; give --endpoint")
+        found = diagnose()
+    else:
+        here = tuple(one for one in wanted.judge if one.startswith(("device=", "dtype=")))
+        served = tuple(one for one in wanted.judge if one not in here)
+        options = judge_options(Scoring(judge=served), wanted.endpoint)
+        loading = LoadOptions(**judge_options(Scoring(judge=here)))
+        found = compare_served(wanted.model, options.pop("endpoint"), here=loading, **options)
+    if common.json:
+        print_json({**dataclasses.asdict(found), "healthy": found.healthy})
+    elif not common.quiet:
+        _print(found) if wanted.endpoint is None else _print_served(found)  # type: ignore[arg-type]
+    return 0 if found.healthy else 1
+
+
+def _print_served(check: ServedCheck) -> None:
+    print_lines(
         f"{check.endpoint}: {check.endpoint_kind} {check.server_version or '(unknown version)'}, "
         f"model {check.served_model or '(unknown)'}",
         f"here: {check.model} in {check.dtype}",
@@ -114,34 +75,24 @@ def _print_served(check: ServedCheck) -> None:
         f"{check.probability_difference:.2g}",
         "",
         _MEANING[check.status],
+        f"Next: rmcalib eval --model {check.model} --endpoint {check.endpoint}",
     )
-    console = open_console()
-    for line in lines:
-        console.print(Text(line))
 
 
 def _print(diagnosis: Diagnosis) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    console = open_console()
-    console.print(Text("  ".join(f"{name} {version}" for name, version in diagnosis.versions.items())))
+    print_lines("  ".join(f"{name} {version}" for name, version in diagnosis.versions.items()))
     for device in diagnosis.devices:
         memory, free = (f"{size / 1e9:.1f} GB" for size in (device.memory, device.free))
-        console.print(Text(f"{device.device}: {device.name}, {memory}, {free} free"))
-    console.print(Text(f"Hub: {diagnosis.hub}\n"))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("device", "dtype", "demo"):
-        table.add_column(name)
-    for name in ("reward off by", "probability off by", "seconds"):
-        table.add_column(name, justify="right", no_wrap=True)
+        print_lines(f"{device.device}: {device.name}, {memory}, {free} free")
+    print_lines(f"Hub: {diagnosis.hub}", "")
+    rows = table("device", "dtype", "demo", "reward off by", "probability off by", "seconds")
     for check in diagnosis.checks:
         numbers = (check.reward_difference, check.probability_difference, check.seconds)
         cells = ["" if value is None else f"{value:.2g}" for value in numbers]
-        table.add_row(check.device, check.dtype, check.status, *cells)
-    console.print(table)
-    for check in diagnosis.checks:
-        if check.note:
-            console.print(Text(f"* {check.device} {check.dtype}: {check.note}"))
+        add_row(rows, check.device, check.dtype, check.status, *cells)
+    print_table(open_console(), rows)
+    print_lines(
+        *(f"* {check.device} {check.dtype}: {check.note}" for check in diagnosis.checks if check.note)
+    )
     verdict = "This machine scores correctly." if diagnosis.healthy else "Something is wrong, see above."
-    console.print(Text(f"\n{verdict}"))
+    print_lines("", verdict, "Next: rmcalib eval")

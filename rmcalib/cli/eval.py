@@ -1,278 +1,311 @@
-"""``rmcalib eval``: from a model's name to a calibration report."""
+"""``rmcalib eval``: from a model's name, or from scores, to a calibration report."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from cyclopts import Parameter
 
-from rmcalib.cli._shared.calibrators import CalibratorFile, load_calibrator
-from rmcalib.cli._shared.judge_options import DryRun, show_costs
-from rmcalib.cli._shared.kinds import MissingScores, Steps
-from rmcalib.cli._shared.options import REPORT, Common, Markdown, Measuring, refuse_options, with_options
-from rmcalib.cli._shared.places import output_folder, refuse_overwriting, writes_stdout
-from rmcalib.cli._shared.progress import plain_warnings, say
-from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Export, Models, Scoring
-from rmcalib.cli._shared.sources import (
-    Failure,
-    benchmark_for,
-    check_export,
-    model_names,
-    say_failures,
-    scores_of_file,
+from rmcalib.cli.conditions import Condition, check_categories, parse_condition
+from rmcalib.cli.options import (
+    MAIN,
+    MORE,
+    CalibratorFile,
+    Common,
+    FailIf,
+    Judged,
+    Markdown,
+    Measuring,
+    Name,
+    Names,
+    Reading,
+    Scoring,
+    refuse,
+    writes_stdout,
 )
+from rmcalib.cli.screen import following, messages, print_json, say, working
+from rmcalib.cli.sources import judge_options, load_prompts, model_names, run_judge
 
 if TYPE_CHECKING:
-    from rmcalib.cli._shared.evaluating import Done
-    from rmcalib.report import Joint
+    from rmcalib.benchmarks import Benchmark
+    from rmcalib.report import Evaluation
+    from rmcalib.scores import Scores
 
-__all__ = ["evaluate_models"]
+__all__ = ["command"]
 
-FailIf = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="CONDITION",
-        help="Exit with code 1 if this holds, such as 'overconfidence.low>0.05', "
-        "'lost_information.low>0.02' or 'ece[Math]>=0.2'; several allowed.",
-        rich_help_panel=REPORT,
-    ),
-]
-GroupBy = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Report the gap for each group: category, length, responses, or a column of the benchmark; "
-        "several allowed.",
-        rich_help_panel=REPORT,
-    ),
-]
-ReliabilityCurve = Annotated[
-    Literal["bins", "isotonic"],
-    typer.Option(
-        metavar="NAME",
-        help="bins, or isotonic to also draw a reliability curve that needs no bins (CORP).",
-        rich_help_panel=REPORT,
-    ),
-]
-Benchmarks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--benchmark",
-        "-b",
-        metavar="NAME",
-        help="A name that `rmcalib benchmarks` lists ('reward-bench-2' is the default, 'demo' for the demo "
-        "model), a Hub data set, or a .jsonl, .json, .parquet or .csv file or a folder of them; several "
-        "allowed.",
-        rich_help_panel=WHAT,
-    ),
-]
-Scores = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        help="Use scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's, RewardMATH's) file, "
-        "or 'published' for those that RewardBench has published.",
-        rich_help_panel=WHAT,
-    ),
-]
-Examples = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="Number of prompts to show on the page: those with the worst forecasts.",
-        rich_help_panel=REPORT,
-    ),
-]
+PUBLISHED = "published"
 
 
+@Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)
-class What:
-    """Models to run, or scores that were made elsewhere."""
+class Wanted:
+    """What is evaluated and reported."""
 
-    model: Models = None
-    scores: Scores = None
-    steps: Steps = None
-    missing: MissingScores = None
-
-
-@dataclass(frozen=True)
-class Report:
-    """What the report contains, and what else is written."""
-
-    fail_if: FailIf = None
-    group_by: GroupBy = None
-    curve: ReliabilityCurve = "bins"
+    scores: Annotated[Name | None, Parameter(metavar="FILE")] = None
+    """Scores made elsewhere: a file, a run folder, or 'published' for those that RewardBench has published."""
     calibrator: CalibratorFile = None
-    export_rewardbench: Export = None
+    fail_if: FailIf = ()
+    group_by: Annotated[Names, Parameter(metavar="COLUMN", group=MORE)] = ()
+    """Also report the gap by length, responses, or columns of the benchmark."""
     markdown: Markdown = None
-    examples: Examples = 10
+    dry_run: Annotated[bool, Parameter(group=MORE)] = False
+    """Only count the requests and tokens of a language model that judges."""
 
 
-@with_options(without=("benchmark",))  # of scoring: there may be several here
-def evaluate_models(
+@dataclass(frozen=True)
+class Done:
+    """One evaluated model, its folder, and the conditions of --fail-if that hold."""
+
+    result: Evaluation
+    folder: Path
+    met: tuple[Condition, ...]
+
+
+def command(
     *,
-    context: typer.Context,
-    what: What,
-    benchmark: Benchmarks = None,
+    judged: Judged = Judged(),
+    wanted: Wanted = Wanted(),
+    scoring: Scoring = Scoring(),
+    reading: Reading = Reading(),
+    measuring: Measuring = Measuring(),
+    common: Common = Common(),
+) -> int:
+    """Evaluate models on benchmarks, or scores, and write a folder for each."""
+    from rmcalib._util.processes import is_main_process, joined
+
+    conditions = [parse_condition(text) for text in wanted.fail_if]
+    silent = writes_stdout(common, markdown=wanted.markdown)
+    _check(judged, wanted, scoring, reading)
+    main = is_main_process()
+    with messages(quiet=common.quiet or not main), joined() as team:
+        with team.step():
+            jobs = (
+                _given(judged, wanted, scoring, reading)
+                if wanted.scores
+                else _to_run(judged, scoring, common)
+            )
+            if wanted.dry_run:
+                return _show_costs(jobs, judged, scoring, common)
+            for _, bench, scores in jobs:
+                own = bench.categories if scores is None and bench is not None else scores.category.tolist()  # type: ignore[union-attr]
+                check_categories(conditions, dict.fromkeys(own))
+        done: list[Done] = []
+        failed: list[dict[str, str]] = []
+        for name, bench, scores in jobs:
+            try:
+                with team.step():
+                    rewards = scores or run_judge(name, bench, scoring, judged.endpoint, quiet=common.quiet)  # type: ignore[arg-type]
+                    if main:
+                        done.append(
+                            _evaluate(rewards, name, bench, conditions, wanted, scoring, measuring, common)
+                        )
+            except (ValueError, OSError, MemoryError) as error:
+                if len(jobs) == 1:
+                    raise
+                failed.append({"model": name, "error": " ".join(str(error).split())})
+                if main:
+                    say(f"error: {failed[-1]['error']}")
+    if main:
+        _show(done, failed, wanted, scoring, replace(common, quiet=common.quiet or silent))
+    return int(bool(failed) or any(one.met for one in done))
+
+
+Job = tuple[str, "Benchmark | None", "Scores | None"]
+"""A model, its benchmark, and its scores if they exist already."""
+
+
+def _check(judged: Judged, wanted: Wanted, scoring: Scoring, reading: Reading) -> None:
+    """Refuse options that would do nothing."""
+    if wanted.scores is None:
+        reading.refuse("it reads files of scores (--scores)")
+        if scoring.format is not None and not scoring.benchmark:
+            raise ValueError("--format: give the file with --benchmark")
+        return
+    if wanted.scores == PUBLISHED:
+        reading.refuse("published scores are read as they are")
+        if not judged.model:
+            raise ValueError("--scores published: name the model with --model")
+    if len(scoring.benchmark) > 1:
+        raise ValueError("--benchmark: scores belong to one benchmark, so give one")
+    given = {"--endpoint": judged.endpoint, "--part": judged.part, "--limit": scoring.limit}
+    more = {
+        "--dry-run": wanted.dry_run,
+        "-J": tuple(one for one in scoring.judge if not one.startswith("recipes=")),
+    }
+    refuse({**given, **more}, "no model is run with --scores")
+
+
+def _recipes(scoring: Scoring) -> tuple[Any, ...]:
+    return tuple(path for one in scoring.judge if one.startswith("recipes=") for path in one[8:].split(","))
+
+
+def _to_run(judged: Judged, scoring: Scoring, common: Common) -> list[Job]:
+    """Return every model on every benchmark."""
+    names = model_names(judged, _recipes(scoring))
+    for name in names:
+        judge_options(scoring, judged.endpoint, name)
+    wanted = scoring.benchmark or ("demo" if names == ["demo"] else "reward-bench-2",)
+    found = [load_prompts(one, scoring, part=judged.part, quiet=common.quiet) for one in wanted]
+    called = [bench.name for bench in found]
+    twice = next((name for name in called if called.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"--benchmark: {called.count(twice)} benchmarks are called {twice!r}: rename a file")
+    return [(name, bench, None) for bench in found for name in names]
+
+
+def _given(judged: Judged, wanted: Wanted, scoring: Scoring, reading: Reading) -> list[Job]:
+    """Return the models of a file of scores, or those with published scores."""
+    from rmcalib._util.hub import HubError
+    from rmcalib.report import UNNAMED
+    from rmcalib.scores import find_model, load_all_scores, published_scores
+
+    source = str(wanted.scores)
+    bench = load_prompts(scoring.benchmark[0], scoring) if scoring.benchmark else None
+    if source == PUBLISHED:
+        if bench is None:
+            try:
+                bench = load_prompts("reward-bench-2", scoring)
+            except HubError as error:
+                say(f"warning: the report has no texts to read ({error})")
+        return [(name, bench, published_scores(name)) for name in judged.model]
+    found = load_all_scores(source, **reading.options())
+    if len(found) == 1 and len(judged.model) == 1:
+        found = {judged.model[0]: next(iter(found.values()))}
+    jobs: list[Job] = []
+    for name in judged.model or found:
+        scores = find_model(found, name, source)
+        if bench is not None and not {item.id for item in bench.items} & {*scores.item_id.tolist()}:
+            raise ValueError(
+                f"{source}: none of its prompts is in {bench.name}: name the benchmark they are from, or "
+                "leave --benchmark out"
+            )
+        # The same name for all files without one, so that they can be compared.
+        label = bench.name if bench is not None else str(scores.manifest.get("benchmark") or UNNAMED)
+        manifest = {**scores.manifest, "model": name, "benchmark": label}
+        jobs.append((name, bench, replace(scores, manifest=manifest)))
+    return jobs
+
+
+def _evaluate(
+    scores: Scores,
+    name: str,
+    bench: Benchmark | None,
+    conditions: Sequence[Condition],
+    wanted: Wanted,
     scoring: Scoring,
-    dry_run: DryRun = False,
-    report: Report,
     measuring: Measuring,
     common: Common,
-) -> None:
-    """Score a benchmark with a reward model, and report how well its probabilities are calibrated.
+) -> Done:
+    """Evaluate one model and write its files into its run folder."""
+    from rmcalib.judges import recipe_of_run, registry, remember_model
+    from rmcalib.report import evaluate, write_evaluation
+    from rmcalib.runs import is_own_run, keep_scores, run_folder
 
-    Without a model, the built-in demo model is run on the built-in demo
-    benchmark. Scores and report are written to a separate folder under --output.
-    A killed run continues where it stopped, and a finished one is not scored
-    again. Under torchrun or accelerate launch, processes share the prompts.
-    Several benchmarks are also compared: does one temperature serve them all?
-
-    Exit codes: 0 done; 1 a --fail-if holds, or one of several models failed;
-    2 bad usage or bad input.
-    """
-    from rmcalib._util.processes import is_main_process, joined
-    from rmcalib.cli._shared.conditions import parse_condition
-    from rmcalib.cli._shared.evaluating import Given, Job, Reporting, run_jobs
-    from rmcalib.metrics import check_groupings
-
-    conditions = [parse_condition(text) for text in report.fail_if or []]
-    if what.scores is not None:
-        refuse_options(context, (*RUNNING_A_MODEL, "dry_run"), "--scores (no model is run)")
-    several = list(dict.fromkeys(benchmark or []))
-    _check_several(several, what, report, scoring)
-    found = scores_of_file(what.scores, what.steps, what.missing)
-    names = model_names(what.model, what.scores, found)
-    check_export(report.export_rewardbench, names, scoring.output)
-    written = {"--export-rewardbench": report.export_rewardbench, "--markdown": report.markdown}
-    for option, target in written.items():
-        refuse_overwriting(option, target, (what.scores, report.calibrator, *several))
-    silent = writes_stdout(written, as_json=common.json)
-    quiet, main = common.quiet, is_main_process()
-    with plain_warnings(quiet=quiet or not main, verbose=common.verbose), joined() as team:
-        with team.step():
-            if not dry_run:
-                output_folder(scoring.output)
-            shared = Reporting(
-                measuring.settings(),
-                conditions,
-                report.examples,
-                report.curve,
-                load_calibrator(report.calibrator),
-                report.export_rewardbench,
-                quiet,
-            )
-            given = None if what.scores is None else Given(what.scores, found)
-            jobs = []
-            for chosen in several or (None,):
-                asked = replace(scoring, benchmark=chosen)
-                bench = benchmark_for(names, asked, what.scores, quiet=quiet)
-                if dry_run and bench is not None:
-                    show_costs(names, bench, scoring.judge_options(), as_json=common.json)
-                else:
-                    groups = check_groupings(report.group_by or (), bench)
-                    jobs.append(Job(asked, given, bench, groups, shared))
-            if dry_run:
-                return
-            _refuse_equal_names([job.benchmark.name for job in jobs if job.benchmark is not None])
-        done, failed = run_jobs(names, jobs)
-    if main:
-        joint = _joint(done, scoring) if len(several) > 1 and done else None
-        shown = replace(common, quiet=True) if silent else common
-        _show(done, failed, joint, scoring.output, report.markdown, shown)
-        if failed and not common.json and not quiet:
-            say_failures(failed, len(names) * len(jobs), "model" if len(jobs) == 1 else "run")
-        if failed or any(one.met for one in done):
-            raise typer.Exit(1)
+    published = "-published" if wanted.scores == PUBLISHED else ""
+    folder = run_folder(scoring.output, name, f"{scores.manifest['benchmark']}{published}")
+    recipe = recipe_of_run(name, scores.manifest, registry(_recipes(scoring)))
+    if wanted.calibrator is not None and not common.quiet:
+        _say_whether_it_holds(wanted.calibrator, scores, name)
+    with working(f"evaluating {name}", quiet=common.quiet):
+        result = evaluate(
+            scores,
+            benchmark=bench,
+            model=name,
+            recipe=recipe,
+            group_by=wanted.group_by,
+            calibrator=wanted.calibrator,
+            resamples=measuring.resamples,
+            seed=measuring.seed,
+        )
+        if wanted.scores is not None:
+            keep_scores(folder, remember_model(scores, recipe), fresh=scoring.fresh)
+        if wanted.calibrator is not None:
+            folder = folder / "calibrated"
+        elif (
+            wanted.scores
+            and bench is None
+            and (folder / "report.html").is_file()
+            and is_own_run(folder, scores)
+        ):
+            folder = folder / "without-texts"  # the page of the run has the texts
+        write_evaluation(result, folder)
+    return Done(result, folder, tuple(one for one in conditions if one.met(result.rows)))
 
 
-def _check_several(several: Sequence[str], what: What, report: Report, scoring: Scoring) -> None:
-    """Refuse options that belong to one benchmark if there are several."""
-    if len(several) < 2:
-        return
-    given = {
-        "--scores": what.scores,
-        "--export-rewardbench": report.export_rewardbench,
-        "--benchmark-revision": scoring.benchmark_revision,
-    }
-    for option, value in given.items():
-        if value is not None:
-            raise ValueError(f"{option}: belongs to one benchmark, so give one --benchmark")
+def _say_whether_it_holds(calibrator: Path, scores: Scores, name: str) -> None:
+    from rmcalib.repair import Calibrator
+    from rmcalib.report.repairs import check_words
 
-
-def _refuse_equal_names(names: list[str]) -> None:
-    """Refuse benchmarks that would share a folder."""
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(
-                f"--benchmark: {names.count(name)} benchmarks are called {name!r}: rename a file"
-            )
-
-
-def _joint(done: Sequence[Done], scoring: Scoring) -> Joint:
-    from rmcalib.report import join_evaluations
-
-    results, scores = [one.result for one in done], [one.scores for one in done]
-    return join_evaluations(results, scores, recipes=scoring.recipes or ())
+    own = Calibrator.load(calibrator)
+    say(f"{name}: {check_words(own, own.check(scores))}")
 
 
 def _show(
-    done: Sequence[Done],
-    failed: Sequence[Failure],
-    joint: Joint | None,
-    output: str,
-    markdown: Path | None,
-    common: Common,
+    done: Sequence[Done], failed: Sequence[dict[str, str]], wanted: Wanted, scoring: Scoring, common: Common
 ) -> None:
-    """Print the results, and which conditions of --fail-if hold."""
-    if common.json:
-        typer.echo(json.dumps(_content(done, failed, joint)))
-    elif not common.quiet:
-        _print(done, joint, output)
+    """Print the results, write the summary, and say which conditions of --fail-if hold."""
+    from rmcalib._util.files import write_text
+    from rmcalib.report import document_of, print_document, to_markdown
+
     holding = [
         f"{one.result.model}: {condition.text} holds: {condition.subject} is "
-        f"{condition.value(one.result.metrics):.4g}"
+        f"{condition.value(one.result.rows):.4g}"
         for one in done
         for condition in one.met
     ]
-    if markdown is not None:
-        _write_markdown(markdown, done, failed, holding)
+    if common.json:
+        met = [{"model": one.result.model, "condition": each.text} for one in done for each in one.met]
+        results = [{**one.result.content(), "folder": str(one.folder)} for one in done]
+        print_json({"evaluations": results, "failed": failed, "conditions_met": met})
+    elif not common.quiet:
+        for one in done:
+            print_document(document_of(one.result))
+            following({"Report": one.folder / "report.html"}, "")
+        if done:
+            several = len(done) > 1
+            following(
+                {}, f"rmcalib {f'report {scoring.output}' if several else f'calibrate {done[0].folder}'}"
+            )
+    if wanted.markdown is not None:
+        from rmcalib._util.markdown import markdown_text
+
+        notes = [*(f"{one['model']}: {one['error']}" for one in failed), *holding]
+        texts = [f"**{markdown_text(note)}**\n" for note in notes]
+        write_text(
+            wanted.markdown, "\n".join([*texts, *(to_markdown(document_of(one.result)) for one in done)])
+        )
     for line in holding:
         say(line)
+    if failed and not common.quiet:
+        names = ", ".join(one["model"] for one in failed)
+        say(f"{len(failed)} of {len(done) + len(failed)} failed: {names} (see above)")
 
 
-def _print(done: Sequence[Done], joint: Joint | None, output: str) -> None:
-    from rmcalib._util.storage import shown
-    from rmcalib.cli._shared.joint import print_joint
-    from rmcalib.cli._shared.summary import print_evaluations
+def _show_costs(jobs: Sequence[Job], judged: Judged, scoring: Scoring, common: Common) -> int:
+    """Print what judging costs. No server is asked, and no model is loaded."""
+    from dataclasses import asdict
 
-    print_evaluations([(one.result, shown(one.folder)) for one in done], together=joint is None)
-    if joint is not None:
-        print_joint(joint)
-        say(f"One page of all: rmcalib report {output}")
+    from rmcalib.judges import GenerativeJudge, load_judge
 
+    costs = {}
+    for name, bench, _ in jobs:
+        judge = load_judge(name, **judge_options(scoring, judged.endpoint, name))
+        if not isinstance(judge, GenerativeJudge) or bench is None:
+            raise ValueError(
+                "--dry-run: counts the requests of a language model that judges: give -J judging=letter"
+            )
+        costs[f"{judge.name} on {bench.name}"] = judge.cost(bench.items)
+    if common.json:
+        print_json({name: asdict(cost) for name, cost in costs.items()})
+        return 0
+    from rmcalib.cli.screen import print_lines
 
-def _write_markdown(
-    path: Path, done: Sequence[Done], failed: Sequence[Failure], holding: Sequence[str]
-) -> None:
-    from rmcalib._util.files import write_text
-    from rmcalib.publish import evaluation_summary
-
-    errors = [f"{one['model']}: {one['error']}" for one in failed]
-    write_text(path, evaluation_summary([one.result for one in done], [*errors, *holding]))
-
-
-def _content(done: Sequence[Done], failed: Sequence[Failure], joint: Joint | None) -> dict[str, Any]:
-    return {
-        "evaluations": [{**one.result.content(), "folder": str(one.folder)} for one in done],
-        "failed": failed,
-        "conditions_met": [
-            {"model": one.result.model, "condition": condition.text} for one in done for condition in one.met
-        ],
-        **({} if joint is None else {"benchmarks": joint.content()}),
-    }
+    for name, cost in costs.items():
+        print_lines(
+            f"{name}: {cost.prompts:,} prompts, {cost.requests:,} requests, about {cost.prompt_tokens:,} tokens to "
+            f"read (at 4 characters each), at most {cost.answer_tokens:,} to write"
+        )
+    return 0

@@ -2,262 +2,122 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from cyclopts import Parameter
 
-from rmcalib.cli._shared import scoring_options as options
-from rmcalib.cli._shared.kinds import MissingScores, Steps, reading_options
-from rmcalib.cli._shared.options import Common, Measuring, with_options
-from rmcalib.cli._shared.places import Place, input_file, output_folder
-from rmcalib.cli._shared.progress import plain_warnings, progress_bar
+from rmcalib.cli.options import (
+    MAIN,
+    MORE,
+    Common,
+    InputFile,
+    Measuring,
+    MetricName,
+    Name,
+    Names,
+    Place,
+    Recipes,
+    Source,
+    refuse,
+)
+from rmcalib.cli.screen import messages, progress, show
 
 if TYPE_CHECKING:
     from rmcalib.report import Joint, Leaderboard
 
-__all__ = ["report_leaderboard"]
+__all__ = ["command"]
+
+_REAL = "real"
 
 
-@with_options()
-def report_leaderboard(
-    *,
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Folders or URLs with runs of eval or batch, or files of scores; 'real' (the default) is "
-            "the built-in board of real reward models.",
-        ),
-    ] = None,
-    table: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            parser=input_file,
-            help="Use a CSV instead of runs. Columns: model, leaderboard_score, categories, and ece, "
-            "ece_score or --metric.",
-        ),
-    ] = None,
-    output: Place = "report",
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="What to sort by and correlate: kept_information (default) or another metric, such as "
-            "overconfidence, ece or brier; or a column of --table.",
-        ),
-    ] = None,
-    leaderboard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Check the scores against official ones: a CSV, or 'hub' (RewardBench 2's results).",
-        ),
-    ] = None,
-    benchmark: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only runs of this benchmark; default all."),
-    ] = None,
-    category: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="A category column of --table; default RewardBench 2's; several allowed."
-        ),
-    ] = None,
-    bradley_terry_only: Annotated[
-        bool,
-        typer.Option(
-            "--bradley-terry-only",
-            help="Leave out models whose rewards are known not to be on a Bradley-Terry scale.",
-        ),
-    ] = False,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Correlation coefficient: kendall (default), spearman or pearson; several allowed.",
-        ),
-    ] = None,
-    steps: Steps = None,
-    missing: MissingScores = None,
-    recipes: options.Recipes = None,
-    measuring: Measuring,
-    common: Common,
-) -> None:
-    """Rank all scored models by calibration, and correlate it with their scores.
+@Parameter(name="*", group=MAIN)
+@dataclass(frozen=True)
+class Wanted:
+    """What the leaderboard is made of, and how it is sorted."""
 
-    Without folders, the page shows nine real reward models on RewardMATH,
-    whose published scores are built in. No network is needed. Runs of several
-    benchmarks give a leaderboard of each, and one page that compares them:
-    what does the temperature of one benchmark do on the others?
-    """
-    from rmcalib._util.storage import is_remote
+    metric: MetricName | None = None
+    """What to sort by, such as overconfidence, ece or brier, or a column of --table; default kept_information."""
+    benchmark: Annotated[Name | None, Parameter(metavar="NAME")] = None
+    """Only runs of this benchmark; default all."""
+    table: InputFile | None = None
+    """CSV instead of runs, with the columns model, leaderboard_score, categories, and ece, ece_score or --metric."""
+    leaderboard: Annotated[Name | None, Parameter(metavar="FILE")] = None
+    """Check the scores against official ones: a CSV, or 'hub' (RewardBench 2's results)."""
+    output: Place = "runs/report"
+    category: Annotated[Names, Parameter(metavar="NAME", group=MORE)] = ()
+    """Category columns of --table; default those of RewardBench 2."""
+    bradley_terry_only: Annotated[bool, Parameter(group=MORE)] = False
+    """Leave out models whose rewards are known not to be on a Bradley-Terry scale."""
+    method: Annotated[tuple[Literal["kendall", "spearman", "pearson"], ...], Parameter(group=MORE)] = (
+        "kendall",
+    )
+    """Coefficient of correlation; several allowed."""
+    recipes: Recipes = ()
+
+
+def command(
+    *runs: Source,
+    wanted: Wanted = Wanted(),
+    measuring: Measuring = Measuring(),
+    common: Common = Common(),
+) -> int:
+    """Make the leaderboard of runs, or of a table, and write its page."""
+    from rmcalib._util.storage import as_path, is_remote
+    from rmcalib.metrics import Settings
     from rmcalib.report import Joint, leaderboard_from_table, write_joint, write_leaderboard
 
-    shared = {
-        "metric": metric,
-        "methods": _methods(method),
-        "bradley_terry_only": bradley_terry_only,
-        "recipes": tuple(recipes or ()),
-        "settings": measuring.settings(),
+    shared: dict[str, Any] = {
+        "metric": wanted.metric,
+        "methods": tuple(dict.fromkeys(wanted.method)),
+        "bradley_terry_only": wanted.bradley_terry_only,
+        "recipes": wanted.recipes,
+        "settings": Settings(resamples=measuring.resamples, seed=measuring.seed),
     }
-    reading = reading_options(steps, missing)
-    folder = output_folder(output)
+    folder = as_path(wanted.output)
     if not is_remote(folder) and (folder / "scores.parquet").is_file():
         raise ValueError(
-            f"--output {output}: is the folder of a run, which has its own report; name another folder"
+            f"--output {folder}: is the folder of a run, which has its own report; name another one"
         )
-    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
-        if table is not None:
-            _refuse_with_table(
-                {
-                    "folders with runs": runs,
-                    "--leaderboard": leaderboard,
-                    "--benchmark": benchmark,
-                    "--steps": steps,
-                    "--missing": missing,
-                }
-            )
-            board: Leaderboard | Joint = leaderboard_from_table(table, categories=category, **shared)
-        elif category:
-            raise ValueError("--category needs --table; runs have their own categories")
+    with messages(quiet=common.quiet):
+        if wanted.table is None:
+            refuse({"--category": wanted.category}, "runs have their own categories; it belongs to --table")
+            board = _of_runs(runs, wanted, shared, common)
         else:
-            board = _from_runs(runs, benchmark, leaderboard, shared | reading, quiet=common.quiet)
+            others = {"RUN": runs, "--leaderboard": wanted.leaderboard, "--benchmark": wanted.benchmark}
+            refuse(others, "the leaderboard is made of --table")
+            board = leaderboard_from_table(wanted.table, categories=wanted.category or None, **shared)
         page = write_joint(board, folder) if isinstance(board, Joint) else write_leaderboard(board, folder)
-    _show(board, page, common)
+    show(
+        board,
+        common,
+        {**board.content(), "page": str(page)},
+        written={"Report": page},
+        follow=_next(board, built_in=not runs and not wanted.table),
+    )
+    return 0
 
 
-def _refuse_with_table(options: Mapping[str, object]) -> None:
-    given = next((name for name, value in options.items() if value), None)
-    if given is not None:
-        raise ValueError(f"--table cannot be combined with {given}")
-
-
-def _methods(given: list[str] | None) -> Any:
-    from rmcalib.metrics import METHODS
-
-    names = tuple(dict.fromkeys(given or ["kendall"]))
-    for name in names:
-        if name not in METHODS:
-            raise ValueError(f"--method: unknown {name!r} (have: {', '.join(METHODS)})")
-    return names
-
-
-def _from_runs(
-    runs: list[str] | None,
-    benchmark: str | None,
-    leaderboard: str | None,
-    shared: Mapping[str, Any],
-    *,
-    quiet: bool,
+def _of_runs(
+    runs: tuple[str, ...], wanted: Wanted, shared: Mapping[str, Any], common: Common
 ) -> Leaderboard | Joint:
     """Read runs behind a progress bar: those of one benchmark, or of all."""
     from rmcalib.report import leaderboard_from_runs, official_from_hub, read_official, report_from_runs
-    from rmcalib.scores import REAL
 
-    official: Any = official_from_hub if leaderboard == "hub" else leaderboard and read_official(leaderboard)
-    with progress_bar("reading runs", quiet=quiet) as show:
-        on_model = None if show is None else lambda done, total, _: show(done, total, 0)
-        if benchmark is None and official is None:
-            return report_from_runs(runs or [REAL], on_model=on_model, **shared)
+    given = wanted.leaderboard
+    official: Any = official_from_hub if given == "hub" else given and read_official(given)
+    with progress("reading runs", quiet=common.quiet) as draw:
+        on_model = None if draw is None else lambda done, total, _: draw(done, total, 0)
+        if wanted.benchmark is None and official is None:
+            return report_from_runs(runs or [_REAL], on_model=on_model, **shared)
         return leaderboard_from_runs(
-            runs or [REAL], benchmark=benchmark, official=official, on_model=on_model, **shared
+            runs or [_REAL], benchmark=wanted.benchmark, official=official, on_model=on_model, **shared
         )
 
 
-def _show(board: Leaderboard | Joint, page: Path, common: Common) -> None:
-    from rmcalib._util.storage import shown
-    from rmcalib.cli._shared.joint import print_joint
-    from rmcalib.report import Joint
-
-    if common.json:
-        typer.echo(json.dumps({**board.content(), "page": str(page)}))
-    elif not common.quiet:
-        if isinstance(board, Joint):
-            print_joint(board)
-        else:
-            _print(board)
-        _print_page(shown(page))
-
-
-def _print(board: Leaderboard) -> None:
-    from rich.text import Text
-
-    from rmcalib._util.display import interval, number, p_value, percent, points, short_names
-    from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-    from rmcalib.report import headline_keys, metric_name
-
-    terminal = open_console()
-    if board.training:
-        _print_training(board, terminal)
-    main, level = metric_name(board.metric), f"{board.settings.level:.0%} interval"
-    keys = headline_keys(board.metric)
-    says, right, gap = keys
-    measured = any(gap in row["values"] for row in board.models)
-    scored = not measured or board.score_name != "accuracy"
-    headings = [main.replace(" ", "\n", 1), level]
-    headings += [*(keys.values() if measured else ()), *(["score"] if scored else [])]
-    best = table("model", *headings, title=f"Best by {main}", gap=1)
-    names = short_names(row["model"] for row in board.ranked[:10])
-    for row in board.ranked[:10]:
-        values = row["values"]
-        found = values[board.metric]
-        cells = [number(found["value"]), interval(found)]
-        if measured:
-            cells += [percent((values.get(key) or {}).get("value")) for key in (says, right)]
-            cells.append(points(values.get(gap)))
-        cells += [number(row["score"])] if scored else []
-        mark = " †" if row["better_than_guess"] is False else ""
-        add_row(best, f"{row['rank']:>2} {names[row['model']]}{mark}", *cells)
-    print_table(terminal, best)
-    if any(row["better_than_guess"] is False for row in board.ranked[:10]):
-        terminal.print(Text("† not shown to be better than a uniform guess"))
-    scores = table("score", "error", "coefficient", "value", level, "p-value", title="\nCorrelations")
-    split = [row for row in board.split_correlations if row["target"] == "accuracy"]
-    for row in split or (row for row in board.correlations if row["metric"] == board.metric):
-        name = board.score_name if row["target"] == "leaderboard" else row["target"]
-        if row["value"] is None:
-            numbers = ["–", clean_line(row["note"]), "–"]
-        else:
-            numbers = [number(row["value"], 4), interval(row), p_value(row["p_value"])]
-        add_row(scores, name, metric_name(row["metric"]), row["method"], *numbers)
-    print_table(terminal, scores)
-    terminal.print(Text(f"\n{board.summary}"))
-    for note in board.notes:
-        terminal.print(Text(f"* {note}", style="dim"))
-
-
-def _print_page(page: str) -> None:
-    """Print where the page is, on one line however long it is, so that it can be copied."""
-    from rich.text import Text
-
-    from rmcalib._util.terminal import clean_line, open_console
-
-    open_console().print(Text(f"\nReport: {clean_line(page)}"), soft_wrap=True)
-
-
-def _print_training(board: Leaderboard, terminal: Any) -> None:
-    from rmcalib._util.display import number, p_value, percent, points
-    from rmcalib._util.terminal import add_row, print_table, table
-
-    headings = ("says", "right", "gap in\npoints", "kept\ninformation", "lost\ninformation", "best T", "ECE")
-    steps = table("step", *headings, "if\ncalibrated", "p-value", title="Over the training", gap=1)
-    for row in board.training:
-        add_row(
-            steps,
-            f"{row['step']}{' (best)' if row['best'] else ''}",
-            percent(row["mean_confidence"]),
-            percent(row["accuracy"]),
-            points({"value": row["overconfidence"]}),
-            number(row["kept_information"]),
-            number(row["lost_information"]),
-            number(row["temperature"], 2),
-            number(row["ece"]),
-            number(row["ece_null_mean"]),
-            p_value(row["ece_p_value"]),
-        )
-    print_table(terminal, steps)
-    terminal.print()
+def _next(board: Leaderboard | Joint, *, built_in: bool) -> str:
+    if not built_in:
+        return "rmcalib compare RUN RUN (two of the run folders)"
+    first, second = [row["model"] for row in board.models][:2]
+    return f"rmcalib compare real/{first} real/{second}"

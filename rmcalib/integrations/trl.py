@@ -27,7 +27,7 @@ from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.integrations.pairs import metric_values, preference_metrics
-from rmcalib.integrations.watch import Watcher, steps_of
+from rmcalib.integrations.watching import Watcher, steps_of
 from rmcalib.judges import (
     Classifier,
     LoadOptions,

@@ -168,10 +168,12 @@ def try_tokenizer(name: str, folder: Path) -> None:
 
 # Only what unconditionally fails is looked for: messages that a template refuses are reported later.
 _TRIAL = """
-import json, os, resource
+import contextlib, json, os
 from pathlib import Path
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
+with contextlib.suppress(ImportError, ValueError, OSError):  # Windows and macOS have no such limits
+    import resource
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 folder = Path(sys.argv[1])
 texts = ["Hello, what is 2 + 2? " * 8, "a" * 2000 + "!", " " * 2000, "1" * 2000, "\\u00e9\\n" * 500]

@@ -278,8 +278,8 @@ def in_parallel(call: Callable[[T], R], inputs: Iterable[T], *, workers: int) ->
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        for request in [_RUNNING.get(thread) for thread in threads]:
-            if request is not None:
+        for thread in threads if waiting else ():
+            if (request := _RUNNING.get(thread)) is not None:
                 request.cancel()
 
 

@@ -121,8 +121,8 @@ def load_judge(
     if registered is not None and kind is None:
         return _from_entry_point(registered, settings)
     chosen = KINDS[judge_kind(kind, settings)]
-    checked = checked_settings(chosen.settings, settings)
     _check_place(settings)
+    checked = checked_settings(chosen.settings, settings)
     module, _, judge = chosen.judge.partition(":")
     loaded: Judge = getattr(importlib.import_module(module), judge)(model, checked)
     return loaded

@@ -15,7 +15,7 @@ from rmcalib._util.terminal import clean_line
 from rmcalib.calibration.errors import reliability
 from rmcalib.judges import recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics.catalogue import Metric, catalogue
-from rmcalib.metrics.compare import named_scores
+from rmcalib.metrics.comparison import named_scores
 from rmcalib.metrics.correlation import Method, correlation_rows
 from rmcalib.metrics.diagrams import bin_rows, rejection_rows
 from rmcalib.metrics.measures import Settings
@@ -121,6 +121,12 @@ class Board:
         from rmcalib.report import write_page
 
         return write_page(self, path)
+
+    def plot(self) -> Any:
+        """Return the first figure of the page as a matplotlib figure."""
+        from rmcalib.report import plot
+
+        return plot(self)
 
     def _repr_html_(self) -> str:
         from rmcalib.report import first_screen

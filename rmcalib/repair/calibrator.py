@@ -20,7 +20,7 @@ from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:
-    from rmcalib.repair.decide import Decisions
+    from rmcalib.repair.decisions import Decisions
 
 __all__ = [
     "Applied",

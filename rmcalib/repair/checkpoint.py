@@ -23,7 +23,7 @@ from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import Classifier, LoadOptions, Recipe, identify, is_local, write_rescaled
 from rmcalib.metrics.catalogue import catalogue
-from rmcalib.repair.calibrate import METRICS, Calibration
+from rmcalib.repair.calibration import METRICS, Calibration
 from rmcalib.repair.calibrator import Calibrator
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from rmcalib._util.hub import HubError, check_repo_id, folder_name, translated
 from rmcalib._util.markdown import markdown_text
 from rmcalib._util.storage import as_path
 from rmcalib.metrics.table import find_value
-from rmcalib.report.document import Document
-from rmcalib.report.drawing import to_markdown
+from rmcalib.report.document import Document, to_markdown
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.figures import figure_bytes
 from rmcalib.report.pages import HEADLINE, category_table

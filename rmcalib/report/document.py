@@ -1,13 +1,23 @@
-"""A neutral document: what a result says, before it is drawn as a page, on a terminal or as Markdown."""
+"""A neutral document, what a result says, and three drawers of it: HTML, text for the terminal, Markdown."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.markdown import markdown_table, markdown_text
+from rmcalib._util.terminal import clean, open_console
+
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from matplotlib.figure import Figure
+    from rich.console import Console
 
 __all__ = [
     "Block",
@@ -20,7 +30,13 @@ __all__ = [
     "Table",
     "Tile",
     "Words",
+    "print_document",
+    "to_fragment",
+    "to_html",
+    "to_markdown",
 ]
+
+_WIDEST = 110  # characters on a terminal
 
 
 @dataclass(frozen=True)
@@ -142,3 +158,172 @@ class Document:
     notes: Sequence[str] = ()
     footer: str = ""
     data: Mapping[str, Any] | None = field(default=None, repr=False)
+
+
+# HTML.
+
+
+def to_html(document: Document) -> str:
+    """Return a page: one self-contained file without network access, under a strict content policy."""
+    style, script = _asset("page.css"), _asset("page.js")
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            document=document,
+            policy=policy,
+            style=_safe(style),
+            script=_safe(script),
+            data=_json(document.data),
+        )
+    )
+
+
+def to_fragment(document: Document) -> str:
+    """Return the first screen for a notebook."""
+    template = _environment().get_template("first.html")
+    return (
+        f'<div class="rmcalib"><style>{_asset("page.css")}</style>{template.render(document=document)}</div>'
+    )
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def without_controls(value: Any) -> Any:
+        return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    found = Environment(
+        loader=PackageLoader("rmcalib.report"),
+        autoescape=True,
+        finalize=without_controls,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.globals["svg"] = _svg
+    found.tests |= {
+        "table": lambda one: isinstance(one, Table),
+        "drawing": lambda one: isinstance(one, Drawing),
+        "information": lambda one: isinstance(one, Information),
+    }
+    return found
+
+
+def _svg(block: Drawing) -> Any:
+    from rmcalib.report.figures import figure_svg
+
+    figure = block.draw()
+    return "" if figure is None else figure_svg(figure, block.name, clean(block.label))
+
+
+@lru_cache
+def _asset(name: str) -> str:
+    return files("rmcalib.report").joinpath("templates", name).read_text(encoding="utf-8").strip()
+
+
+def _safe(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _json(data: Any) -> Any:
+    """Return data as JSON that cannot end the element that holds it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return _safe(text)
+
+
+# Terminal.
+
+
+def print_document(document: Document, console: Console | None = None, *, notes: bool = True) -> None:
+    """Print a document: its sentences, the tables of the first screen and of brief sections, and notes."""
+    from rich.text import Text
+
+    console = console or open_console(widest=_WIDEST)
+    console.print(Text(document.title, style="bold"))
+    if document.subtitle:
+        console.print(Text(document.subtitle, style="dim"))
+    for i, sentence in enumerate(document.sentences):
+        console.print(Text(sentence, style="bold" if i == 0 else ""))
+    sections = [section for section in document.sections if section.brief]
+    for block in [*document.first, *(block for section in sections for block in section.blocks)]:
+        _print_block(console, block)
+    for note in document.notes if notes else ():
+        console.print(Text(f"Note: {note}", style="dim"))
+
+
+def _print_block(console: Console, block: Block) -> None:
+    from rich.text import Text
+
+    from rmcalib._util.terminal import add_row, print_table, table
+
+    if isinstance(block, Words) and not block.verbatim:
+        for sentence in block.sentences:
+            console.print(Text(sentence))
+    if not isinstance(block, Table) or not block.rows:
+        return
+    columns, body = _narrow(block)
+    rows = table(columns[0].label, *(column.label for column in columns[1:]))
+    for row in body:
+        add_row(
+            rows, row[0].text, *(cell.text for cell in row[1:]), style="dim" if row[0].tone == "soft" else ""
+        )
+    console.print()
+    print_table(console, rows)
+
+
+# Markdown.
+
+
+def to_markdown(document: Document, *, level: int = 1, sections: bool = False) -> str:
+    """Return a document as Markdown: sentences, tables and notes; with ``sections`` the folded ones, too."""
+    lines = [f"{'#' * level} {markdown_text(document.title)}", ""]
+    if document.subtitle:
+        lines += [markdown_text(document.subtitle), ""]
+    lines += [markdown_text(" ".join(document.sentences)), ""]
+    for block in document.first:
+        lines += _markdown_block(block)
+    for section in document.sections:
+        if not (sections or section.brief):
+            continue
+        found = [line for block in section.blocks for line in _markdown_block(block)]
+        if found:
+            lines += [f"{'#' * (level + 1)} {markdown_text(section.title)}", "", *found]
+    if document.notes:
+        lines += [*(f"- {markdown_text(note)}" for note in document.notes), ""]
+    if document.footer:
+        lines += [markdown_text(document.footer), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_block(block: Block) -> list[str]:
+    if isinstance(block, Words) and not block.verbatim:
+        start = "- " if block.listed else ""
+        return [*(f"{start}{markdown_text(sentence)}" for sentence in block.sentences), ""]
+    if not isinstance(block, Table) or not block.rows:
+        return []
+    columns, body = _narrow(block)
+    align = "".join("l" if i == 0 or column.text else "r" for i, column in enumerate(columns))
+    caption = [markdown_text(block.caption), ""] if block.caption else []
+    rows = [[cell.text for cell in row] for row in body]
+    return [*caption, *markdown_table([column.label for column in columns], rows, align=align), ""]
+
+
+def _narrow(block: Table) -> tuple[list[Column], list[list[Cell]]]:
+    """Return a table without the columns that only pages have room for."""
+    kept = [i for i, column in enumerate(block.columns) if not column.page_only]
+    return [block.columns[i] for i in kept], [[row[i] for i in kept] for row in block.rows]

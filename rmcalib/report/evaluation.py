@@ -241,8 +241,9 @@ def evaluate(
         if isinstance(scores, Scores)
         else load_scores(scores, cluster=cluster)
     )
+    notes: list[str] = []
     if calibrator is not None:
-        own = _calibrated(own, calibrator)
+        own, notes = _calibrated(own, calibrator)
     texts = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     name = clean_line(model or own.manifest.get("model") or "unknown model")
     recipe = recipe or recipe_of_run(name, own.manifest, registry(recipes))
@@ -265,7 +266,7 @@ def evaluate(
         margins=margin_rows(whole),
         answers=answer_rows(own, settings),
         decisions=None if shown is None or metrics is not None else _decisions(shown, settings),
-        notes=score_notes(own, texts, recipe, whole, in_characters=lengths is not None),
+        notes=[*notes, *score_notes(own, texts, recipe, whole, in_characters=lengths is not None)],
         settings=settings,
         manifest=own.manifest,
         made_from=made_from(
@@ -324,7 +325,7 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
     ...     write_evaluation(report, folder).name
     'report.html'
     """
-    from rmcalib.report.drawing import to_html
+    from rmcalib.report.document import to_html
     from rmcalib.report.figures import figure_bytes
     from rmcalib.report.pages import document_of
 
@@ -350,11 +351,17 @@ def _clustered(scores: Scores, cluster: str | None) -> Scores:
     return replace(scores, cluster=np.asarray(scores.extra[cluster]).astype(str))
 
 
-def _calibrated(scores: Scores, calibrator: Calibrator | str | Path) -> Scores:
+def _calibrated(scores: Scores, calibrator: Calibrator | str | Path) -> tuple[Scores, list[str]]:
+    """Return calibrated scores, and whether the calibrator holds on them."""
     from rmcalib.repair import Calibrator
+    from rmcalib.report.repairs import check_words
 
-    found = calibrator if isinstance(calibrator, Calibrator) else Calibrator.load(calibrator)
-    return found.apply(scores)
+    used = calibrator if isinstance(calibrator, Calibrator) else Calibrator.load(calibrator)
+    try:
+        notes = [check_words(used, used.check(scores))]
+    except ValueError:  # no labels, or too few, to check it on
+        notes = []
+    return used.apply(scores), notes
 
 
 def _columns(texts: Benchmark | None) -> Mapping[str, Mapping[str, str]]:
@@ -399,8 +406,6 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
 
 
 def _decisions(part: Part, settings: Settings) -> Decisions | None:
-    try:  # TODO: without a fallback once repair is on events
-        from rmcalib.repair.decide import decide_part
-    except ImportError:
-        return None
+    from rmcalib.repair.decisions import decide_part
+
     return decide_part(part, level=settings.level, seed=settings.seed)

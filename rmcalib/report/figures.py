@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "comparison_figure",
     "decisions_figure",
     "figure_bytes",
     "figure_svg",
     "forest_figure",
+    "interval_figure",
     "margin_figure",
     "reliability_figure",
     "says_right_figure",
@@ -73,7 +73,8 @@ def figure_svg(figure: Figure, name: str, label: str) -> Markup:
     text = _STYLE.sub(_attributes, text)  # the page's policy forbids inline styles
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
     assert size is not None
-    head = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {size[1]} {size[2]}" width="{float(size[1]) * 1.5:.0f}">'
+    wide, box = round(1.5 * float(size[1])), f"0 0 {size[1]} {size[2]}"
+    head = f'<svg role="img" aria-label="{escape(label)}" viewBox="{box}" width="{wide}">'
     text = _ID.sub(rf"\g<1>{name}-", head + text[text.index(">") + 1 :])
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
@@ -355,22 +356,26 @@ def worth_figure(models: Table) -> Figure | None:
     return figure
 
 
-def comparison_figure(rows: Table, a: str, b: str) -> Figure | None:
-    """Draw the differences B − A of the headline metrics with their intervals, in points."""
-    known = [row for row in rows if row["low"] is not None]
+def interval_figure(rows: Table, xlabel: str, *, line: float = 0.0) -> Figure | None:
+    """Draw values with their intervals, one line each, and a reference line; marked ones are diamonds.
+
+    Rows have label, value, low, high and marked.
+    """
+    known = [row for row in rows if row["low"] is not None and math.isfinite(row["high"])]
     if not known:
         return None
     figure = _figure(5.0, 0.8 + 0.3 * len(known))
     axes = figure.subplots()
     _plain(axes, grid="x")
     for i, row in enumerate(known):
-        colour = BLUE if row["better"] else GREY
-        axes.hlines(i, 100 * row["low"], 100 * row["high"], color=colour, linewidth=1.6)
-        axes.plot(100 * row["difference"], i, "D" if row["better"] else "o", color=colour, markersize=5)
-    axes.axvline(0, color=INK, linewidth=0.9)
-    axes.set_yticks(range(len(known)), [row["label"] for row in known], color=INK)
+        colour = BLUE if row["marked"] else GREY
+        axes.hlines(i, row["low"], row["high"], color=colour, linewidth=1.6)
+        axes.plot(row["value"], i, "D" if row["marked"] else "o", color=colour, markersize=5)
+    axes.axvline(line, color=INK, linewidth=0.9)
+    axes.set_yticks(range(len(known)), [_shown(str(row["label"]), 34) for row in known], color=INK)
+    axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(known) - 0.4, -0.6)
-    axes.set_xlabel(f"points: {_shown(b, 24)} minus {_shown(a, 24)}")
+    axes.set_xlabel(xlabel)
     return figure
 
 

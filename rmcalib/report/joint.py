@@ -21,10 +21,10 @@ from rmcalib.metrics.correlation import Method
 from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.transfer import NO_TEMPERATURE, Transfer, transfer
 from rmcalib.metrics.views import FEWEST
-from rmcalib.report.document import Cell, Column, Document, Section, Table
-from rmcalib.report.drawing import to_html, to_markdown
+from rmcalib.report.boards import write_leaderboard
+from rmcalib.report.document import Cell, Column, Document, Section, Table, to_html, to_markdown
 from rmcalib.report.evaluation import Evaluation
-from rmcalib.report.leaderboards import Leaderboard, leaderboard_of, write_leaderboard
+from rmcalib.report.leaderboards import Leaderboard, leaderboard_of
 from rmcalib.report.pages import HEADLINE, footer_of, metric_cell, metric_column
 from rmcalib.report.runs import runs_by_benchmark, source_notes
 from rmcalib.scores import Missing, Scores
@@ -307,7 +307,8 @@ def _join(
             }
         )
         more += [
-            f"{name}: no temperature was fitted on {clean_line(bench)}: fewer than {FEWEST} prompts with one correct response."
+            f"{name}: no temperature was fitted on {clean_line(bench)}: fewer than {FEWEST} prompts with one "
+            "correct response."
             for bench in found.left_out
         ]
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in values))
@@ -335,13 +336,15 @@ def _transfer_sentence(found: Transfer, level: float) -> str:
     if not found.temperatures:
         return "There are too few prompts to fit a temperature."
     if found.equality is None:
-        return f"A temperature was fitted on one benchmark only: {temperature_text(found.temperatures[0]['temperature'])}."
+        (own,) = found.temperatures
+        return f"A temperature was fitted on one benchmark only: {temperature_text(own['temperature'])}."
     p = p_value(found.equality.p_value)
     p = f"p < {p[1:]}" if p.startswith("<") else f"p = {p}"
     if all(math.isinf(row["temperature"]) for row in found.temperatures):
         return "No temperature is shown to help on any benchmark."
     if found.equality.p_value >= 1 - level:
-        return f"The benchmarks are not shown to need different temperatures ({p}); together {temperature_text(found.equality.temperature)}."
+        together = temperature_text(found.equality.temperature)
+        return f"The benchmarks are not shown to need different temperatures ({p}); together {together}."
     ends = sorted(found.temperatures, key=lambda row: float(row["temperature"]))
     shown = [f"{temperature_text(row['temperature'])} on {row['benchmark']}" for row in (ends[0], ends[-1])]
     return f"No single temperature is right for all benchmarks ({p}): it is {shown[0]} and {shown[1]}. {_worst(found)}"
@@ -364,9 +367,10 @@ def _worst(found: Transfer) -> str:
         if row["fitted_on"] == NO_TEMPERATURE and row["used_on"] == worst["used_on"]
     )
     uniform = " That is worse than a uniform guess." if worst["information_high"] < 0 else ""
+    lost = bracketed({**worst, "value": worst["lost_information"]})
     return (
-        f"The temperature of {worst['fitted_on']} makes {worst['used_on']} worse: the lost information is "
-        f"{bracketed({**worst, 'value': worst['lost_information']})}, against {number(before['lost_information'])} without one.{uniform}"
+        f"The temperature of {worst['fitted_on']} makes {worst['used_on']} worse: the lost information is {lost}, "
+        f"against {number(before['lost_information'])} without one.{uniform}"
     )
 
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rmcalib._util.display import interval, number, p_value
-from rmcalib._util.files import write_bytes, write_csv, write_text
-from rmcalib._util.storage import as_path
-from rmcalib._util.terminal import clean_line, count
+from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import known_entry
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import Board, Settings
@@ -22,42 +18,26 @@ from rmcalib.metrics.board import DEFAULT_METRIC, SCORE, Entry, check_sortable, 
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.metrics.correlation import Method
 from rmcalib.metrics.table import OVERALL, Row
-from rmcalib.report import figures
-from rmcalib.report.document import Block, Cell, Column, Document, Drawing, Section, Table, Words
-from rmcalib.report.drawing import to_html, to_markdown
 from rmcalib.report.official import Official, read_table
-from rmcalib.report.pages import HEADLINE, PAIRS, footer_of, metric_cell, metric_column
 from rmcalib.report.runs import ScoredRun, find_runs, source_notes, step_labels
-from rmcalib.report.sentences import board_sentences, metric_name
+from rmcalib.report.sentences import board_sentences
 from rmcalib.scores import Missing
 
 __all__ = [
+    "PROTOCOL",
     "Leaderboard",
-    "board_document",
     "leaderboard_from_runs",
     "leaderboard_from_table",
     "leaderboard_of",
-    "write_leaderboard",
+    "named",
 ]
 
-FEWEST_MODELS = 10
-"""With fewer models, correlations over them are not shown."""
 _OF_PAIRS = "pairwise_brier"
-_BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
-_TABLES = (
-    "training",
-    "metrics",
-    "correlations",
-    "split_correlations",
-    "ranks",
-    "reliability",
-    "rejection",
-    "check",
-)
-_PROTOCOL = (
+PROTOCOL = (
     "The paper's public code writes 1 − mean P(chosen) into a column ece_score. This is an error rate, not a "
     "calibration error, so it correlates with scores by construction."
 )
+"""What the paper's number is."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +207,7 @@ def leaderboard_of(
         more += [note for note in (official.note, *_unknown_models(kept, official)) if note]
     if steps is not None:
         more.append("These are steps of one training run: correlations over them are not over models.")
-    return _named(
+    return named(
         board,
         {names[run.folder]: recipe_of[run.folder] for run in kept},
         benchmark=clean_line(kept[0].benchmark),
@@ -296,8 +276,8 @@ def leaderboard_from_table(
         settings=settings or Settings(),
     )
     source = clean_line(Path(path).name)
-    notes = [*_left_out([names[i] for i in left_out]), *([_PROTOCOL] if table.metric == "ece_score" else [])]
-    return _named(
+    notes = [*_left_out([names[i] for i in left_out]), *([PROTOCOL] if table.metric == "ece_score" else [])]
+    return named(
         board,
         {names[i]: recipe_of[i] for i in kept},
         benchmark=source,
@@ -307,319 +287,10 @@ def leaderboard_from_table(
     )
 
 
-def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
-    """Write report.html, summary.md, tidy CSVs and figures/ (PNG and PDF).
-
-    Parameters
-    ----------
-    board : Leaderboard
-        The result of `leaderboard_from_runs` or `leaderboard_from_table`.
-    folder : path
-        A folder or URL. Files of an earlier report that this one does not have are removed.
-
-    Returns
-    -------
-    Path
-        The path of the page.
-
-    Examples
-    --------
-    Write the report of the built-in models::
-
-        write_leaderboard(leaderboard_from_runs(["real"]), "report")
-    """
-    out = as_path(folder)
-    document = board_document(board)
-    page = to_html(document)
-    tables: dict[str, list[Row]] = {"leaderboard": board.wide_rows()}
-    tables |= {name: getattr(board, name) for name in _TABLES}
-    for name, rows in tables.items():
-        if rows:
-            write_csv(out / f"{name}.csv", rows)
-        else:
-            (out / f"{name}.csv").unlink(missing_ok=True)
-    drawn = {
-        "says_right": figures.says_right_figure(_in_order(board)),
-        "information": figures.worth_figure(board.models),
-        "training": figures.training_figure(board.training),
-    }
-    for name, figure in drawn.items():
-        for kind in ("png", "pdf"):
-            target = out / "figures" / f"{name}.{kind}"
-            if figure is None:
-                target.unlink(missing_ok=True)
-            else:
-                write_bytes(target, figures.figure_bytes(figure, kind))  # type: ignore[arg-type]
-    write_text(out / "summary.md", to_markdown(document, sections=len(board.models) >= FEWEST_MODELS))
-    return write_text(out / "report.html", page)
-
-
-# The document.
-
-
-def board_document(board: Board) -> Document:
-    """Return the document of a leaderboard: the verdict, the table, then folded details."""
-    own = board if isinstance(board, Leaderboard) else _named(board, {})
-    first: list[Block] = [_ranking(own)]
-    if any("kept_information" in row["values"] for row in own.models):
-        caption = "Filled: information that the stated probabilities keep. Outline: what the rewards would give at their best scale. † not shown to be better than a uniform guess."
-        first.append(
-            Drawing(
-                "information",
-                partial(figures.worth_figure, own.models),
-                "Kept and usable information of each model",
-                caption,
-            )
-        )
-    if own.training:
-        first.insert(
-            0,
-            Drawing(
-                "training",
-                partial(figures.training_figure, own.training),
-                "Says and right, kept information, temperature and ECE over the training steps",
-            ),
-        )
-        first.insert(1, _training_table(own.training))
-    without = [f"{row['model']} is not ranked: {row['why']}." for row in own.models if row["rank"] is None]
-    return Document(
-        title=f"Reward models by calibration: {own.benchmark}"
-        if own.benchmark
-        else "Reward models by calibration",
-        subtitle=f"{count(len(own.models), 'model')} · sorted by {metric_name(own.metric)} · protocol: {own.protocol}",
-        sentences=board_sentences(own),
-        first=first,
-        sections=[section for section in _sections(own) if section is not None],
-        notes=[*without, *own.notes],
-        footer=footer_of(own.settings),
-    )
-
-
-def _ranking(board: Leaderboard) -> Table:
-    main = board.metric
-    pairs = main.startswith("pairwise_")
-    wanted = (
-        {
-            f"pairwise_{key}": label
-            for key, label in (
-                ("confidence", "says"),
-                ("accuracy", "right"),
-                ("overconfidence", "gap in points"),
-            )
-        }
-        if pairs
-        else HEADLINE
-    )
-    others = {
-        key: label
-        for key, label in {**wanted, "temperature": "best T", "ece": "ECE"}.items()
-        if key != main and any(key in row["values"] for row in board.models)
-    }
-    sets = any(row["rank_low"] is not None for row in board.models)
-    scored = any(row["score"] is not None for row in board.models) and board.score_name != "accuracy"
-    head = [
-        Column("model", text=True),
-        Column("rank"),
-        *(
-            [
-                Column(
-                    "may be",
-                    "Ranks that the model may have, at the level of the intervals, looking at all pairs",
-                )
-            ]
-            if sets
-            else []
-        ),
-    ]
-    head += [
-        metric_column(main),
-        *(metric_column(key, label, page_only=key not in _BRIEF) for key, label in others.items()),
-    ]
-    head += [Column(board.score_name)] if scored else []
-    rows = []
-    for row in board.models:
-        guess = row["better_than_guess"] is False
-        mark = f"{' †' if guess else ''}{' *' if row['scale'] == 'no' else ''}"
-        tip = "; ".join(
-            text
-            for text in ("not shown to be better than a uniform guess" if guess else "", row["mark"])
-            if text
-        )
-        cells = [
-            Cell(f"{row['model']}{mark}", tone="soft" if guess else "", tip=tip),
-            Cell(str(row["rank"] or "–"), row["rank"]),
-        ]
-        if sets:
-            cells.append(
-                Cell(
-                    "–" if row["rank_low"] is None else _range(row),
-                    row["rank_low"],
-                )
-            )
-        cells += [
-            metric_cell(row["values"].get(main), main),
-            *(metric_cell(row["values"].get(key), key, limits=False) for key in others),
-        ]
-        cells += [Cell(number(row["score"]), row["score"])] if scored else []
-        rows.append(cells)
-    marks = (
-        "† not shown to be better than a uniform guess: ranked last. "
-        if any(row["better_than_guess"] is False for row in board.models)
-        else ""
-    )
-    marks += (
-        "* not trained on a Bradley-Terry scale: its probabilities have little meaning."
-        if any(row["scale"] == "no" for row in board.models)
-        else ""
-    )
-    return Table("Models", head, rows, marks.strip(), sortable=True)
-
-
-def _range(row: Row) -> str:
-    low, high = row["rank_low"], row["rank_high"]
-    return str(low) if low == high else f"{low}–{high}"
-
-
-def _sections(board: Leaderboard) -> list[Section | None]:
-    says = Drawing(
-        "says-right",
-        partial(figures.says_right_figure, _in_order(board)),
-        "What each model says against how often it is right",
-        "Below the line: over-confident (▼). Above: under-confident (▲). Numbers are places in the table.",
-    )
-    known = any(row["metric"] == "mean_confidence" and row["value"] is not None for row in board.metrics)
-    by_category = Table(
-        "Scores by category",
-        [Column("model", text=True), *(Column(name) for name in board.categories)],
-        [
-            [
-                Cell(row["model"]),
-                *(
-                    Cell(number(row["category_scores"][name]), row["category_scores"][name])
-                    for name in board.categories
-                ),
-            ]
-            for row in board.models
-        ],
-        sortable=True,
-    )
-    check = Table(
-        "Official scores",
-        [
-            Column("model", text=True),
-            Column("category", text=True),
-            Column("ours"),
-            Column("official"),
-            Column("difference"),
-        ],
-        [
-            [
-                Cell(row["model"]),
-                Cell(row["category"]),
-                Cell(number(row["ours"])),
-                Cell(number(row["official"])),
-                Cell(
-                    f"{row['difference']:+.4f}",
-                    row["difference"],
-                    "bad" if abs(row["difference"]) > 0.01 else "",
-                ),
-            ]
-            for row in sorted(board.check, key=lambda row: -abs(row["difference"]))
-        ],
-        sortable=True,
-    )
-    return [
-        Section("says-and-right", "Says and right", [says]) if known else None,
-        Section("categories", "Scores by category", [by_category]) if len(board.categories) > 1 else None,
-        _correlations(board),
-        Section("check", "Check against official scores", [check]) if board.check else None,
-        _protocol(board),
-    ]
-
-
-def _correlations(board: Leaderboard) -> Section | None:
-    """Correlations over models; with fewer than ten, their intervals are as wide as the scale."""
-    ranked = sum(row["rank"] is not None for row in board.models)
-    if ranked < FEWEST_MODELS or board.training:
-        return None
-    rows = [
-        [
-            Cell(metric_name(row["metric"])),
-            Cell(
-                f"{row['target']}{' (other half of the prompts)' if split else ''}"
-                if row["target"] != "leaderboard"
-                else board.score_name
-            ),
-            Cell(row["method"]),
-            Cell(number(row["value"]), row["value"], tip=row["note"]),
-            Cell(interval(row)),
-            Cell(p_value(row["p_value"])),
-            Cell(str(row["n"])),
-        ]
-        for split, table in ((True, board.split_correlations), (False, board.correlations))
-        for row in table
-    ]
-    head = [
-        Column("error", text=True),
-        Column("score", text=True),
-        Column("coefficient", text=True),
-        Column("value"),
-        Column("interval"),
-        Column("p-value"),
-        Column("models"),
-    ]
-    words = "Positive: models that are better by the error have better scores. In the first rows the error comes from one half of the prompts and the accuracy from the other, so that they share no noise."
-    return Section("correlations", "Correlation with scores", [Table("Correlations", head, rows, words)])
-
-
-def _protocol(board: Leaderboard) -> Section | None:
-    """The paper's own number beside the calibration error."""
-    known = [row for row in board.models if "reference_top_1" in row["values"]]
-    if not known:
-        return None
-    ordered = sorted(known, key=lambda row: float(row["values"]["reference_top_1"]["value"]))
-    names = ("reference_top_1", "ece", "accuracy")
-    rows = [
-        [Cell(row["model"]), *(metric_cell(row["values"].get(name), name, limits=False) for name in names)]
-        for row in ordered
-    ]
-    table = Table(
-        "The paper's protocol",
-        [Column("model", text=True), *(metric_column(name) for name in names)],
-        rows,
-        sortable=True,
-    )
-    return Section("protocol", "The paper's protocol", [Words([_PROTOCOL]), table])
-
-
-def _training_table(rows: Sequence[Row]) -> Table:
-    names = [name for name in TRAINING_METRICS if any(row.get(name) is not None for row in rows)]
-    body = [
-        [
-            Cell(f"{row['step']}{' (best)' if row['best'] else ''}", row["step"]),
-            *(
-                metric_cell(
-                    {"value": row[name], "low": row.get(f"{name}_low"), "high": row.get(f"{name}_high")},
-                    name,
-                    limits=name == "overconfidence",
-                )
-                for name in names
-            ),
-        ]
-        for row in rows
-    ]
-    return Table(
-        "Training steps",
-        [Column("step"), *(metric_column(name, HEADLINE.get(name, "")) for name in names)],
-        body,
-        "Best: the step that keeps the most information.",
-    )
-
-
 # Parts.
 
 
-def _named(board: Board, recipes: Mapping[str, Recipe], **about: Any) -> Leaderboard:
+def named(board: Board, recipes: Mapping[str, Recipe], **about: Any) -> Leaderboard:
     """Return a board with names, and with what is known about the scale of each model."""
     models = [
         row
@@ -631,18 +302,8 @@ def _named(board: Board, recipes: Mapping[str, Recipe], **about: Any) -> Leaderb
     ]
     own = {name: value for name, value in vars(board).items() if name in Board.__dataclass_fields__}
     benchmark = about.get("benchmark", "")
-    metrics = (
-        [{"model": row["model"], "benchmark": benchmark, **row} for row in board.metrics]
-        if benchmark
-        else board.metrics
-    )
+    metrics = [{"model": row["model"], "benchmark": benchmark, **row} for row in board.metrics]
     return Leaderboard(**{**own, "models": models, "metrics": metrics, **about})
-
-
-def _in_order(board: Leaderboard) -> list[Row]:
-    """Rows of metrics in the order of the models."""
-    place = {row["model"]: i for i, row in enumerate(board.models)}
-    return sorted(board.metrics, key=lambda row: place[row["model"]])
 
 
 def _score_name(board: Board, benchmark: str) -> str:
@@ -700,13 +361,8 @@ def _check(metrics: Sequence[Row], models: Mapping[str, str], official: Official
     if official is None:
         return []
     return [
-        {
-            "model": row["model"],
-            "category": row["category"],
-            "ours": row["value"],
-            "official": theirs,
-            "difference": row["value"] - theirs,
-        }
+        {name: row[name] for name in ("model", "category")}
+        | {"ours": row["value"], "official": theirs, "difference": row["value"] - theirs}
         for row in metrics
         if row["metric"] == SCORE and row["value"] is not None
         if (theirs := official.figure(models[row["model"]], row["category"])) is not None

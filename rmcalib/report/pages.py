@@ -6,10 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
-from rmcalib._util.display import bracketed, interval, number, p_value, percent, points, temperature_text
+from rmcalib._util.display import (
+    bracketed,
+    interval,
+    number,
+    p_value,
+    percent,
+    points,
+    signed,
+    temperature_text,
+)
 from rmcalib._util.files import write_text
 from rmcalib._util.terminal import clean, clean_line, count
 from rmcalib.metrics import Board, Comparison
@@ -28,8 +37,9 @@ from rmcalib.report.document import (
     Table,
     Tile,
     Words,
+    to_fragment,
+    to_html,
 )
-from rmcalib.report.drawing import to_fragment, to_html
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.prompts import prompt_data
 from rmcalib.report.sentences import (
@@ -39,6 +49,9 @@ from rmcalib.report.sentences import (
     metric_name,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = [
     "HEADLINE",
     "comparison_document",
@@ -46,6 +59,7 @@ __all__ = [
     "evaluation_document",
     "first_screen",
     "metric_cell",
+    "plot",
     "verdict",
     "write_page",
 ]
@@ -91,10 +105,18 @@ def verdict(result: Any) -> str:
     return str(document_of(result).sentences[0])
 
 
+def plot(result: Any) -> Figure:
+    """Return the figure of a result's first screen as a matplotlib figure."""
+    for block in document_of(result).first:
+        if isinstance(block, Drawing) and (figure := block.draw()) is not None:
+            return figure
+    raise ValueError(f"a {type(result).__name__} without intervals has no figure")
+
+
 def document_of(result: Any) -> Document:
     """Return the document of any result."""
+    from rmcalib.report.boards import board_document
     from rmcalib.report.joint import Joint, joint_document
-    from rmcalib.report.leaderboards import board_document
 
     if isinstance(result, Evaluation):
         return evaluation_document(result)
@@ -149,10 +171,16 @@ def metric_column(metric: str, label: str = "", *, page_only: bool = False) -> C
     return Column(label or metric_name(metric), meaning, page_only=page_only)
 
 
+def categories_of(rows: Sequence[Row]) -> list[str]:
+    """Return overall and the categories; one category is the same as overall."""
+    found = list(dict.fromkeys(row["category"] for row in rows))
+    return found[:1] if len(found) == 2 else found
+
+
 def _tile(row: Row | None, metric: str, name: str, meaning: str, key: str = "") -> Tile | None:
     if row is None or row["value"] is None:
         return None
-    if metric.endswith("overconfidence") or metric.endswith("gap"):
+    if metric.endswith(("overconfidence", "gap")):
         value, _, around = points(row).partition(" ")
         return Tile(name, f"{value} points", around.strip("[]").replace(", ", " to "), meaning, key)
     form = percent if metric != "temperature" else temperature_text
@@ -237,7 +265,7 @@ def _evaluation_tiles(result: Evaluation) -> list[Tile]:
 def _evaluation_sections(result: Evaluation) -> list[Section | None]:
     rows = result.rows
     calibrated = result.facts["no_calibration"] is None and result.facts["one_answer"] > 1
-    categories = list(dict.fromkeys(row["category"] for row in rows))
+    categories = categories_of(rows)
     by_category = category_table(result)
     panels = list(dict.fromkeys(row["panel"] for row in result.reliability))
     diagrams = [_diagram(result, panel, i) for i, panel in enumerate(panels)]
@@ -307,7 +335,7 @@ def category_table(result: Evaluation) -> Table | None:
                 for key in shown
             ),
         ]
-        for category in dict.fromkeys(row["category"] for row in rows)
+        for category in categories_of(rows)
         if (n := max((row["n"] or 0 for row in rows if row["category"] == category), default=0))
     ]
     head = [
@@ -350,7 +378,8 @@ def _groups_section(result: Evaluation) -> Section | None:
             ]
             for row in result.groups
         ],
-        "Partially pooled gaps move small groups towards the mean of all (Morris 1983); p-values are corrected by Holm's method.",
+        "Partially pooled gaps move small groups towards the mean of all (Morris 1983); p-values are corrected by "
+        "Holm's method.",
         sortable=True,
     )
     blocks: list[Block] = [table]
@@ -442,6 +471,7 @@ def _subtitle(result: Evaluation) -> str:
 
 
 def footer_of(settings: Settings) -> str:
+    """Return how numbers were computed."""
     return (
         f"rmcalib {__version__} · {settings.bins} equal-width bins · {settings.level:.0%} intervals · "
         f"{settings.resamples:,} simulated data sets · seed {settings.seed}"
@@ -454,36 +484,29 @@ def footer_of(settings: Settings) -> str:
 def comparison_document(found: Comparison) -> Document:
     """Return the document of a comparison: the verdict, the headline metrics, everything folded."""
     first = [row for name in (*HEADLINE, *PAIRS, "ece", "nll") if (row := found.row(name)) is not None]
-    in_points = [
-        {**row, "label": {**HEADLINE, **PAIRS}.get(row["metric"], metric_name(row["metric"]))}
+    drawn = [
+        {"label": _label(row["metric"]), "marked": bool(row["better"]), "value": 100 * row["difference"]}
+        | {end: None if row[end] is None else 100 * row[end] for end in ("low", "high")}
         for row in first
-        if row["metric"] in (*HEADLINE, *PAIRS)
+        if row["metric"] in (*HEADLINE, *PAIRS) and row["difference"] is not None
     ]
-    missing = list(dict.fromkeys(row["note"] for row in found.rows if row["note"]))
-    others = [row for row in found.rows if row not in first]
+    shown = categories_of(found.rows)
+    others = [row for row in found.rows if row not in first and row["category"] in shown]
+    a, b, n = clean_line(found.a), clean_line(found.b), max((row["n"] for row in found.rows), default=0)
+    differences = Drawing(
+        "differences",
+        partial(figures.interval_figure, drawn, "points: B minus A"),
+        "Differences B − A of the headline metrics",
+        "Differences in points; a diamond marks those where one is better beyond chance.",
+    )
+    everything = _difference_table(others, found, "All metrics", by_category=True)
     return Document(
-        title=f"{clean_line(found.b)} against {clean_line(found.a)}",
-        subtitle=f"A = {clean_line(found.a)} · B = {clean_line(found.b)} · {count(first[0]['n'] if first else 0, 'prompt')} in common",
+        title=f"{b} against {a}",
+        subtitle=f"A = {a} · B = {b} · {count(n, 'prompt')} in common",
         sentences=comparison_sentences(found),
-        first=[
-            Drawing(
-                "differences",
-                partial(figures.comparison_figure, in_points, "A", "B"),
-                "Differences B − A of the headline metrics",
-                "Differences in points; a diamond marks those whose interval leaves out 0.",
-            ),
-            _difference_table(first, found, "Headline metrics"),
-        ],
-        sections=[
-            Section(
-                "everything",
-                "All metrics and categories",
-                [_difference_table(others, found, "All metrics", by_category=True)],
-            )
-        ]
-        if others
-        else [],
-        notes=missing,
+        first=[differences, _difference_table(first, found, "Headline metrics")],
+        sections=[Section("everything", "All metrics and categories", [everything])] if others else [],
+        notes=list(dict.fromkeys(row["note"] for row in found.rows if row["note"])),
         footer=footer_of(found.settings),
     )
 
@@ -491,53 +514,28 @@ def comparison_document(found: Comparison) -> Document:
 def _difference_table(
     rows: Sequence[Row], found: Comparison, name: str, *, by_category: bool = False
 ) -> Table:
-    winner = {"a": "A", "b": "B", "": ""}
     body = []
     for row in rows:
-        gap = catalogue()[row["metric"]].better == "zero" if row["metric"] in catalogue() else False
+        metric, known = row["metric"], catalogue().get(row["metric"])
         change = {"value": row["difference"], "low": row["low"], "high": row["high"]}
-        shown = (
-            points(change)
-            if gap or row["metric"] in ("mean_confidence", "accuracy", *PAIRS)
-            else _signed(change)
-        )
-        p = row["size_p_value"] if row["size_p_value"] is not None else row["p_value"]
+        in_points = metric in (*HEADLINE, *PAIRS) and not metric.endswith("information")
+        p = row["p_value"] if row["size_p_value"] is None else row["size_p_value"]
         cells = [
-            Cell(
-                {**HEADLINE, **PAIRS}.get(row["metric"], metric_name(row["metric"])),
-                tip=catalogue()[row["metric"]].meaning if row["metric"] in catalogue() else "",
-            ),
-            metric_cell({"value": row["a"], "low": None, "high": None}, row["metric"]),
-            metric_cell({"value": row["b"], "low": None, "high": None}, row["metric"]),
-            Cell(shown, row["difference"]),
+            Cell(_label(metric), tip="" if known is None else known.meaning),
+            *(metric_cell({"value": row[side], "low": None, "high": None}, metric) for side in ("a", "b")),
+            Cell(points(change) if in_points else bracketed(change, signed), row["difference"]),
             Cell(p_value(p), p),
-            Cell(winner[row["better"]], tone="good" if row["better"] else ""),
+            Cell(row["better"].upper(), tone="good" if row["better"] else ""),
         ]
         body.append([cells[0], Cell(clean_line(row["category"])), *cells[1:]] if by_category else cells)
-    head = [
-        Column("metric", text=True),
-        Column("A"),
-        Column("B"),
-        Column("B − A"),
-        Column("p-value", "Of gaps: that their sizes are equal"),
-        Column("better", text=True),
-    ]
+    head = [Column("metric", text=True), Column("A"), Column("B"), Column("B − A")]
+    head += [Column("p-value", "Of gaps: that their sizes are equal"), Column("better", text=True)]
     if by_category:
         head.insert(1, Column("category", text=True))
-    return Table(
-        name,
-        head,
-        body,
-        f"Paired over prompts, with {found.settings.level:.0%} intervals. Of two gaps the smaller size is better.",
-        sortable=by_category,
-    )
+    level = f"{found.settings.level:.0%}"
+    caption = f"Paired over prompts, with {level} intervals. Of two gaps the smaller size is better."
+    return Table(name, head, body, caption, sortable=by_category)
 
 
-def _signed(row: Row) -> str:
-    if row["value"] is None:
-        return "–"
-    texts = [
-        None if value is None else f"{value:+.3f}" if abs(value) < 100 else f"{value:+,.0f}"
-        for value in (row["value"], row["low"], row["high"])
-    ]
-    return f"{texts[0]}" + ("" if texts[1] is None else f" [{texts[1]}, {texts[2]}]")
+def _label(metric: str) -> str:
+    return {**HEADLINE, **PAIRS}.get(metric) or metric_name(metric)

@@ -9,6 +9,7 @@ import numpy as np
 
 from rmcalib._util.terminal import REPLACEMENT, clean_line
 from rmcalib.benchmarks import Item
+from rmcalib.metrics.rewardbench import tied_categories
 
 if TYPE_CHECKING:
     from rmcalib.report.evaluation import Evaluation
@@ -19,15 +20,16 @@ MOST_PROMPTS = 20_000
 """With more prompts than this, the page lists the wrong or surprising ones and a sample of the others."""
 TEXT_BYTES = 2_200_000
 """How many bytes of texts a page holds."""
-_CUTS = (4000, 2000, 1000, 500, 250)
+_CUTS = (4000, 2000, 1000, 700, 500, 350, 250)
 _UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def prompt_data(evaluation: Evaluation) -> dict[str, Any]:
     """Return what the script shows: one entry per prompt, the least expected outcome first.
 
-    Each entry is [id, category, rewards, labels, texts or nothing]: labels are 1, 0 or -1 (unknown). Texts are
-    cut so that they fit; if they do not, the prompts with the least expected outcomes keep theirs.
+    Each entry is [id, category, rewards, labels, one, texts or nothing]: labels are 1, 0 or -1 (unknown), and
+    ``one`` is 1 if the prompt has a single right answer, which says, right and gap are about. Texts are cut so
+    that they fit; if they do not, the prompts with the least expected outcomes keep theirs.
     """
     scores = evaluation.scores
     starts, n = scores.offsets[:-1], scores.n_items
@@ -40,6 +42,8 @@ def prompt_data(evaluation: Evaluation) -> dict[str, Any]:
     rest = np.random.default_rng(evaluation.settings.seed).permutation(n)
     order = [*np.flatnonzero(wrong)[np.argsort(-surprise[wrong], kind="stable")], *rest[~wrong[rest]]]
     kept = np.array(order[:MOST_PROMPTS], dtype=np.int64)
+    single = (np.add.reduceat(label == 1, starts) == 1) & ~np.isnan(np.add.reduceat(label, starts))
+    single &= ~np.isin(scores.category[starts], sorted(tied_categories(scores)))
     texts, cut = _texts(evaluation, kept, int(wrong.sum()))
     categories = list(dict.fromkeys(scores.category[starts].tolist()))
     place = {name: i for i, name in enumerate(categories)}
@@ -47,8 +51,8 @@ def prompt_data(evaluation: Evaluation) -> dict[str, Any]:
     for rank, i in enumerate(kept.tolist()):
         rows = slice(int(scores.offsets[i]), int(scores.offsets[i + 1]))
         labels = np.nan_to_num(label[rows], nan=-1.0).astype(int).tolist()
-        entry = [clean_line(scores.item_id[rows.start]), place[scores.category[rows.start]]]
-        entry += [[float(f"{reward:.6g}") for reward in scores.reward[rows].tolist()], labels]
+        entry: list[Any] = [clean_line(scores.item_id[rows.start]), place[scores.category[rows.start]]]
+        entry += [[float(f"{reward:.6g}") for reward in scores.reward[rows].tolist()], labels, int(single[i])]
         entries.append([*entry, texts[rank]] if rank in texts else entry)
     best_t = next((row["value"] for row in evaluation.rows if row["metric"] == "temperature"), None)
     return {

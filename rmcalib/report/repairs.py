@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.display import number, p_value, percent, temperature_text
+from rmcalib._util.display import bracketed, number, p_value, percent, temperature_text
 from rmcalib._util.terminal import clean_line, count
 from rmcalib.report import figures
-from rmcalib.report.document import Cell, Column, Document, Drawing, Section, Table, Tile, Words
+from rmcalib.report.document import Block, Cell, Column, Document, Drawing, Section, Table, Tile, Words
 
 if TYPE_CHECKING:
     from rmcalib.repair import Calibration, Calibrator, CalibratorCheck, Decisions, Panel
@@ -70,7 +70,8 @@ def decision_sentences(found: Decisions) -> list[str]:
         last = found.best_of[-1]
         sentences.append(
             f"The best of {last['k']} responses by its rewards is right {percent(last['right'])} of the time, and "
-            f"it says {percent(last['says'])}. One response at random is right {percent(found.best_of[0]['right'])} of the time."
+            f"it says {percent(last['says'])}. One response at random is right "
+            f"{percent(found.best_of[0]['right'])} of the time."
         )
     return sentences
 
@@ -146,40 +147,37 @@ def calibration_sentences(found: Calibration) -> list[str]:
 def _calibration_document(found: Calibration) -> Document:
     from rmcalib.report.pages import metric_cell, metric_column
 
-    names = list(dict.fromkeys(row["metric"] for row in found.rows))
     overall = {(row["stage"], row["metric"]): row for row in found.rows if row["category"] == "overall"}
+    stages = ("before", "after")
     rows = [
-        [Cell(stage), *(metric_cell(overall.get((stage, name)), name) for name in names)]
-        for stage in ("before", "after")
-    ]
-    own = [
         [
-            Cell(clean_line(row["category"])),
-            Cell(temperature_text(row["temperature"])),
-            Cell(f"{temperature_text(row['low'])} to {temperature_text(row['high'])}"),
-            Cell(f"{row['n']:,}"),
+            Cell(metric_column(name).label),
+            *(metric_cell(overall.get((stage, name)), name) for stage in stages),
         ]
-        for row in found.categories
+        for name in dict.fromkeys(row["metric"] for row in found.rows)
     ]
-    by_category = Table(
-        "Temperature of each category",
-        [Column("category", text=True), Column("T"), Column("interval"), Column("prompts")],
-        own,
-    )
+    first: list[Block] = [
+        Table(
+            "Before and after",
+            [Column("", text=True), *map(Column, stages)],
+            rows,
+            "After: on held-out prompts.",
+        )
+    ]
+    if found.categories:
+        drawn = [
+            {"label": row["category"], "value": row["temperature"], "low": row["low"], "high": row["high"]}
+            | {"marked": not row["low"] <= found.temperature <= row["high"]}
+            for row in found.categories
+        ]
+        draw = partial(figures.interval_figure, drawn, "temperature (line: of all)", line=found.temperature)
+        first.append(Drawing("categories", draw, "Temperature of each category with its interval"))
     n = count(found.n, "prompt")
     return Document(
         title=f"Calibrator of {clean_line(found.calibrator.model or 'a model')}",
         subtitle=n if found.n_clusters == found.n else f"{count(found.n_clusters, 'question')}, {n}",
         sentences=calibration_sentences(found),
-        first=[
-            Table(
-                "Before and after",
-                [Column(""), *(metric_column(name) for name in names)],
-                rows,
-                "After: on held-out prompts.",
-            )
-        ],
-        sections=[Section("categories", "By category", [by_category])] if own else [],
+        first=first,
     )
 
 
@@ -192,7 +190,8 @@ def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
     )
     start = f"The temperature {temperature_text(calibrator.temperature)} was fitted"
     if found.holds is None:
-        return f"{start} on these same {count(found.n, 'prompt')}{where}, so they do not show whether it holds on others."
+        same = f"on these same {count(found.n, 'prompt')}{where}"
+        return f"{start} {same}, so they do not show whether it holds on others."
     seen = "is not shown to be off here" if found.holds else "does not hold here"
     return (
         f"{start}{where} and {seen}: on these {count(found.n, 'prompt')} the best one is "
@@ -217,7 +216,8 @@ def panel_sentences(found: Panel) -> list[str]:
             )
         else:
             sentences.append(
-                f"The panel ({name}) is not shown to be better than its best member and a uniform guess (log loss lower by {gain})."
+                f"The panel ({name}) is not shown to be better than its best member and a uniform guess (log loss "
+                f"lower by {gain})."
             )
     redundant = [clean_line(row["judge"]) for row in found.members if row["redundant"]]
     if redundant:
@@ -233,17 +233,15 @@ def _panel_document(found: Panel) -> Document:
             Cell(number(row["weight"], 2)),
             Cell(number(row["log_loss"])),
             Cell(percent(row["accuracy"])),
-            Cell(f"{number(row['left_out'])} [{number(row['low'])}, {number(row['high'])}]"),
+            Cell(bracketed({"value": row["left_out"], "low": row["low"], "high": row["high"]})),
         ]
         for row in found.members
     ]
-    head = [
-        Column("judge", text=True),
-        Column("T"),
-        Column("weight"),
-        Column("log loss"),
-        Column("right"),
-        Column("log loss rises without it"),
+    head = ("T", "weight", "log loss", "right", "log loss rises without it")
+    drawn = [
+        {"label": row["judge"], "value": row["left_out"], "low": row["low"], "high": row["high"]}
+        | {"marked": not row["redundant"]}
+        for row in found.members
     ]
     panels = [
         [Cell(clean_line(row["panel"])), Cell(number(row["log_loss"])), Cell(percent(row["accuracy"]))]
@@ -255,7 +253,12 @@ def _panel_document(found: Panel) -> Document:
         sentences=panel_sentences(found),
         first=[
             Table("Panels", [Column("panel", text=True), Column("log loss"), Column("right")], panels),
-            Table("Members", head, members),
+            Table("Members", [Column("judge", text=True), *map(Column, head)], members),
+            Drawing(
+                "members",
+                partial(figures.interval_figure, drawn, "log loss rises without this judge, in nats"),
+                "What each judge adds, with its interval",
+            ),
             Words(["All numbers are of prompts that temperatures and weights were not fitted on."]),
         ],
     )

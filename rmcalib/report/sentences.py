@@ -29,6 +29,7 @@ __all__ = [
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
+_OTHERS = ("lost_information", "usable_information", "pairwise_accuracy", "pairwise_overconfidence")
 _NAMES = {"ece_score": "ECE (ece_score)", "abs_log_temperature": "|log T|"}
 
 
@@ -123,6 +124,8 @@ def _information_sentence(rows: Rows) -> str:
         start = f"Its probabilities are not shown to be better than a uniform guess (kept information {_share(kept)})"
     if lost["low"] is not None and lost["low"] <= 0:
         return f"{start}; their scale is not shown to be off."
+    if usable["low"] is not None and usable["low"] <= 0:
+        return f"{start}; its rewards are not shown to say anything at any scale."
     return f"{start}; its rewards would give {_share(usable)} at their best scale."
 
 
@@ -206,7 +209,8 @@ def _pointwise_sentences(rows: Rows) -> list[str]:
         if outside_zero(gap):
             verdict = f"{direction(gap['value'])} by {points(gap, sign=False, unit=' points')}"
         found.append(
-            f"Response by response it says {percent(says['value'])} and {percent(right['value'])} are correct: {verdict}."
+            f"Response by response it says {percent(says['value'])} and {percent(right['value'])} are correct: "
+            f"{verdict}."
         )
     if order is not None:
         found.append(
@@ -253,71 +257,65 @@ def _values_sentence(rows: Rows) -> str:
 
 
 def comparison_sentences(found: Comparison) -> list[str]:
-    """Return the verdict of a comparison, and the other headline metrics that differ."""
+    """Return the verdict of a comparison: whose gap is smaller, who is more often right, who keeps more."""
     gap = found.row("overconfidence") or found.row("pairwise_overconfidence")
     pair = "pairwise_" if gap is not None and gap["metric"].startswith("pairwise_") else ""
     right = found.row(f"{pair}accuracy")
+    accuracy = "" if right is None else _accuracy_words(found, right)
     if gap is None or gap["size_difference"] is None:
-        if right is None:
-            return ["The two have no metric in common."]
-        return [f"Calibration cannot be compared; {_accuracy_words(found, right)}."]
+        return [f"Calibration cannot be compared; {accuracy or 'the two have no metric in common'}."]
     if gap["n"] < FEWEST:
         return [f"{count(gap['n'], 'prompt')} in common are too few for a verdict."]
-    accuracy = "" if right is None else _accuracy_words(found, right)
+    more = _kept_words(found)
     if gap["better"]:
-        winner = found.b if gap["better"] == "b" else found.a
-        by = {"value": gap["size_difference"], "low": gap["size_low"], "high": gap["size_high"]}
-        first = f"{clean_line(winner)} is better calibrated: its gap is smaller by {points(by if by['value'] < 0 else _turned(by), sign=False, unit=' points')}"
-        return [f"{first}; {accuracy}." if accuracy else f"{first}.", *_kept_words(found)]
-    shown = [
-        row
-        for name in (f"{pair}accuracy", "kept_information", "lost_information")
-        if (row := found.row(name)) and row["better"]
-    ]
-    if not shown:
-        need = (
-            f"; {found.needed:,} prompts would show one of 3 points"
-            if found.needed and found.needed > gap["n"]
-            else ""
-        )
-        return [f"No difference shown{need}."]
-    return [f"No difference of the gaps shown; {accuracy}.", *_kept_words(found)]
+        by = _size({"value": gap["size_difference"], "low": gap["size_low"], "high": gap["size_high"]})
+        smaller = points(by, sign=False, unit=" points")
+        first = f"{_winner(found, gap)} is better calibrated: its gap is smaller by {smaller}"
+        return [f"{first}; {accuracy}." if accuracy else f"{first}.", *more]
+    if more or (right is not None and right["better"]):
+        return [f"No difference of the gaps shown; {accuracy}.", *more]
+    others = [row for name in _OTHERS if (row := found.row(name)) is not None and row["better"]]
+    if others:
+        names = {
+            who: [metric_name(row["metric"]) for row in others if _winner(found, row) == who]
+            for who in map(clean_line, (found.a, found.b))
+        }
+        said = [f"{who} is better by {' and '.join(own)}" for who, own in names.items() if own]
+        return [f"No difference of the gaps shown; accuracy does not differ; {'; '.join(said)}."]
+    enough = found.needed is None or found.needed <= gap["n"]
+    need = "" if enough else f"; {found.needed:,} prompts would show one of 3 points"
+    return [f"No difference shown{need}."]
 
 
 def _accuracy_words(found: Comparison, row: Row) -> str:
+    if row["low"] is None:
+        return f"accuracy is {percent(row['a'])} and {percent(row['b'])}"
     if not row["better"]:
-        return (
-            "accuracy does not differ"
-            if row["low"] is not None
-            else f"accuracy {number(row['a'])} and {number(row['b'])}"
-        )
-    winner = found.b if row["better"] == "b" else found.a
-    by = {"value": row["difference"], "low": row["low"], "high": row["high"]}
-    return f"{clean_line(winner)} is more often right, by {points(by, sign=False, unit=' points')}"
+        return "accuracy does not differ"
+    by = _size({"value": row["difference"], "low": row["low"], "high": row["high"]})
+    return f"{_winner(found, row)} is more often right, by {points(by, sign=False, unit=' points')}"
 
 
 def _kept_words(found: Comparison) -> list[str]:
     row = found.row("kept_information")
     if row is None or not row["better"]:
         return []
-    winner = found.b if row["better"] == "b" else found.a
-    by = (
-        row
-        if row["difference"] > 0
-        else _turned({"value": row["difference"], "low": row["low"], "high": row["high"]})
-    )
-    value = {"value": by.get("value", row["difference"]), "low": by["low"], "high": by["high"]}
+    by = _size({"value": row["difference"], "low": row["low"], "high": row["high"]})
+    who = _winner(found, row)
     return [
-        f"The probabilities of {clean_line(winner)} keep more information, by {_share(value)} of a uniform guess's uncertainty."
+        f"The probabilities of {who} keep more information: {_share(by)} of a uniform guess's uncertainty."
     ]
 
 
-def _turned(row: Row) -> dict[str, Any]:
-    return {
-        "value": -row["value"],
-        "low": None if row["high"] is None else -row["high"],
-        "high": None if row["low"] is None else -row["low"],
-    }
+def _winner(found: Comparison, row: Row) -> str:
+    return clean_line(found.b if row["better"] == "b" else found.a)
+
+
+def _size(row: Row) -> Row:
+    """Return a difference without its sign, and its limits."""
+    if row["value"] >= 0:
+        return row
+    return {"value": -row["value"], "low": -row["high"], "high": -row["low"]}
 
 
 # Leaderboards.
@@ -366,7 +364,10 @@ def _gaps_sentence(ranked: Rows, by: str) -> str:
         return ""
     sure = [direction(gap["value"]) for gap in gaps if outside_zero(gap)]
     over, under = sure.count("over-confident"), sure.count("under-confident")
-    return f"{over} of {count(len(gaps), 'model')} over-confident, {under} under-confident, {len(gaps) - over - under} not shown to be either."
+    return (
+        f"{over} of {count(len(gaps), 'model')} over-confident, {under} under-confident, "
+        f"{len(gaps) - over - under} not shown to be either."
+    )
 
 
 def _correlation_sentence(board: Leaderboard) -> str:

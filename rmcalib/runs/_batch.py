@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +30,6 @@ from rmcalib.judges import (
     registry,
     remember_model,
 )
-from rmcalib.judges._devices import Hardware
 from rmcalib.runs._engine import Cluster, LocalEngine, Part, RayEngine, Stopped, Task, cause
 from rmcalib.runs._folder import inputs_hash, locked
 from rmcalib.runs._plan import (
@@ -42,7 +42,7 @@ from rmcalib.runs._plan import (
     read_models,
     select,
 )
-from rmcalib.runs._run import Run, finished_scores, keep_scores, run_folder, scored_before, whole_blocks
+from rmcalib.runs._run import Run, finished_scores, keep_scores, run_folder, scored_before
 from rmcalib.runs._score import asked_for, score_inputs, shard
 from rmcalib.runs._status import ModelStatus, Status
 from rmcalib.scores import RESULTS, Scores, published_models, published_scores
@@ -344,7 +344,8 @@ def _score_model(batch: _Batch, how: Scoring, engine: LocalEngine | RayEngine, e
     there = None if batch.fresh else finished_scores(folder, asked)
     if there is not None:
         return folder, there, False
-    items = whole_blocks(bench.items, () if batch.fresh else scored_before(folder))
+    before = set() if batch.fresh else scored_before(folder)
+    items = [item for item in bench.items if item.id not in before]
     shards = [shard(items, rank, engine.shards(entry)) for rank in range(engine.shards(entry))]
     tasks = [Task(judge, one, commit if how.free_disk else None) for one in shards if one]
     with contextlib.closing(engine.run(tasks or [Task(judge, [])], entry)) as parts:
@@ -453,8 +454,10 @@ def _scoring_plan(
     request: BatchRequest, how: Scoring, *, load: bool
 ) -> tuple[list[PlanEntry], Benchmark | None]:
     # The memory of the nodes of a cluster is unknown here.
-    on_cluster = Hardware("cpu" if how.options.device == "cpu" else "cuda", 1, float("inf"))
-    hardware = find_hardware(how.options.device) if how.cluster is None else on_cluster
+    device, memory = "cpu" if how.options.device == "cpu" else "cuda", math.inf
+    if how.cluster is None:
+        hardware = find_hardware(how.options.device)
+        device, memory = hardware.device, hardware.memory
     models = _models(request) or []
     select(models, request.selection)  # refuses an empty selection before anything is downloaded
     bench = how.benchmark if isinstance(how.benchmark, Benchmark) else None
@@ -463,7 +466,7 @@ def _scoring_plan(
         bench = load_benchmark(how.benchmark, format=how.format, revision=revision, limit=how.limit)
     tokens = estimated_tokens(bench)
     return make_plan(
-        models, request.selection, how.options, hardware, tokens=tokens, ignore_memory=how.ignore_memory
+        models, request.selection, how.options, device, memory, tokens=tokens, ignore_memory=how.ignore_memory
     ), bench
 
 

@@ -20,7 +20,6 @@ from rmcalib.judges import Recipe, judge_kind, load_judge, read_entries, recipe_
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.judges import LoadOptions
-    from rmcalib.judges._devices import Hardware
 
 
 # Families of models whose names do not contain them, and then names of families.
@@ -190,24 +189,26 @@ def make_plan(
     models: Iterable[Recipe | Listed],
     selection: Selection,
     options: LoadOptions,
-    hardware: Hardware,
+    device: str,
+    memory: float,
     *,
     tokens: float = _REWARD_BENCH_2_TOKENS,
     ignore_memory: bool = False,
 ) -> list[PlanEntry]:
     """Return the plan: the selected models from small to large, then those that are skipped.
 
+    `device` is the type of the devices, and `memory` that of all devices together, in bytes.
+
     >>> from rmcalib.judges import LoadOptions
-    >>> from rmcalib.judges._devices import Hardware
     >>> recipes = [Recipe("a/rm-8B"), Recipe("b/rm-70B"), Recipe("c/rm-1.5B")]
-    >>> plan = make_plan(recipes, Selection(), LoadOptions(), Hardware("cuda", 1, 80e9))
+    >>> plan = make_plan(recipes, Selection(), LoadOptions(), "cuda", 80e9)
     >>> [(entry.model, entry.skipped) for entry in plan]  # doctest: +ELLIPSIS
     [('c/rm-1.5B', ''), ('a/rm-8B', ''), ('b/rm-70B', 'needs about 168 GB of memory, ...')]
     """
     if options.dtype not in ("auto", *_BYTES):
         raise ValueError(f"dtype: unknown {options.dtype!r} (have: {', '.join(('auto', *_BYTES))})")
-    cores = (os.cpu_count() or 1) if hardware.device == "cpu" else 1
-    speed = _OPERATIONS_PER_SECOND.get(hardware.device, 1e14) * cores
+    cores = (os.cpu_count() or 1) if device == "cpu" else 1
+    speed = _OPERATIONS_PER_SECOND.get(device, 1e14) * cores
     entries = []
     for entry in select(models, selection):
         recipe = entry.recipe
@@ -217,19 +218,19 @@ def make_plan(
             continue
         needs_code = OWN_CODE if recipe.trust_remote_code and not options.trust_remote_code else ""
         reason = entry.skipped or unsupported or needs_code
-        memory = seconds = None
+        needed = seconds = None
         if entry.parameters is not None:
-            chosen = "float32" if hardware.device == "cpu" else recipe.dtype or "bfloat16"
+            chosen = "float32" if device == "cpu" else recipe.dtype or "bfloat16"
             width = _BYTES[chosen if options.dtype == "auto" else options.dtype]
             n_models = 1 if entry.options.get("reference") is None else 2  # a policy and its reference
-            memory = n_models * entry.parameters * 1e9 * width * _OVERHEAD
+            needed = n_models * entry.parameters * 1e9 * width * _OVERHEAD
             seconds = 2 * entry.parameters * 1e9 * tokens / speed
-        if not reason and memory and memory > hardware.memory and not ignore_memory:
+        if not reason and needed and needed > memory and not ignore_memory:
             reason = (
-                f"needs about {memory / 1e9:.3g} GB of memory, and there are {hardware.memory / 1e9:.3g} GB "
+                f"needs about {needed / 1e9:.3g} GB of memory, and there are {memory / 1e9:.3g} GB "
                 "(--ignore-memory runs it anyway)"
             )
-        entries.append(replace(entry, memory=memory, seconds=seconds, device=hardware.device, skipped=reason))
+        entries.append(replace(entry, memory=needed, seconds=seconds, device=device, skipped=reason))
     return sorted(entries, key=lambda e: (bool(e.skipped), e.parameters or math.inf, e.model))
 
 

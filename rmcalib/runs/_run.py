@@ -1,8 +1,10 @@
 """One scoring run: the journal of scored prompts, and the table of scores at the end.
 
 `<output>/<org>__<name>/<benchmark>/` has `run.json` from the start. While scoring, `scored-0.jsonl` gets one
-line per prompt. At the end, `scores.parquet` is written once and the journal is removed. A line has a check
-of its content: a half-written last line is ignored, any other damage is an error.
+line per prompt, and a blank line after each chunk of prompts that were scored together. At the end,
+`scores.parquet` is written once and the journal is removed. A line has a check of its content. A half-written
+chunk at the end is ignored, because the last bits of a reward can depend on the whole chunk. Any other damage
+is an error.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import platform
 import time
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from rmcalib._util.files import kind_on_disk, read_object, utc, write_bytes
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file
 from rmcalib._util.terminal import count
-from rmcalib.judges import CHUNK, ScoredItem, answers_summary, identify
+from rmcalib.judges import ScoredItem, answers_summary, identify
 from rmcalib.runs._folder import RunError, RunFolder, locked
 from rmcalib.scores import Scores
 
@@ -103,8 +105,10 @@ class Run:
 
     @property
     def remaining(self) -> list[Item]:
-        """Prompts that are not scored yet, in whole blocks (`whole_blocks`)."""
-        return [] if self._finished is not None else whole_blocks(self.benchmark.items, self._scored)
+        """Prompts that are not scored yet, in the order of the benchmark."""
+        if self._finished is not None:
+            return []
+        return [item for item in self.benchmark.items if item.id not in self._scored]
 
     def __enter__(self) -> Run:
         """Take the lock, check that existing files belong to the same inputs, and read what is done."""
@@ -127,15 +131,17 @@ class Run:
         self.files.__exit__()
 
     def add(self, scored: Iterable[ScoredItem]) -> None:
-        """Append scored prompts to the journal. After this call they survive a crash."""
+        """Append a chunk of scored prompts to the journal. After this call they survive a crash."""
         scored = list(scored)
+        if not scored:
+            return
         for one in scored:
             n, item = len(one.rewards), self._items[one.id]
             if not len(item.responses) == n == len(one.n_tokens) == len(one.truncated):
                 raise ValueError(
                     f"item {item.id!r}: {count(n, 'reward')} for {count(len(item.responses), 'response')}"
                 )
-        lines = "".join(_line(self.files.hash, one) for one in scored).encode()
+        lines = "".join((*(_line(self.files.hash, one) for one in scored), "\n")).encode()
         if is_remote(self.folder):  # objects cannot be appended to, and another process may write here, too
             write_bytes(self.folder / f"scored-{self._writer}-{self._parts:05d}.jsonl", lines)
         else:
@@ -206,17 +212,6 @@ def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
 def model_folder(name: str) -> str:
     """Return the name of the folder of a judge; a local model is named by its full path."""
     return folder_name(str(Path(name).resolve()) if kind_on_disk(name) == "folder" else name)
-
-
-def whole_blocks(items: Sequence[Item], done: Iterable[str]) -> list[Item]:
-    """Return the prompts that are not done, with all others of their blocks.
-
-    A block is the prompts that a judge scores together. The last bits of a reward can depend on them, so a
-    block that was half written before a crash is scored again as a whole.
-    """
-    known = set(done)
-    blocks = (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))
-    return [item for block in blocks if not all(one.id in known for one in block) for item in block]
 
 
 def scored_before(folder: Path) -> set[str]:
@@ -409,8 +404,9 @@ def _read_journal(file: Path) -> list[tuple[str, ScoredItem]]:
     except FileNotFoundError:
         return []
     found = []
-    lines = content.split(b"\n")[:-1]  # a line without its end was being written when the process was killed
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_whole_chunks(content).split(b"\n"), 1):
+        if not line:
+            continue
         try:
             record = json.loads(line)
             check = record.pop("check")
@@ -424,11 +420,17 @@ def _read_journal(file: Path) -> list[tuple[str, ScoredItem]]:
     return found
 
 
+def _whole_chunks(content: bytes) -> bytes:
+    """Return the content of a journal without what was being written when the process was killed."""
+    end = content.rfind(b"\n\n")
+    return content[: end + 2] if end >= 0 else b""
+
+
 def _append(path: Path, lines: bytes, *, trim: bool) -> None:
-    """Append lines to a file; with `trim`, first remove the incomplete line that a killed process left."""
+    """Append lines to a file; with `trim`, first remove the incomplete chunk that a killed process left."""
     try:
         if trim and path.exists():
-            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+            os.truncate(path, len(_whole_chunks(path.read_bytes())))
         with path.open("ab") as file:
             file.write(lines)
             file.flush()

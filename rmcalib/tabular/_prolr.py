@@ -33,8 +33,7 @@ _COLOURS = {"pl": "#2463a6", "mallows": "#d9822b", "rc": "#3a9266", "rpc": "#8a5
 _MARKERS = {"pl": "o", "mallows": "s", "rc": "^", "rpc": "D", "pl-rpc": "v"}
 _GREY = "#8a8f98"
 _OTHERS = ("#4f6d7a", "#a65e2e", "#6b8e23", "#b04a7a", "#3d3d8f", "#7a6f2f")
-# Of the three rows of `_with_ends`, draw the middle one, with an error bar from the lowest to the highest.
-_ERRORS: dict[str, Any] = {"estimator": "median", "errorbar": ("pi", 100)}
+_REPAIRS = {"t": ", temperature", "u": ", with uniform", "pl": ", with Plackett-Luce"}
 
 
 def run_prolr(
@@ -256,85 +255,67 @@ def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibra
     ``table`` has rows of :func:`fold_means` of one data set, notion and protocol. Error bars are ± one
     standard deviation over folds. Dotted lines are null means: the expected error of a calibrated forecast.
     """
-    import seaborn
     from matplotlib.figure import Figure
 
     families = [family for family in ("sub", "top") if (table["family"] == family).any()]
-    learners, hue = learners_of(table), _hue(table)
+    learners = learners_of(table)
     figure = Figure(figsize=(4.6 * len(families) + 1.6, 3.8), layout="constrained", dpi=150)
     grid = figure.subplots(1, len(families), squeeze=False, sharey=True)[0]
+    dotted: dict[str, Any] = {"linewidth": 0.8, "linestyle": ":", "zorder": 1}
     for axes, family in zip(grid, families, strict=True):
-        own = table[table["family"] == family]
-        seaborn.pointplot(
-            _with_ends(own, "k"),
-            x="k",
-            y="value",
-            **hue,
-            **_ERRORS,
-            markers=[_MARKERS.get(_base(learner), "o") for learner in learners],
-            linestyles=["--" if learner.endswith("+t") else "-" for learner in learners],
+        for number, learner in enumerate(learners):
+            own = table[(table["family"] == family) & (table["learner"] == learner)].sort_values("k")
+            base, repair = _parts(learner)
             # Shifted sideways, so that error bars do not hide each other.
-            dodge=0.03 * (len(learners) - 1),
-            native_scale=True,
-            capsize=0.02,
-            err_kws={"linewidth": 1.1},
-            linewidth=1.5,
-            markersize=5,
-            ax=axes,
-        )
-        handles, names = axes.get_legend_handles_labels()
-        axes.get_legend().remove()
-        nulls: dict[str, Any] = {"linewidth": 0.8, "linestyle": ":", "zorder": 1}
-        seaborn.lineplot(own, x="k", y="null_mean", **hue, **nulls, legend=False, ax=axes)
+            shifted = own["k"] + 0.04 * (number - (len(learners) - 1) / 2)
+            drawn: dict[str, Any] = {"color": colour(learner), "marker": _MARKERS.get(base, "o")}
+            drawn |= {"linestyle": "--" if repair else "-", "linewidth": 1.5, "markersize": 5, "capsize": 2}
+            axes.errorbar(shifted, own["mean"], own["sd"], label=_name(learner), **drawn)
+            axes.plot(own["k"], own["null_mean"], color=colour(learner), **dotted)
         axes.set_title(f"{family}-k", loc="left", fontsize=11)
-        axes.set_xticks(sorted(own["k"].unique()))
+        axes.set_xlabel("k")
+        axes.set_xticks(sorted(table[table["family"] == family]["k"].unique()))
         tidy(axes)
     grid[0].set_ylabel(label)
     if table["mean"].min() >= 0:
         grid[0].set_ylim(bottom=0)
-    handles += axes.plot([], [], color=_GREY, **nulls)
-    names = [*map(_name, names), "if calibrated"]
+    grid[0].plot([], [], color=_GREY, label="if calibrated", **dotted)
+    handles, names = grid[0].get_legend_handles_labels()
     figure.legend(handles, names, frameon=False, fontsize=9, loc="outside right center")
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return figure
 
 
-def _with_ends(means: "pd.DataFrame", x: str) -> "pd.DataFrame":
-    """Return three rows for each: a "value" one standard deviation below, at and above the mean."""
-    ends = means.assign(low=means["mean"] - means["sd"], high=means["mean"] + means["sd"])
-    return ends.melt(["learner", x], ["low", "mean", "high"])
-
-
-def _hue(table: "pd.DataFrame") -> dict[str, Any]:
-    """Return seaborn's options for one colour per learner."""
-    learners = learners_of(table)
-    return {"hue": "learner", "hue_order": learners, "palette": list(map(colour, learners))}
-
-
 def learners_of(table: "pd.DataFrame") -> list[str]:
+    """Return the learners of a table, the built-in ones first."""
     order = list(LEARNER_NAMES)
-    return sorted(
-        table["learner"].unique(),
-        key=lambda name: (order.index(_base(name)) if _base(name) in order else 99, name),
-    )
+
+    def place(name: str) -> tuple[int, str]:
+        base = _parts(name)[0]
+        return (order.index(base) if base in order else len(order), name)
+
+    return sorted(table["learner"].unique(), key=place)
 
 
-def _base(learner: str) -> str:
-    return learner.removesuffix("+t")
+def _parts(learner: str) -> tuple[str, str]:
+    """Split a name such as "rc+pl" into the learner and its repair, which is empty if there is none."""
+    base, _, repair = learner.rpartition("+")
+    return (base, repair) if base and repair in _REPAIRS else (learner, "")
 
 
 def _name(learner: str) -> str:
-    name = LEARNER_NAMES.get(_base(learner), _base(learner))
-    return f"{name}, recalibrated" if learner.endswith("+t") else name
+    base, repair = _parts(learner)
+    return LEARNER_NAMES.get(base, base) + _REPAIRS.get(repair, "")
 
 
 def colour(learner: str) -> str:
-    name = _base(learner)
-    # The colour of other learners depends on the name alone, so it is the same in all figures.
-    return _COLOURS.get(name, _OTHERS[sum(name.encode()) % len(_OTHERS)])
+    """Return the colour of a learner, which depends on its name alone."""
+    base = _parts(learner)[0]
+    return _COLOURS.get(base, _OTHERS[sum(base.encode()) % len(_OTHERS)])
 
 
 def tidy(axes: "Axes") -> None:
+    """Remove what distracts from a plot."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#e5e7ea", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -127,7 +127,7 @@ def test_null_accepts_the_truth_and_rejects_a_distorted_forecast(generate: Any) 
     for confidence, calibrated in ((1.0, True), (3.0, False), (0.2, False)):
         d = generate(1500, 4, confidence=confidence, rng=np.random.default_rng(5))
         for family, k in (("sub", 2), ("sub", 3), ("top", 1)):
-            null = notion_null(d.forecast, d.orders, k, family, resamples=100)  # type: ignore[arg-type]
+            null = notion_null(d.forecast, d.orders, k, family, resamples=100)
             assert (null.p_value > 0.02) is calibrated, (confidence, family, k)
 
 

@@ -1,18 +1,17 @@
-"""A tiny model, a small benchmark, and two ways to run the command line: here, and as a process."""
+"""A tiny model, small files, and two ways to run the command line: here, and as a process."""
 
 from __future__ import annotations
 
-import contextlib
+import csv
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rmcalib.cli import main
@@ -50,6 +49,25 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
+def write_scores(path: Path, *, n: int = 120, scale: float = 2.5, noise: int = 0) -> float:
+    """Write a CSV of a judge whose rewards should be divided by `scale`; return its accuracy."""
+    rng = np.random.default_rng(0)
+    utilities = rng.normal(size=(n, 4)) * 2
+    best = (utilities + rng.gumbel(size=utilities.shape)).argmax(axis=1)
+    rewards = scale * (
+        utilities + 0.5 * np.random.default_rng(noise).normal(size=utilities.shape) * bool(noise)
+    )
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["prompt_id", "response_id", "score", "is_best", "kind"])
+        for i, own in enumerate(rewards):
+            rows.writerows(
+                [i, f"r{j}", float(r), int(j == best[i]), "odd" if i % 2 else "even"]
+                for j, r in enumerate(own)
+            )
+    return float((rewards.argmax(axis=1) == best).mean())
+
+
 def folder_of(output: Path) -> Path:
     """The one run folder of an output."""
     (found,) = output.glob("*/*/run.json")
@@ -69,7 +87,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], t
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
-    def run(*args: str | Path) -> Outcome:
+    def run(*args: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["rmcalib", *map(str, args)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
@@ -85,28 +103,11 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **more}
 
 
-def command(*args: str | Path) -> list[str]:
+def command(*args: object) -> list[str]:
     return [sys.executable, "-c", "from rmcalib.cli import main; main()", *map(str, args)]
 
 
-def run_process(*args: str | Path, cwd: Path, **more: str) -> Outcome:
+def run_process(*args: object, cwd: Path, **more: str) -> Outcome:
     """Run the command line as a process of its own."""
     done = run_python(command(*args)[1:], cwd=cwd, env=environment(**more))
     return Outcome(done.returncode, done.stdout, done.stderr)
-
-
-def run_on_terminal(command: list[str], *, cwd: Path, env: dict[str, str]) -> Outcome:
-    """Run a command whose standard error is a terminal."""
-    import pty
-
-    leader, follower = pty.openpty()
-    with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=out, stderr=follower)
-        os.close(follower)
-        seen = b""
-        with os.fdopen(leader, "rb", buffering=0) as terminal, contextlib.suppress(OSError):
-            while block := terminal.read(65536):  # at once: a full terminal would hold the command up
-                seen += block
-        code = process.wait()
-        out.seek(0)
-        return Outcome(code, out.read().decode(), seen.decode())

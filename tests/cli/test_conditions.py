@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmcalib.cli._shared.conditions import parse_condition
+from rmcalib.cli.conditions import parse_condition
 
 ROW = {"metric": "overconfidence", "category": "overall", "value": 0.1, "low": 0.06, "high": 0.14, "note": ""}
 

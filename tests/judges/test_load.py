@@ -272,8 +272,8 @@ def test_settings_choose_the_kind_and_can_be_written_as_text() -> None:
     ):
         assert judge_kind(None, given) == kind
         assert judge_settings(None, given) is KINDS[kind].settings
-    for kind in KINDS.values():
-        shown = setting_help(kind.settings)
+    for each in KINDS.values():
+        shown = setting_help(each.settings)
         assert all(shown.values()), shown  # every setting has its help
     policy = KINDS["policy"].settings
     given = {"beta": "0.25", "trust_remote_code": "yes", "max_length": "64", "recipes": "a.yaml, b.yaml"}

@@ -123,9 +123,9 @@ def test_layers_and_outputs_that_do_not_fit_are_refused() -> None:
             linear_layers(tensors, "head")
     for outputs in (torch.ones(2), torch.ones(2, 1), (torch.ones(2, 1), None), {"x": torch.ones(2)}):
         assert torch.equal(Output()(outputs), torch.ones(2))
-    for outputs in (torch.ones(2, 5), object()):
+    for wrong in (torch.ones(2, 5), object()):
         with pytest.raises(ValueError):
-            Output("score")(outputs)
+            Output("score")(wrong)
 
 
 def test_column_and_sign_pick_the_reward(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_names_that_are_not_models(name: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"dtype": "int4"}, {"device": "gpu"}, {"revision": "main"}])
-def test_bad_settings_are_named(wrong: dict[str, str], plain: Path) -> None:
+def test_bad_settings_are_named(wrong: dict[str, Any], plain: Path) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         load_model(str(plain), **{"device": "cpu", **wrong})
 

@@ -62,7 +62,7 @@ def test_rewards_equal_the_stock_classifier_however_they_are_batched(
         eager = config._attn_implementation == "eager"  # gemma2, for its soft-capping
         assert sharing.how_to_share(model).branches != eager
     for way in ({}, {"token_budget": 1}, {"token_budget": 64}, {"share": False, "token_budget": 200}):
-        np.testing.assert_allclose(flat(scored(model, items, **way)), expected, atol=1e-5)  # type: ignore[arg-type]
+        np.testing.assert_allclose(flat(scored(model, items, **way)), expected, atol=1e-5)
     assert {item.id: item.n_tokens for item in scored(model, items[::-1])} == {
         item.id: item.n_tokens for item in scored(model, items)
     }

@@ -81,9 +81,9 @@ def test_a_text_attends_to_itself_and_nothing_else_by_mask_and_by_branch(
     rows = full_rows(grow_trees(texts, longest=200, kappa=1e9), 200)
     packed = pack(rows)
     layout = [torch.from_numpy(array) for array in (packed.trees, packed.branches, packed.positions)]
-    mask = tree_mask(*layout, dtype=torch.float32, window=window)  # type: ignore[misc]
+    mask = tree_mask(*layout, dtype=torch.float32, window=window)
     at = torch.from_numpy(packed.pooled)
-    lines = tree_mask(*layout, dtype=torch.float32, window=window, queries=at)  # type: ignore[misc]
+    lines = tree_mask(*layout, dtype=torch.float32, window=window, queries=at)
     assert (mask == 0).any(-1).all()  # every token sees something: no softmax over nothing
     for place, index in zip(packed.used, packed.order, strict=True):
         row, column = divmod(int(place), packed.pooled.shape[1])

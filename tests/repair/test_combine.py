@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 
 import rmcalib
 from rmcalib.repair import combine
-from rmcalib.repair.combine import METHODS, PanelData, fit_panel, fit_weights
+from rmcalib.repair.panels import METHODS, PanelData, fit_panel, fit_weights
 from rmcalib.scores import Scores
 
 N, M = 240, 4

@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 import rmcalib
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair import decide
-from rmcalib.repair.decide import best_of_rows
+from rmcalib.repair.decisions import best_of_rows
 from rmcalib.repair.thresholds import (
     THRESHOLDS,
     _enough,

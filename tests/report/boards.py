@@ -1,4 +1,4 @@
-"""Synthetic scores and run folders for the leaderboard's tests."""
+"""Synthetic scores, evaluations and run folders for tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rmcalib.report import Evaluation, evaluate
 from rmcalib.runs import keep_scores, run_folder
 from rmcalib.scores import Scores
 
@@ -55,3 +56,8 @@ def write_runs(output: Path, n_models: int = 5, **options: Any) -> Path:
         scores = synthetic(i, skill=0.5 + 0.5 * i, scale=1 + (i % 3), **options)
         write_run(output, f"org/model-{i}", scores)
     return output
+
+
+def evaluation(n: int = 90, **options: Any) -> Evaluation:
+    """Evaluate synthetic scores quickly."""
+    return evaluate(synthetic(n=n, manifest={"model": "org/rm"}), resamples=50, **options)

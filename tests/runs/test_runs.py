@@ -68,19 +68,19 @@ def test_a_run_from_start_to_end(folder: Path) -> None:
     assert (manifest["device"], manifest["seconds"], manifest["model"]) == ("cpu", 1.5, "org/rm")
 
 
-def test_a_run_resumes_in_whole_blocks_and_ends_the_same(folder: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_and_ends_the_same(folder: Path, tmp_path: Path) -> None:
     once = finish(tmp_path / "once")
     for numbers in (range(32, 64), range(70, 75), range(32)):
         with Run(folder, LONG, INPUTS) as run:
             run.add(scored(*numbers))
     with Run(folder, LONG, INPUTS) as run:
-        assert [int(item.id) for item in run.remaining] == list(range(64, 100))
+        assert [int(item.id) for item in run.remaining] == [*range(64, 70), *range(75, 100)]
     assert same(finish(folder), once)
     again = finish(folder)  # nothing is left to do, and nothing changes
     assert again.manifest == read_run(folder).manifest  # type: ignore[union-attr]
 
 
-def test_a_half_written_line_is_ignored(tmp_path: Path) -> None:
+def test_a_half_written_chunk_is_ignored(tmp_path: Path) -> None:
     with Run(tmp_path, LONG, INPUTS) as run:
         run.add(scored(*range(32)))
     journal = tmp_path / "scored-0.jsonl"
@@ -88,7 +88,7 @@ def test_a_half_written_line_is_ignored(tmp_path: Path) -> None:
     for cut in (1, 40, len(whole.splitlines(keepends=True)[-1])):
         journal.write_bytes(whole[:-cut])
         with Run(tmp_path, LONG, INPUTS) as run:
-            assert len(run.remaining) == 100  # its block is scored again
+            assert len(run.remaining) == 100  # the whole chunk is scored again
             run.add(scored(*range(32)))
         with Run(tmp_path, LONG, INPUTS) as run:
             assert len(run.remaining) == 68

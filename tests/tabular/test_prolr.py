@@ -149,14 +149,16 @@ def test_a_truth_drawn_from_the_model_is_calibrated() -> None:
     assert filtered["reference"] > filtered["exact"]
 
 
-def test_stagewise_stops_where_the_error_is_large() -> None:
-    questions = Questions(sub=(2, 3), top=(), stagewise=True, threshold=0.0, resamples=0)
-    stopped = run_prolr(small(), replace(QUICK, questions=questions))
-    assert set(stopped.table[stopped.table["family"] == "sub"]["k"]) == {2}
-    assert len(stopped.verdicts) == 1
-    assert set(
-        run_prolr(small(), replace(QUICK, questions=replace(questions, threshold=1.0))).table["k"]
-    ) == {2, 3}
+def test_stagewise_stops_where_the_null_test_rejects() -> None:
+    questions = Questions(sub=(2, 3), top=(), stagewise=True, resamples=39)
+    found = run_prolr(small(), replace(QUICK, questions=questions))
+    sub = found.table.query("family == 'sub' and notion == 'rankwise' and discrepancy == 'abs'")
+    for _, fold in sub.groupby("fold"):
+        p_values = fold.set_index("k")["p_value"]
+        assert (3 in p_values.index) is bool(p_values[2] > 0.05)
+    assert len(found.verdicts) == 1
+    with pytest.raises(ValueError, match="resamples"):
+        replace(questions, resamples=5)
 
 
 def test_interval_and_test_agree_about_zero() -> None:
@@ -182,15 +184,16 @@ def test_tau_counts_concordant_pairs() -> None:
 
 def test_errors_by_k_has_a_point_and_a_bar_for_each_mean() -> None:
     result = run_prolr(small(), replace(QUICK, questions=Questions(sub=(2, 3), top=(1,), resamples=0)))
-    axes = result.figure("synthetic-0").axes
+    axes: Any = result.figure("synthetic-0").axes
     assert len(axes) == 2
     means = result.summary[(result.summary["family"] == "sub") & (result.summary["discrepancy"] == "abs")]
     means = means[means["notion"] == "rankwise"].sort_values("k")
-    points, *bars = (np.array(line.get_ydata(), dtype=float) for line in axes[0].lines[:3])
-    np.testing.assert_allclose(points, means["mean"])
-    for bar, mean, sd in zip(bars, means["mean"], means["sd"], strict=True):
-        ends = bar[np.isfinite(bar)]
-        np.testing.assert_allclose([ends.min(), ends.max()], [mean - sd, mean + sd])
+    points, _, (bars,) = axes[0].containers[0].lines
+    np.testing.assert_allclose(points.get_ydata(orig=False), means["mean"])
+    ends = [bar[:, 1].tolist() for bar in bars.get_segments()]
+    np.testing.assert_allclose(
+        ends, [[m - sd, m + sd] for m, sd in zip(means["mean"], means["sd"], strict=True)]
+    )
 
 
 def test_the_cost_of_k_is_known_before_the_start() -> None:

@@ -42,9 +42,9 @@
     });
   }
 
-  const prompts = data ? data.prompts.map(([id, category, rewards, labels, texts], place) => {
+  const prompts = data ? data.prompts.map(([id, category, rewards, labels, one, texts], place) => {
     const best = Math.max(...rewards);
-    return { id, category, rewards, labels, texts, place, best, tied: rewards.filter((one) => one === best).length };
+    return { id, category, rewards, labels, single: one === 1, texts, place, best, tied: rewards.filter((one) => one === best).length };
   }) : [];
 
   function probabilities(prompt, temperature) {
@@ -58,9 +58,7 @@
     prompt.sure = Math.max(...prompt.p);
     const first = prompt.rewards.indexOf(prompt.best);
     prompt.right = prompt.labels[first] === 1;
-    const correct = prompt.labels.filter((one) => one === 1).length;
-    prompt.known = correct > 0;
-    prompt.single = correct === 1 && !prompt.labels.includes(-1);
+    prompt.known = prompt.labels.includes(1);
     if (!prompt.single) continue;
     // A tie of t responses counts as 1/t right.
     prompt.hit = prompt.rewards[prompt.labels.indexOf(1)] === prompt.best ? 1 / prompt.tied : 0;
@@ -221,8 +219,8 @@
   }
 
   let usable;
-  function move() {
-    const temperature = 10 ** parseFloat(slider.value), at = measure(temperature);
+  function move(temperature) {
+    const at = measure(temperature);
     usable ??= data.temperature ? measure(data.temperature).kept : measure(1).kept;
     byId("temperature-value").textContent = temperature.toPrecision(3);
     const gap = 100 * (at.says - at.right), one = Math.abs(temperature - 1) < 1e-9;
@@ -247,11 +245,11 @@
       const button = byId("temperature-fitted");
       button.hidden = false;
       button.textContent = `Set to the best T, ${data.temperature.toPrecision(3)}`;
-      button.addEventListener("click", () => { slider.value = place; move(); });
+      button.addEventListener("click", () => { slider.value = place; move(data.temperature); });
     }
-    byId("temperature-one").addEventListener("click", () => { slider.value = 0; move(); });
-    slider.addEventListener("input", move);
-    move();
+    byId("temperature-one").addEventListener("click", () => { slider.value = 0; move(1); });
+    slider.addEventListener("input", () => move(10 ** parseFloat(slider.value)));
+    move(1);
   }
 
   addEventListener("hashchange", openTarget);

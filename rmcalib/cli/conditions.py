@@ -1,0 +1,148 @@
+"""Conditions such as ``overconfidence.low>0.05``, for pipelines that should stop when one is met.
+
+A condition compares a metric with a limit. It may be about a bound of the metric's interval (``.low``,
+``.high``), about a category (``ece[Math]``), and about the size of a metric (``abs(overconfidence)``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+__all__ = ["Condition", "check_categories", "parse_condition"]
+
+OVERALL = "overall"
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+_FORM = re.compile(
+    r"\s*(?P<abs>abs\s*\()?\s*(?P<metric>\w+)\s*(?:\[(?P<category>.+)\])?\s*(?P<close>\))?"
+    r"\s*(?:\.(?P<part>\w+))?\s*(?P<sign>[<>]=?)\s*(?P<limit>\S+)\s*"
+)
+_EXPECTED = (
+    "expected something like 'ece>0.1', 'overconfidence[Math].low>0.05' or 'abs(overconfidence).low>0.05'"
+)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition: a metric of a category, or a bound of its interval, against a limit."""
+
+    text: str
+    metric: str
+    category: str
+    sign: str
+    limit: float
+    part: str = "value"
+    size: bool = False
+
+    @property
+    def subject(self) -> str:
+        """What is compared with the limit: the metric, or a bound or the size of it."""
+        what = f"abs({self.metric})" if self.size else self.metric
+        return what if self.part == "value" else f"{what}.{self.part}"
+
+    def value(self, rows: Iterable[Mapping[str, Any]]) -> float:
+        """Return the metric's value or bound; a ValueError says why there is none."""
+        from rmcalib.metrics.table import find_value
+
+        row = find_value(rows, self.metric, self.category)
+        if row is None or row[self.part] is None:
+            what = "value" if self.part == "value" else f"{self.part} end of the interval"
+            why = _why_no_row(self.metric) if row is None else row["note"] or "it is not available"
+            raise ValueError(f"--fail-if '{self.text}': no {what} of {self.metric} ({self.category}): {why}")
+        if not self.size:
+            return float(row[self.part])
+        if self.part == "value":
+            return abs(float(row["value"]))
+        low, high = float(row["low"]), float(row["high"])
+        if self.part == "high":
+            return max(abs(low), abs(high))
+        return 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+
+    def difference(self, rows: Iterable[Mapping[str, Any]]) -> float:
+        """Return the same for rows of `compare`; ``abs`` of a gap is |B| − |A|."""
+        from rmcalib.metrics import catalogue
+
+        kind = "size_" if self.size and catalogue()[self.metric].better == "zero" else ""
+        names = {"value": f"{kind}difference", "low": f"{kind}low", "high": f"{kind}high"}
+        own = [{**row, **{part: row[name] for part, name in names.items()}} for row in rows]
+        return (replace(self, size=False) if kind else self).value(own)
+
+    def holds(self, value: float) -> bool:
+        """Return whether the condition holds for this value."""
+        return _OPERATORS[self.sign](value, self.limit)
+
+    def met(self, rows: Iterable[Mapping[str, Any]]) -> bool:
+        """Return whether the condition holds, so that the run fails."""
+        return self.holds(self.value(rows))
+
+
+def _why_no_row(metric: str) -> str:
+    """Return why the table has no row of a metric: those of votes and of several answers can be left out."""
+    from rmcalib.metrics import catalogue
+
+    prompts = catalogue()[metric].prompts
+    missing = {"votes": "people's votes", "several": "several correct responses"}.get(prompts)
+    return "it is not computed" if missing is None else f"no prompt has {missing}"
+
+
+def parse_condition(text: str) -> Condition:
+    """Parse ``metric>limit`` with ``>``, ``>=``, ``<`` or ``<=``.
+
+    The metric may be followed by a category, ``[Math]``, and by a bound, ``.low`` or ``.high``;
+    ``abs(metric)`` takes its size, whose bounds are those of the interval of the size.
+
+    >>> parse_condition("ece[Precise IF] >= 0.2").category
+    'Precise IF'
+    >>> found = parse_condition("abs(overconfidence).low>0.05")
+    >>> found.metric, found.part, found.size
+    ('overconfidence', 'low', True)
+    >>> parse_condition("eec>0.1")
+    Traceback (most recent call last):
+    ValueError: --fail-if 'eec>0.1': unknown metric 'eec' (did you mean 'ece'?)
+    """
+    from rmcalib.metrics import catalogue
+
+    match = _FORM.fullmatch(text)
+    try:
+        limit = float(match["limit"]) if match else float("nan")
+    except ValueError:
+        limit = float("nan")
+    if match is None or not math.isfinite(limit) or bool(match["abs"]) != bool(match["close"]):
+        raise ValueError(f"--fail-if '{text}': {_EXPECTED}")
+    part = match["part"] or "value"
+    if part not in ("value", "low", "high"):
+        raise ValueError(f"--fail-if '{text}': unknown '.{part}' (have: .low, .high)")
+    metric = match["metric"]
+    have = catalogue()
+    if metric not in have:
+        near = difflib.get_close_matches(metric.lower(), have, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "`rmcalib list metrics` shows all"
+        raise ValueError(f"--fail-if '{text}': unknown metric '{metric}' ({hint})")
+    category = (match["category"] or OVERALL).strip()
+    return Condition(text, metric, category, match["sign"], limit, part, bool(match["abs"]))
+
+
+def check_categories(conditions: Iterable[Condition], categories: Iterable[str]) -> None:
+    """Raise a ValueError if a condition names a category that is not there.
+
+    >>> check_categories([parse_condition("ece[Maths]>0.1")], ["Math", "Focus"])
+    Traceback (most recent call last):
+    ValueError: --fail-if 'ece[Maths]>0.1': unknown category 'Maths' (have: overall, Math, Focus)
+    """
+    have = [OVERALL, *categories]
+    for condition in conditions:
+        if condition.category not in have:
+            raise ValueError(
+                f"--fail-if '{condition.text}': unknown category '{condition.category}' "
+                f"(have: {', '.join(have)})"
+            )

@@ -1,0 +1,302 @@
+"""The options that commands share. Each is declared once; a command takes the groups that it needs.
+
+The text under a field, or the `help` of an alias, is the help of the option.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Group, Parameter, Token
+
+from rmcalib._util.files import check_output
+
+__all__ = [
+    "MAIN",
+    "MORE",
+    "CalibratorFile",
+    "Common",
+    "FailIf",
+    "Folder",
+    "InputFile",
+    "Judged",
+    "Markdown",
+    "Measuring",
+    "MetricName",
+    "Name",
+    "Names",
+    "OutputFile",
+    "Place",
+    "Reading",
+    "Recipes",
+    "Scoring",
+    "Seed",
+    "Source",
+    "at_least",
+    "config_file",
+    "is_url",
+    "refuse",
+    "writes_stdout",
+]
+
+MAIN = Group("Options", sort_key=1)
+MORE = Group("More options", sort_key=2)
+OUTPUT = Group("Output", sort_key=3)
+
+
+def at_least(low: float, high: float = float("inf")) -> Callable[[Any, Any], None]:
+    """Return a check that a number is in a range."""
+
+    def check(_: Any, value: float | None) -> None:
+        if value is not None and not low <= value <= high:
+            most = "" if high == float("inf") else f" and at most {high:,g}"
+            raise ValueError(f"{value:g}: expected at least {low:g}{most}")
+
+    return check
+
+
+def _commas(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Split values at commas, and drop repeats."""
+    parts = [part.strip() for token in tokens for part in token.value.split(",")]
+    if not all(parts):
+        raise ValueError("an empty name")
+    return tuple(dict.fromkeys(parts))
+
+
+def _given(_: Any, tokens: Sequence[Token]) -> str:
+    text = tokens[0].value
+    if not text.strip():
+        raise ValueError("an empty name")
+    return text
+
+
+def _local(tokens: Sequence[Token], remedy: str) -> Path:
+    text = _given(None, tokens)
+    if is_url(text):
+        raise ValueError(f"{text}: a URL; {remedy}")
+    return Path(text)
+
+
+def _input_file(_: Any, tokens: Sequence[Token]) -> Path:
+    return _local(tokens, "download the file and give its path")
+
+
+def _folder(_: Any, tokens: Sequence[Token]) -> Path:
+    return _local(tokens, "give a folder of this machine")
+
+
+def _output_file(_: Any, tokens: Sequence[Token]) -> Path:
+    path = _local(tokens, "give a file of this machine")
+    if str(path) != "-" and str(path).startswith("-"):
+        raise ValueError(f"{path}: an option, not a file; name a file (./{path} if that is its name)")
+    if path.is_dir():
+        raise ValueError(f"{path}: is a folder; name a file")
+    check_output(path)
+    return path
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is a URL; `Path` would drop one of its slashes.
+
+    >>> is_url("http://example.org/x.csv"), is_url("C:/x.csv")
+    (True, False)
+    """
+    scheme, separator, _ = text.partition("://")
+    return bool(separator) and len(scheme) > 1 and scheme.replace("+", "").isalnum()
+
+
+Name = Annotated[str, Parameter(converter=_given, n_tokens=1)]
+Names = Annotated[tuple[str, ...], Parameter(converter=_commas, n_tokens=1)]
+InputFile = Annotated[Path, Parameter(converter=_input_file, n_tokens=1, metavar="FILE")]
+OutputFile = Annotated[
+    Path, Parameter(converter=_output_file, n_tokens=1, metavar="FILE", allow_leading_hyphen=True)
+]
+Folder = Annotated[Path, Parameter(converter=_folder, n_tokens=1, metavar="DIR")]
+Place = Annotated[
+    Name,
+    Parameter(alias="-o", metavar="DIR", help="Folder for the results, or a URL such as s3://bucket/runs."),
+]
+Source = Annotated[
+    Name, Parameter(metavar="RUN", help="A run folder, or a file of scores (CSV, Parquet, JSONL, JSON).")
+]
+Recipes = Annotated[
+    tuple[InputFile, ...],
+    Parameter(help="YAML file with recipes of your own models; several allowed.", group=MORE),
+]
+FailIf = Annotated[
+    tuple[str, ...],
+    Parameter(
+        metavar="CONDITION",
+        help="Exit with code 1 if this holds, such as 'overconfidence.low>0.05', 'ece[Math]>=0.2' or "
+        "'abs(overconfidence).low>0.05'; several allowed.",
+    ),
+]
+
+
+Markdown = Annotated[
+    OutputFile | None, Parameter(help="Also write a summary as Markdown; - is standard output.", group=MORE)
+]
+CalibratorFile = Annotated[
+    InputFile | None,
+    Parameter(
+        help="Divide the rewards by the temperature that `rmcalib calibrate` wrote; check that it holds here."
+    ),
+]
+Seed = Annotated[
+    int,
+    Parameter(
+        metavar="N",
+        help="Random seed; the same seed gives the same numbers.",
+        group=MORE,
+        validator=at_least(0),
+    ),
+]
+
+
+def _complete(what: str) -> Callable[[Any], list[str]]:
+    """Return what completes the names of models, benchmarks, metrics or judges."""
+
+    def names(_: Any) -> list[str]:
+        from rmcalib.cli.list import known_names
+
+        return known_names(what)
+
+    return names
+
+
+Models = Annotated[Names, Parameter(alias="-m", metavar="ID", completer=_complete("models"))]
+Benchmarks = Annotated[Names, Parameter(alias="-b", metavar="NAME", completer=_complete("benchmarks"))]
+MetricName = Annotated[Name, Parameter(metavar="NAME", completer=_complete("metrics"))]
+
+
+@Parameter(name="*", group=OUTPUT)
+@dataclass(frozen=True)
+class Common:
+    """The options of every command."""
+
+    json: bool = False
+    """Print the result as JSON on standard output."""
+    quiet: Annotated[bool, Parameter(alias="-q")] = False
+    """Print only errors, and the result with --json."""
+    config: InputFile | None = None
+    """YAML file with values for these options; the command line takes precedence."""
+
+
+@Parameter(name="*", group=MORE)
+@dataclass(frozen=True)
+class Reading:
+    """How files of scores are read."""
+
+    columns: Annotated[str | None, Parameter(metavar="ROLE=COLUMN,...", group=MAIN)] = None
+    """Which column is what, such as prompt=id,response=text,reward=score,label=best; also category, cluster, step."""
+    scale: Annotated[
+        Literal["reward", "probability", "logprob", "rating", "logit"] | None, Parameter(group=MAIN)
+    ] = None
+    """What the numbers are; default rewards, or what they certainly are."""
+    cluster: Annotated[str | None, Parameter(metavar="COLUMN")] = None
+    """Column that says which prompts belong together."""
+    missing: Literal["refuse", "lowest", "drop"] | None = None
+    """Responses without a score: refuse the file, count them as the lowest, or drop their prompts."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the options as `load_scores` takes them."""
+        return {
+            "columns": self.columns,
+            "scale": self.scale,
+            "cluster": self.cluster,
+            "missing": self.missing,
+        }
+
+    def refuse(self, why: str) -> None:
+        """Refuse options that would do nothing."""
+        refuse({f"--{name}": value for name, value in self.options().items()}, why)
+
+
+@Parameter(name="*", group=MORE)
+@dataclass(frozen=True)
+class Measuring:
+    """How the metrics are computed."""
+
+    resamples: Annotated[int, Parameter(metavar="N", validator=at_least(20, 100_000))] = 1000
+    """Resamples for intervals and p-values."""
+    seed: Seed = 0
+
+
+@Parameter(name="*", group=MORE)
+@dataclass(frozen=True)
+class Scoring:
+    """What to score, and how."""
+
+    benchmark: Annotated[Benchmarks, Parameter(group=MAIN)] = ()
+    """A name that `rmcalib list benchmarks` shows, a Hub data set (@revision), or a file; default reward-bench-2."""
+    limit: Annotated[int | None, Parameter(metavar="N", group=MAIN, validator=at_least(1))] = None
+    """At most this many prompts, taken evenly from the whole benchmark."""
+    output: Annotated[Place, Parameter(group=MAIN)] = "runs"
+    judge: Annotated[tuple[str, ...], Parameter(alias="-J", metavar="KEY=VALUE")] = ()
+    """A setting of the judge (see `rmcalib list judges`), such as device=cuda; several allowed."""
+    format: Annotated[Name | None, Parameter(metavar="NAME")] = None
+    """How the benchmark's file is written, such as rm-bench or trl; default rmcalib's own schema."""
+    fresh: bool = False
+    """Score again, and replace what an earlier run left in the folder."""
+
+
+@Parameter(name="*", group=MAIN)
+@dataclass(frozen=True)
+class Judged:
+    """The judge that is run, and on which prompts."""
+
+    model: Models = ()
+    """Hub id, local folder, registered judge, or demo (the default); several allowed in eval."""
+    endpoint: Annotated[Name | None, Parameter(metavar="URL")] = None
+    """Ask a server for the rewards, such as http://localhost:8000, instead of loading the model."""
+    part: Annotated[Name | None, Parameter(metavar="K/N", group=MORE)] = None
+    """Only part K of N of the prompts: calibrate on 1/2, evaluate on 2/2."""
+
+
+def refuse(options: dict[str, Any], why: str) -> None:
+    """Raise a ValueError if one of the options is given: it would do nothing."""
+    for option, value in options.items():
+        if value not in (None, (), False):
+            raise ValueError(f"{option}: has no effect: {why}")
+
+
+def writes_stdout(common: Common, **targets: Path | None) -> bool:
+    """Return whether an option writes to standard output (``-``), so that the command prints nothing there.
+
+    >>> writes_stdout(Common(), markdown=Path("-")), writes_stdout(Common(json=True), to=None)
+    (True, False)
+    """
+    taken = [f"--{name} -" for name, target in targets.items() if str(target) == "-"]
+    if len(taken) + common.json > 1:
+        others = " and ".join([*taken[1:], *(["--json"] if common.json else [])])
+        raise ValueError(f"{taken[0]}: {others} writes to standard output too; name a file")
+    return bool(taken)
+
+
+def config_file(app: Any, _: Any, arguments: Any) -> None:
+    """Take values from the YAML file that --config names. What the command line gives stays."""
+    from cyclopts.argument import update_argument_collection
+
+    from rmcalib._util.texts import parse_yaml
+
+    given = next((one for one in arguments if "--config" in one.names and one.tokens), None)
+    if given is None:
+        return
+    path = given.tokens[0].value
+    try:
+        content = parse_yaml(Path(path).read_bytes(), path) or {}
+    except OSError as error:
+        raise ValueError(f"--config {path}: {error.strerror or error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"--config {path}: expected names and values, such as 'seed: 1'")
+    values = {str(name).replace("_", "-"): value for name, value in content.items() if value is not None}
+    if isinstance(values.get("judge"), dict):
+        values["judge"] = [f"{key}={value}" for key, value in values["judge"].items()]
+    flags = [name.removeprefix("--") for one in arguments if one.hint is bool for name in one.names]
+    for name, value in values.items():
+        if isinstance(value, bool) != (name in flags):
+            raise ValueError(f"--config {path}: {name}: {value!r} is not what this option takes")
+    update_argument_collection(
+        values, path, arguments, app.app_stack.stack[-1], root_keys=(), allow_unknown=False
+    )

@@ -1,0 +1,140 @@
+"""What a person sees: the result and what to do next, progress while a job runs, warnings."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmcalib._util.terminal import clean_line, open_console
+
+if TYPE_CHECKING:
+    from rmcalib.cli.options import Common
+
+__all__ = ["following", "messages", "print_json", "print_lines", "progress", "say", "show", "working"]
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def show(
+    result: Any,
+    common: Common,
+    content: Mapping[str, Any],
+    *,
+    written: Mapping[str, Any] | None = None,
+    follow: str = "",
+) -> None:
+    """Print a result as JSON or as text; then what was written and the command that continues from there."""
+    if common.json:
+        print_json(content)
+    elif not common.quiet:
+        from rmcalib.report import document_of, print_document
+
+        print_document(document_of(result))
+        following(written or {}, follow)
+
+
+def following(written: Mapping[str, Any], command: str) -> None:
+    """Print what was written, and the command that continues from there."""
+    from rmcalib._util.storage import shown
+
+    lines = [f"{name}: {shown(place)}" for name, place in written.items() if place is not None]
+    print_lines("", *lines, *([f"Next: {command}"] if command else []))
+
+
+def print_lines(*lines: str) -> None:
+    """Print lines as they are, however long, so that they can be copied."""
+    from rich.text import Text
+
+    console = open_console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def print_json(content: Any) -> None:
+    """Print JSON on standard output; NaN becomes null."""
+    sys.stdout.write(f"{json.dumps(_plain(content), allow_nan=False)}\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and value - value != 0:  # NaN or infinite
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def say(text: str) -> None:
+    """Write one line to standard error."""
+    sys.stderr.write(f"rmcalib: {clean_line(text)}\n")
+
+
+@contextlib.contextmanager
+def messages(*, quiet: bool) -> Iterator[None]:
+    """Print our own warnings as single lines, and none of other packages."""
+
+    def show_warning(
+        message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any
+    ) -> None:
+        # `stacklevel` points a warning at its caller, which is our code, too.
+        if not quiet and filename.startswith(_PACKAGE) and issubclass(category, UserWarning):
+            say(f"warning: {message}")
+
+    # Libraries read these when they are imported. What matters in their messages we report as errors.
+    os.environ.setdefault("DATASETS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = show_warning
+        yield
+
+
+@contextlib.contextmanager
+def progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, int, int], None] | None]:
+    """Show a bar on standard error, fed with (done, total, tokens); nothing if there is no terminal."""
+    from rmcalib._util.processes import may_draw
+
+    if quiet or not may_draw():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=open_console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title[-24:], total=None, speed="")
+        began: float | None = None  # when scoring began, after the model was loaded
+
+        def advance(done: int, total: int, tokens: int) -> None:
+            nonlocal began
+            began = began or time.monotonic()
+            elapsed = time.monotonic() - began
+            speed = f"{tokens / elapsed:,.0f} tokens/s" if elapsed > 0 and tokens else ""
+            bar.update(task, completed=done, total=total, speed=speed)
+
+        yield advance
+
+
+@contextlib.contextmanager
+def working(what: str, *, quiet: bool) -> Iterator[None]:
+    """Show a line such as "evaluating org/rm ..." on standard error until the work is done."""
+    from rmcalib._util.processes import may_draw
+
+    if quiet or not may_draw():
+        yield
+        return
+    with open_console(stderr=True).status(clean_line(f"{what} ...")):
+        yield

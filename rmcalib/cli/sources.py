@@ -1,0 +1,165 @@
+"""Where scores come from: a judge that is run, or a file. Names are checked before any network is asked."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmcalib.cli.screen import progress, say
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Benchmark
+    from rmcalib.cli.options import Judged, Reading, Scoring
+    from rmcalib.scores import Scores
+
+__all__ = ["check_name", "judge_options", "load_prompts", "model_names", "open_run", "run_judge"]
+
+
+def check_name(name: str, known: Iterable[str], what: str) -> None:
+    """Raise a ValueError if a name is a misspelling of a known one. Other names may be on the Hub.
+
+    >>> check_name("dmeo", ["demo", "rm-bench"], "benchmark")
+    Traceback (most recent call last):
+    ValueError: dmeo: unknown benchmark (did you mean 'demo'?)
+    >>> check_name("org/rm-3B", ["org/rm-8B"], "model")
+    """
+    have = {one.lower(): one for one in known}
+    if name in have.values():
+        return
+    near = difflib.get_close_matches(name.lower(), have, n=1, cutoff=0.75)
+    if near and _is_misspelt(name.lower(), near[0]):
+        raise ValueError(f"{name}: unknown {what} (did you mean {have[near[0]]!r}?)")
+
+
+def _is_misspelt(name: str, known: str) -> bool:
+    """Return whether a name without an owner is near, or one with an owner differs in few letters, no digits."""
+    if "/" not in name:
+        return True
+    edits = difflib.SequenceMatcher(None, name, known, autojunk=False).get_opcodes()
+    changed = "".join(name[a:b] + known[c:d] for kind, a, b, c, d in edits if kind != "equal")
+    return len(changed) <= 4 and not any(letter.isdigit() for letter in changed)
+
+
+def model_names(judged: Judged, recipes: Sequence[Any] = ()) -> list[str]:
+    """Return the models to run, checked; default the demo model."""
+    from rmcalib._util.files import kind_on_disk
+    from rmcalib.judges import check_judge_name, registry
+    from rmcalib.judges._load import registered_judges
+
+    names = list(judged.model) or ["demo"]
+    known = ["demo", *registered_judges(), *registry(recipes)]
+    for name in names:
+        if judged.endpoint is None and kind_on_disk(name) is None:
+            with_owner = next((one for one in known if one.endswith(f"/{name}")), None)
+            if with_owner is not None:
+                raise ValueError(f"{name}: unknown model (did you mean {with_owner!r}?)")
+            check_name(name, known, "model")
+    if len(names) == 1:  # one of several is reported as a failure of that model
+        check_judge_name(names[0])
+    return names
+
+
+def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = "") -> dict[str, Any]:
+    """Return the settings of -J as `load_judge` takes them: checked against the kind of judge.
+
+    >>> from rmcalib.cli.options import Scoring
+    >>> judge_options(Scoring(judge=("max_length=512",)))
+    {'max_length': 512}
+    >>> judge_options(Scoring(judge=("devise=cpu",)))
+    Traceback (most recent call last):
+    ValueError: -J devise: unknown setting (did you mean 'device'?)
+    """
+    from rmcalib.judges import KINDS, judge_settings, parsed_settings
+    from rmcalib.judges._load import registered_judges
+    from rmcalib.judges._settings import check_names, field_types
+
+    given: dict[str, str] = {}
+    for text in scoring.judge:
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            raise ValueError(f"-J {text}: expected key=value, such as device=cuda")
+        given[key.strip().replace("-", "_")] = value.strip()
+    kind = given.pop("kind", None)
+    where = {} if endpoint is None else {"endpoint": endpoint}
+    chosen = {} if kind is None else {"kind": kind}
+    if model in registered_judges() and kind is None:
+        return {**where, **given}  # a judge of another package has its own settings
+    try:
+        settings = judge_settings(kind, {**where, **given})
+        every: dict[str, str] = {}
+        for label, one in KINDS.items():
+            every = dict.fromkeys(field_types(one.settings), label) | every
+        check_names(given, every)
+        for name in given:
+            if name not in field_types(settings):
+                raise ValueError(
+                    f"{name}: a setting of the kind of judge {every[name]!r} (`rmcalib list judges`)"
+                )
+        return {**where, **chosen, **parsed_settings(settings, given)}
+    except ValueError as error:
+        raise ValueError(f"-J {error}") from None
+
+
+def load_prompts(name: str, scoring: Scoring, *, part: str | None = None, quiet: bool = False) -> Benchmark:
+    """Load a benchmark, `name` or `name@revision`; a misspelt name is answered before the Hub is asked."""
+    from rmcalib._util.files import kind_on_disk
+    from rmcalib.benchmarks import benchmarks, load_benchmark
+
+    revision = None
+    if kind_on_disk(name) is None:
+        name, _, given = name.partition("@")
+        revision = given or None
+        entries = benchmarks().values()
+        ids = (source.id for entry in entries for source in entry.hub)
+        check_name(
+            name, [*(one for entry in entries for one in (entry.name, *entry.aliases)), *ids], "benchmark"
+        )
+    found = load_benchmark(name, format=scoring.format, revision=revision, part=part, limit=scoring.limit)
+    for note in () if quiet else found.notes:
+        say(f"warning: {note}")
+    return found
+
+
+def run_judge(
+    name: str, benchmark: Benchmark, scoring: Scoring, endpoint: str | None, *, quiet: bool
+) -> Scores:
+    """Score a benchmark with a judge, with a progress bar; say what was scored before."""
+    from rmcalib._util.processes import is_main_process
+    from rmcalib.runs import score
+
+    all_responses, begun = benchmark.n_responses, False
+    notify = say if is_main_process() and not quiet else lambda _: None
+    options = judge_options(scoring, endpoint, name)
+    with progress(name, quiet=quiet) as draw:
+
+        def on_progress(done: int, total: int, tokens: int) -> None:
+            nonlocal begun
+            if not begun and total < all_responses:
+                before = all_responses - total
+                notify(f"{name}: {before:,} of {all_responses:,} responses were scored before; continuing")
+            begun = True
+            if draw is not None:
+                draw(done, total, tokens)
+
+        found = score(
+            name, benchmark, output=scoring.output, fresh=scoring.fresh, on_progress=on_progress, **options
+        )
+    if not begun:
+        notify(f"{name}: all responses were scored before (--fresh scores them again)")
+    return found
+
+
+def open_run(source: str, reading: Reading) -> Scores:
+    """Read the scores of one model from a run folder, a folder with one run, or a file; the manifest names it."""
+    from rmcalib.report.runs import open_scores
+    from rmcalib.scores import load_scores
+
+    if any(reading.options().values()):
+        found = load_scores(source, **reading.options())
+        name = str(found.manifest.get("model") or Path(source).stem)
+    else:
+        found, name = open_scores(source)
+    return replace(found, manifest={**found.manifest, "model": name})

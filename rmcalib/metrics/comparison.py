@@ -1,0 +1,262 @@
+"""Compare two reward models, or two checkpoints, on the same prompts.
+
+Differences are paired: prompts that are hard for both models cancel. Noise increases calibration errors, and
+by more for some models than for others, so these are compared by their intervals, which reach 0 where noise
+alone explains the error. Of two gaps the smaller one is better, whatever their signs, so the sizes of gaps
+are compared as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib.calibration.estimates import Estimate, difference_of, size_difference_of
+from rmcalib.calibration.intervals import Difference
+from rmcalib.judges import recipe_of_run, registry, why_no_calibration
+from rmcalib.metrics.catalogue import Metric, chosen_metrics
+from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.planning import prompts_needed
+from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, parts_of, why_missing
+from rmcalib.metrics.views import Part, whole_part
+from rmcalib.scores import Scores, load_scores
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Comparison", "compare", "named_scores", "on_common_prompts"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models on the same prompts.
+
+    Attributes
+    ----------
+    a, b : str
+        Their names.
+    rows : list of dict
+        One row per category and metric.
+    settings : Settings
+        How the metrics were computed.
+    needed : int or None
+        How many prompts a difference of 3 points of the gap would need, at 80% power.
+    """
+
+    a: str
+    b: str
+    rows: list[Row]
+    settings: Settings
+    needed: int | None = None
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """One row per category and metric: a, b, difference (b − a), low, high, p_value, better, ..."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def row(self, metric: str, category: str = OVERALL) -> Row | None:
+        """Return one row; None if it was not compared."""
+        found = find_value(self.rows, metric, category)
+        return None if found is None else dict(found)
+
+    def to_html(self, path: str) -> Any:
+        """Write the page."""
+        from rmcalib.report import write_page
+
+        return write_page(self, path)
+
+    def plot(self) -> Any:
+        """Return the first figure of the page as a matplotlib figure."""
+        from rmcalib.report import plot
+
+        return plot(self)
+
+    def _repr_html_(self) -> str:
+        from rmcalib.report import first_screen
+
+        return first_screen(self)
+
+    def __repr__(self) -> str:
+        """Return the verdict."""
+        from rmcalib.report import verdict
+
+        return f"Comparison({self.a!r}, {self.b!r}: {verdict(self)})"
+
+
+def compare(
+    a: Any,
+    b: Any,
+    *,
+    names: tuple[str, str] | None = None,
+    recipes: Iterable[Any] = (),
+    metrics: Iterable[str | Metric] | None = None,
+    bins: int = 10,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """Compare two models on the prompts that both have scored: the difference of every metric.
+
+    Parameters
+    ----------
+    a, b : Scores, DataFrame or path
+        The scores of the two models; see `load_scores`.
+    names : tuple of str, optional
+        Their names; default those of the scores.
+    recipes : paths, optional
+        Files of recipes, which say whether rewards are log-utilities.
+    metrics : names or Metric objects, optional
+        What to compare; default everything.
+    bins, resamples, level, seed
+        How errors and intervals are computed.
+
+    Returns
+    -------
+    Comparison
+        Its ``table`` has the columns category, metric, a, b, difference (b − a), low, high, p_value (1 for no
+        difference), size_difference (of the absolute values, for gaps only), size_low, size_high,
+        size_p_value, better ("a", "b" or empty), n and note.
+
+    Examples
+    --------
+    >>> from rmcalib import Scores
+    >>> one = Scores.from_arrays([[1.0, 0.0], [0.5, 0.2], [0.1, 0.4]] * 20)
+    >>> compare(one, one.at_temperature(0.5)).row("accuracy")["difference"]
+    0.0
+    """
+    pair = load_scores(a), load_scores(b)
+    called = names or tuple(
+        str(one.manifest.get("model") or letter) for one, letter in zip(pair, "AB", strict=True)
+    )
+    known = registry(recipes)
+    why = [
+        why_no_calibration(recipe_of_run(name, one.manifest, known))
+        for name, one in zip(called, pair, strict=True)
+    ]
+    settings = Settings(bins, resamples, level, seed)
+    wanted = chosen_metrics(metrics)
+    wholes = [whole_part(one, seed=seed) for one in on_common_prompts(pair)]
+    rows = [
+        {"category": one.name, "metric": metric.name, **row}
+        for one, other in zip(*(parts_of(whole) for whole in wholes), strict=True)
+        for metric in wanted
+        if metric.compared and (row := _row(metric, one, other, (why[0], why[1]), settings)) is not None
+    ]
+    return Comparison(called[0], called[1], rows, settings, _needed(wholes))
+
+
+def _needed(wholes: Sequence[Part]) -> int | None:
+    """Return how many prompts would show a difference of 3 points between the two gaps."""
+    ones = [whole.prompts("one") for whole in wholes]
+    if any(one is None for one in ones):
+        return None
+    gaps = [one.first_choice.p - one.first_choice.y for one in ones if one is not None]
+    spread = float(np.std(gaps[1] - gaps[0]))
+    return prompts_needed(0.03, spread=spread) if spread > 0 else None
+
+
+def _row(
+    metric: Metric, part_a: Part, part_b: Part, why: tuple[str | None, str | None], settings: Settings
+) -> Row | None:
+    """Return the row of a metric; None if a model has no value."""
+    a, b = (estimate_of(metric, part, settings) for part in (part_a, part_b))
+    if a is None or b is None or a.value is None or b.value is None:
+        return None
+    reasons = (why_missing(metric, part_a, why[0]), why_missing(metric, part_b, why[1]))
+    if any(reasons):
+        return _without(a, b, reasons)
+    found = difference_of(a, b, settings.level)
+    sizes = size_difference_of(a, b, settings.level) if metric.better == "zero" else None
+    return {
+        "a": a.value,
+        "b": b.value,
+        "difference": b.value - a.value if found is None else found.value,
+        **_limits(found, ""),
+        "size_difference": None if sizes is None else sizes.value,
+        **_limits(sizes, "size_"),
+        "better": _better(metric, a.value, b.value, sizes if metric.better == "zero" else found),
+        "n": a.n,
+        "note": "",
+    }
+
+
+def _limits(found: Difference | None, prefix: str) -> Row:
+    values = (None, None, None) if found is None else (found.low, found.high, found.p_value)
+    return dict(zip((f"{prefix}low", f"{prefix}high", f"{prefix}p_value"), values, strict=True))
+
+
+def _better(metric: Metric, a: float, b: float, found: Difference | None) -> str:
+    """Return "a" or "b"; empty if the interval holds 0, or if no direction is better."""
+    if found is None or metric.better is None or found.low <= 0 <= found.high:
+        return ""
+    return "b" if metric.badness(b) < metric.badness(a) else "a"
+
+
+def _without(a: Estimate, b: Estimate, why: tuple[str | None, str | None]) -> Row:
+    """Return the row of a metric that one or both models have no value for."""
+    sides = {"a": (a, why[0]), "b": (b, why[1])}
+    return {
+        **{name: found.value if reason is None else None for name, (found, reason) in sides.items()},
+        "difference": None,
+        **_limits(None, ""),
+        "size_difference": None,
+        **_limits(None, "size_"),
+        "better": "",
+        "n": a.n,
+        "note": "; ".join(f"{name.upper()}: {reason}" for name, (_, reason) in sides.items() if reason),
+    }
+
+
+def named_scores(
+    scores: Iterable[Any] | Mapping[str, Any], names: Sequence[str] | None = None, *, least: int = 1
+) -> dict[str, Scores]:
+    """Return the scores of several judges by name. Unnamed or equal names get numbers."""
+    if isinstance(scores, Mapping):
+        names, every = [*scores], [load_scores(one) for one in scores.values()]
+    else:
+        every = [load_scores(one) for one in scores]
+    if len(every) < least:
+        raise ValueError(f"scores: {len(every)} judges, expected at least {least}")
+    if names is None:
+        names = [str(one.manifest.get("model") or i + 1) for i, one in enumerate(every)]
+    if len(names) != len(every):
+        raise ValueError(f"names: {len(names)} names for {len(every)} judges")
+    found: dict[str, Scores] = {}
+    for name, one in zip(names, every, strict=True):
+        number, unique = 1, name
+        while unique in found:
+            number += 1
+            unique = f"{name} ({number})"
+        found[unique] = one
+    return found
+
+
+def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
+    """Return the scores of the prompts that all judges have scored, in the order of the first judge."""
+    every = list(scores)
+    who = "the two" if len(every) == 2 else f"the {len(every)} judges"
+    ids = [one.item_id[one.offsets[:-1]].tolist() for one in every]
+    common = set(ids[0]).intersection(*ids[1:])
+    if not common:
+        raise ValueError(f"{who} have no prompt in common: were they scored on the same benchmark?")
+    place = {name: i for i, name in enumerate(ids[0])}
+    parts = []
+    for one in every:
+        at = np.array([place[name] if name in common else -1 for name in one.item_id.tolist()])
+        rows = np.flatnonzero(at >= 0)
+        rows = rows[np.argsort(at[rows], kind="stable")]
+        columns = {name: array[rows] for name, array in one.columns().items()}
+        parts.append(Scores.from_columns(columns, one.manifest))
+    first = parts[0]
+    for other in parts[1:]:
+        same = len(first) == len(other) and np.array_equal(first.label, other.label, equal_nan=True)
+        if not same or (first.item_id != other.item_id).any():
+            raise ValueError(
+                f"{who} differ in the responses to a prompt: were they scored on the same benchmark?"
+            )
+    return parts

@@ -1,0 +1,353 @@
+"""Fit a temperature, measure the gain on held-out prompts, and refuse a temperature that does not help."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rmcalib import __version__
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice
+from rmcalib._util.terminal import count
+from rmcalib.calibration import Interval, Softmax, equal_temperatures, mean_interval
+from rmcalib.calibration.intervals import check_level
+from rmcalib.metrics.catalogue import chosen_metrics
+from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.table import metric_rows
+from rmcalib.metrics.views import FEWEST, Part, whole_part
+from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part, reference_of
+from rmcalib.runs import content_hash
+from rmcalib.scores import Scores, load_scores
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["METRICS", "Calibration", "RefusedError", "calibrate"]
+
+View = Literal["top_1", "pointwise"]
+METRICS: dict[View, tuple[str, ...]] = {
+    "top_1": (
+        "mean_confidence",
+        "accuracy",
+        "overconfidence",
+        "lost_information",
+        "usable_information",
+        "nll",
+    ),
+    "pointwise": ("pointwise_confidence", "pointwise_accuracy", "pointwise_gap", "pointwise_log_loss"),
+}
+"""The metrics that are reported before and after calibration."""
+_CLOSE = 1.25  # a scale within this factor of the right one is right
+_MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
+
+
+class RefusedError(ValueError):
+    """Raised by `calibrate` if a temperature does not help; the message says why.
+
+    ``reason``: "few" prompts; "uninformative" rewards, or "not shown" to be better than a guess; "perfect" if
+    every first choice is correct; "on scale", or "not shown to be off" where the prompts are too few to tell.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        """Keep the reason, one of those above."""
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, repr=False)
+class Calibration:
+    """The result of `calibrate`: a calibrator, and the gain that was measured on held-out prompts.
+
+    Attributes
+    ----------
+    calibrator : Calibrator
+        The calibrator, fitted on all prompts.
+    view : {"top_1", "pointwise"}
+        Whether one response of a prompt is the best, or each one is correct or not.
+    rows : list of dict
+        Tidy rows (stage "before" or "after", category, metric, value, low, high, n). "after" is measured on
+        held-out prompts: each fifth of them has the temperature that was fitted on the others.
+    gain : tuple of float
+        How much lower the log loss is on held-out prompts, with its interval: (value, low, high).
+    log_loss_uniform : float
+        The log loss of a guess: uniform, or the fraction of correct responses.
+    categories : list of dict
+        One row per category with its own temperature (category, temperature, low, high, n).
+    p_equal : float, optional
+        p-value of the test that all categories have the same temperature; None if it was not tested: for
+        fewer than two categories, with clusters, and for single responses.
+    n, n_clusters : int
+        Numbers of prompts, and of clusters of prompts.
+    """
+
+    calibrator: Calibrator
+    view: View
+    rows: list[dict[str, Any]]
+    gain: tuple[float, float, float]
+    log_loss_uniform: float
+    categories: list[dict[str, Any]]
+    p_equal: float | None
+    n: int
+    n_clusters: int
+
+    @property
+    def temperature(self) -> float:
+        """The temperature that rewards are divided by."""
+        return self.calibrator.temperature
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The rows as a pandas table."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page."""
+        from rmcalib.report import write_page
+
+        return write_page(self, path)
+
+    def plot(self) -> Any:
+        """Return the first figure of the page as a matplotlib figure."""
+        from rmcalib.report import plot
+
+        return plot(self)
+
+    def _repr_html_(self) -> str:
+        from rmcalib.report import first_screen
+
+        return first_screen(self)
+
+    def __repr__(self) -> str:
+        """Return the temperature with its interval."""
+        found = self.calibrator
+        b = "" if found.threshold is None else f", b = {found.threshold:.3g}"
+        return f"Calibration(T = {found.temperature:.3g} [{found.low:.3g}, {found.high:.3g}]{b}, {self.n} prompts)"
+
+
+def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, seed: int = 0) -> Calibration:
+    """Fit the temperature of a judge's rewards, and measure the gain on held-out prompts.
+
+    The temperature T minimises the log loss of softmax(rewards/T) over the prompts with exactly one correct
+    response. Where responses are labelled one by one, such as samples of a policy, T and b minimise the log
+    loss of P(correct) = σ((reward − b)/T) over the responses. Prompts of a cluster stay in one fold.
+
+    Parameters
+    ----------
+    scores : Scores, DataFrame or path
+        The rewards of labelled prompts: a file, a run folder or a table; see `load_scores`.
+    view : {"top_1", "pointwise"}, optional
+        Which of the two; default "top_1" if nine of ten labelled prompts have exactly one correct response.
+    level : float
+        Confidence level of all intervals.
+    seed : int
+        Seed of the split into five folds.
+
+    Returns
+    -------
+    Calibration
+        ``temperature``, ``calibrator``, ``table``, ...
+
+    Raises
+    ------
+    RefusedError
+        If the held-out log loss is not lower than without a temperature, or not lower than that of a guess;
+        or if there are fewer than 20 prompts.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> utilities = rng.gumbel(size=(400, 4)) + (np.arange(4) == 0)
+    >>> correct = (utilities + rng.gumbel(size=(400, 4))).argmax(axis=1)
+    >>> result = calibrate(Scores.from_arrays(3 * utilities, correct))
+    >>> bool(2.5 < result.temperature < 4), bool(result.gain[1] > 0)
+    (True, True)
+    """
+    check_level(level)
+    own = load_scores(scores)
+    if view is None:
+        view = _view_of(whole_part(own))
+    check_choice(view, "view", tuple(METRICS))
+    part = labelled_part(own, "one" if view == "top_1" else "labelled")
+    if len(part) < FEWEST:
+        what = "one correct response" if view == "top_1" else "labels"
+        raise RefusedError(
+            "few", f"{count(len(part), 'prompt')} with {what}; a temperature needs at least {FEWEST}"
+        )
+    part = replace(part, seed=seed, _made={}, _known={})
+    return (_top_1 if view == "top_1" else _pointwise)(own, part, level)
+
+
+def _view_of(part: Part) -> View:
+    """Return "top_1" if nearly all labelled prompts have exactly one correct response."""
+    labelled = part.prompts("labelled")
+    if labelled is None:
+        return "top_1"
+    single = labelled.one_answer
+    correct = np.add.reduceat(labelled.is_correct, labelled.starts, dtype=np.int64)[single]
+    return "top_1" if not single.any() or (correct == 1).mean() >= _MOSTLY else "pointwise"
+
+
+def _top_1(scores: Scores, part: Part, level: float) -> Calibration:
+    fit = part.scale.fit
+    if fit.at_limit == "hot":
+        raise RefusedError(
+            "uninformative",
+            "no temperature helps: a uniform guess is at least as good as these rewards, so they do not say "
+            "which response is correct",
+        )
+    if fit.at_limit == "cold":
+        raise RefusedError(
+            "perfect",
+            "every first choice is correct, so a lower temperature is always better. Use more difficult "
+            "prompts",
+        )
+    held_out = part.at_temperature
+    best = part.scale.temperature_interval(level)
+    before, after = (-one.log_p[one.is_correct] for one in (part, held_out))
+    uniform = np.log(part.sizes)
+    _refuse(before, after, uniform, best, part.cluster, "a uniform guess")
+    moved = replace(part.scores, reward=part.reward / np.repeat(held_out.pl.temperature, part.sizes))
+    categories, p_equal = _by_category(part, level)
+    calibrator = Calibrator(fit.temperature, best.low, best.high, level)
+    return _result(
+        scores, part, calibrator, "top_1", moved, (before, after, uniform), part.cluster, categories, p_equal
+    )
+
+
+def _pointwise(scores: Scores, part: Part, level: float) -> Calibration:
+    if len(np.unique(part.label[~np.isnan(part.label)])) == 1:
+        raise RefusedError(
+            "uninformative", "all labels are equal: some responses must be correct, some wrong"
+        )
+    fit, held_out = fit_pointwise(part, level), part.pointwise_fitted
+    t, b = fit.temperature, fit.threshold
+    if t.value >= 1e9 * (float(part.reward.std()) or 1.0):
+        raise RefusedError(
+            "uninformative",
+            "no temperature helps: correct responses do not have larger rewards than wrong ones",
+        )
+    stated = part.pointwise
+    before, after = (_log_losses(one.logit, one.y) for one in (stated, held_out))
+    rate = float(stated.y.mean())
+    guess = _log_losses(np.full(len(stated), np.log(rate / (1 - rate))), stated.y)
+    _refuse(before, after, guess, t, stated.cluster, "stating the fraction of correct responses")
+    reward = part.reward.copy()
+    reward[~np.isnan(part.label)] = held_out.logit
+    covariance = tuple(tuple(row) for row in fit.covariance.tolist())
+    calibrator = Calibrator(t.value, t.low, t.high, level, b.value, b.low, b.high, covariance)
+    moved = replace(part.scores, reward=reward)
+    return _result(scores, part, calibrator, "pointwise", moved, (before, after, guess), stated.cluster)
+
+
+def _result(
+    scores: Scores,
+    part: Part,
+    fitted: Calibrator,
+    view: View,
+    moved: Scores,
+    losses: tuple[FloatArray, FloatArray, FloatArray],
+    cluster: IntArray | None,
+    categories: list[dict[str, Any]] | None = None,
+    p_equal: float | None = None,
+) -> Calibration:
+    """Return the calibration with its rows: ``moved`` are the scores with held-out calibration."""
+    before, after, guess = losses
+    gained = mean_interval(before - after, clusters=cluster, level=fitted.level)
+    settings, metrics = Settings(level=fitted.level, seed=part.seed), chosen_metrics(METRICS[view])
+    kept = ("category", "metric", "value", "low", "high", "n")
+    n_clusters = len(part) if part.cluster is None else int(part.cluster.max()) + 1
+    return Calibration(
+        calibrator=replace(
+            fitted,
+            model=str(scores.manifest.get("model") or ""),
+            fitted_on=_about(scores, part, n_clusters),
+            reference=reference_of(part.reward),
+            versions=_versions(),
+        ),
+        view=view,
+        rows=[
+            {"stage": stage, **{key: row[key] for key in kept}}
+            for stage, of in (("before", part), ("after", whole_part(moved, seed=part.seed)))
+            for row in metric_rows(of, metrics, settings)
+        ],
+        gain=(gained.value, gained.low, gained.high),
+        log_loss_uniform=float(guess.mean()),
+        categories=categories or [],
+        p_equal=p_equal,
+        n=len(part),
+        n_clusters=n_clusters,
+    )
+
+
+def _refuse(
+    before: FloatArray,
+    after: FloatArray,
+    guess: FloatArray,
+    best: Interval,
+    cluster: IntArray | None,
+    guessing: str,
+) -> None:
+    """Refuse a temperature that does not lower the held-out log losses (n,)."""
+    held_out, stated, guessed = (float(one.mean()) for one in (after, before, guess))
+    if held_out >= guessed:
+        worse = mean_interval(after - guess, clusters=cluster, level=best.level).low > 0
+        why = "there is nothing to calibrate" if worse else "these prompts do not show that they say anything"
+        raise RefusedError(
+            "uninformative" if worse else "not shown",
+            f"on held-out prompts, the log loss of the rewards with a temperature is {held_out:.4f}, and that "
+            f"of {guessing} is {guessed:.4f}: {why}",
+        )
+    if held_out >= stated:
+        known = best.low >= 1 / _CLOSE and best.high <= _CLOSE
+        why = "on the right scale already" if known else "not shown to be off by these prompts"
+        raise RefusedError(
+            "on scale" if known else "not shown to be off",
+            f"on held-out prompts, the log loss is {held_out:.4f} with a temperature and {stated:.4f} without: "
+            f"the rewards are {why} (the best temperature is between {best.low:.3g} and {best.high:.3g})",
+        )
+
+
+def _by_category(part: Part, level: float) -> tuple[list[dict[str, Any]], float | None]:
+    """Return each category's own temperature, and the p-value of the test that they are equal."""
+    parts = {name: part.take(part.category == name) for name in dict.fromkeys(part.category.tolist())}
+    parts = {name: own for name, own in parts.items() if len(own) >= FEWEST}
+    rows = []
+    for name, own in parts.items():
+        found = own.scale.temperature_interval(level)
+        limits = {"temperature": found.value, "low": found.low, "high": found.high}
+        rows.append({"category": name, **limits, "n": len(own)})
+    if len(parts) < 2 or part.cluster is not None:  # the test draws prompts independently
+        return rows, None
+    sets = [Softmax(own.reward, own.is_correct, own.sizes) for own in parts.values()]
+    return rows, equal_temperatures(sets).p_value
+
+
+def _log_losses(log_odds: FloatArray | None, y: FloatArray) -> FloatArray:
+    """Return the log loss of each response (N,)."""
+    assert log_odds is not None
+    return np.asarray(np.logaddexp(0.0, log_odds) - y * log_odds)
+
+
+def _about(scores: Scores, part: Part, n_clusters: int) -> dict[str, Any]:
+    manifest = scores.manifest
+    names, counts = np.unique(part.category, return_counts=True)
+    return {
+        "benchmark": manifest.get("benchmark"),
+        "revision": manifest.get("benchmark_revision"),
+        "n": len(part),
+        "clusters": n_clusters,
+        "categories": dict(zip(names.tolist(), counts.tolist(), strict=True)),
+        "scores": content_hash(scores),
+        "model_revision": manifest.get("model_revision"),
+        "judge": manifest.get("kind"),
+    }
+
+
+def _versions() -> dict[str, str]:
+    others = {name: importlib.metadata.version(name) for name in ("numpy", "scipy")}
+    return {"rmcalib": __version__, **others}

@@ -1,0 +1,487 @@
+"""Combine judges of the same prompts into a panel, and measure what the panel gains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice, segment_log_softmax
+from rmcalib._util.terminal import count
+from rmcalib.calibration import Softmax, mean_interval
+from rmcalib.calibration.intervals import check_level
+from rmcalib.calibration.temperature import cross_fit
+from rmcalib.metrics.comparison import named_scores, on_common_prompts
+from rmcalib.metrics.views import whole_part
+from rmcalib.repair.calibrator import replaces
+from rmcalib.scores import Scores
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["METHODS", "Panel", "combine", "replaces_panel"]
+
+Method = Literal["mean", "weights"]
+METHODS: tuple[Method, ...] = get_args(Method)
+"""The ways to combine judges; see `combine`."""
+FEWEST = 50
+"""The smallest number of prompts that a panel is fitted on."""
+MOST_WEIGHT = 10.0
+"""The largest weight of a judge."""
+_COLDEST = 100.0  # the largest inverse temperature, relative to the spread of the rewards
+_NOTHING = 1e-4  # nats; copies of a judge differ by rounding
+_BENCHMARK_KEYS = ("benchmark", "benchmark_revision", "benchmark_format", "n_items", "items_sha256")
+
+
+@dataclass(frozen=True, repr=False)
+class Panel:
+    """The result of :func:`combine`: a panel of judges, measured on held-out prompts.
+
+    Attributes
+    ----------
+    members : list[dict[str, Any]]
+        One row per judge: judge, temperature (None if a uniform guess is as good), weight, log_loss,
+        accuracy, left_out (how much the panel's log loss rises without this judge), low, high, redundant
+        (True if the interval of left_out includes 0, up to 0.0001 nats).
+    panels : list[dict[str, Any]]
+        One row for a uniform guess, one for the best member, and one per method: panel, log_loss, accuracy,
+        gain (how much lower the log loss is than the best member's), gain_low, gain_high, accuracy_gain with
+        its limits, information (how much lower the log loss is than a uniform guess's) with its limits, and
+        gains (True if the lower limits of gain and of information are both above 0).
+    best : dict[str, int]
+        For each judge that was the best member in a fold, the number of prompts in these folds.
+    n : int
+        Number of prompts that the panel was fitted and measured on.
+    level : float
+        Confidence level of the intervals.
+    rewards : Mapping[str, FloatArray]
+        The panel's log-probabilities of the responses by method, fitted on the other folds.
+    about : Scores
+        The scores, with a manifest, to which ``rewards`` belong.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.normal(size=(100, 3)); correct = truth.argmax(axis=1)
+    >>> judges = {name: Scores.from_arrays(truth + rng.normal(size=(100, 3)), correct) for name in "ab"}
+    >>> panel = combine(judges)
+    >>> panel.table["judge"].tolist(), panel.n, panel.scores("mean").manifest["model"]
+    (['a', 'b'], 100, 'panel of 2 judges (mean)')
+    """
+
+    members: list[dict[str, Any]]
+    panels: list[dict[str, Any]]
+    best: dict[str, int]
+    n: int
+    level: float
+    rewards: Mapping[str, FloatArray]
+    about: Scores
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The members as a pandas table."""
+        import pandas
+
+        return pandas.DataFrame(self.members)
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page."""
+        from rmcalib.report import write_page
+
+        return write_page(self, path)
+
+    def plot(self) -> Any:
+        """Return the first figure of the page as a matplotlib figure."""
+        from rmcalib.report import plot
+
+        return plot(self)
+
+    def _repr_html_(self) -> str:
+        from rmcalib.report import first_screen
+
+        return first_screen(self)
+
+    def __repr__(self) -> str:
+        """Return the judges, and what the fitted panel gains."""
+        row = self.panels[-1]
+        gain = f"gain {row['gain']:.3f} [{row['gain_low']:.3f}, {row['gain_high']:.3f}] nats"
+        return f"Panel({len(self.members)} judges, {self.n} prompts, {gain})"
+
+    def scores(self, method: Method = "weights") -> Scores:
+        """Return the panel's scores, which can be evaluated like those of any judge.
+
+        The rewards of each prompt use temperatures and weights that were fitted on other prompts, so an
+        evaluation is not biased by the fit. Prompts with several correct responses are not part of the fit;
+        their rewards use the fit on all the others.
+        """
+        check_choice(method, "method", METHODS)
+        names = [row["judge"] for row in self.members]
+        panel = {
+            "method": method,
+            "members": [
+                {"model": row["judge"], "temperature": row["temperature"], "weight": row["weight"]}
+                if method == "weights"
+                else {"model": row["judge"], "temperature": row["temperature"]}
+                for row in self.members
+            ],
+        }
+        kept = {key: self.about.manifest[key] for key in _BENCHMARK_KEYS if key in self.about.manifest}
+        manifest = {
+            "model": f"panel of {len(names)} judges ({method})",
+            "scale": "log-probabilities",
+            "panel": panel,
+            **kept,
+        }
+        return replace(self.about, reward=self.rewards[method], manifest=manifest)
+
+
+def combine(
+    scores: Sequence[Any] | Mapping[str, Any],
+    *,
+    names: Sequence[str] | None = None,
+    level: float = 0.95,
+    folds: int = 5,
+    seed: int = 0,
+) -> Panel:
+    """Combine judges of the same prompts, and measure what the panel gains over its best member.
+
+    A panel of useless judges can be better than each of them, because it is closer to a uniform guess. So a
+    panel gains only if it also beats a uniform guess.
+
+    Each judge j has its own temperature T_j, and log p_j = log softmax(rewards / T_j). The panel's
+    probabilities are softmax(Σ_j w_j log p_j): with w_j = 1/J ("mean"), or with fitted w_j ≥ 0 ("weights").
+    Temperatures, weights and the choice of the best member are fitted on some folds and measured on another.
+
+    Parameters
+    ----------
+    scores : sequence, or mapping from names
+        The scores of two or more judges: `Scores`, DataFrames or paths; see `load_scores`. Only prompts that
+        all judges have scored are used. Prompts of a cluster (of the first judge) stay in one fold.
+    names : Sequence[str], optional
+        The names of the judges; default those in the manifests.
+    level : float
+        Confidence level of the intervals. They are paired, with prompts as the sampling unit.
+    folds : int
+        Number of folds of the cross-fitting.
+    seed : int
+        Seed of the split into folds.
+
+    Returns
+    -------
+    Panel
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two judges; if fewer than 50 prompts with one correct response have scores of
+        all judges; or if the judges differ in the responses of a prompt.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.normal(size=(300, 4)); correct = truth.argmax(axis=1)
+    >>> judges = {name: Scores.from_arrays(truth + rng.normal(size=(300, 4)), correct) for name in "ab"}
+    >>> panel = combine(judges)
+    >>> [(row["panel"], row["gains"]) for row in panel.panels]
+    [('uniform guess', None), ('best member', None), ('mean', True), ('weights', True)]
+    >>> panel.scores("weights").n_items
+    300
+    """
+    check_level(level)
+    judges = named_scores(scores, names, least=2)
+    common = on_common_prompts([one.decided() for one in judges.values()])
+    everything = whole_part(common[0])
+    single = everything.prompts("one")
+    ids = common[0].item_id[everything.starts]
+    kept = np.zeros(len(ids), dtype=bool)
+    if single is not None:
+        kept = np.isin(ids, single.scores.item_id[single.starts])
+    n = int(kept.sum())
+    if n < FEWEST:
+        raise ValueError(
+            f"only {count(n, 'prompt')} with one correct response and scores of all judges; a panel "
+            f"needs {FEWEST} or more"
+        )
+    stacked = PanelData(np.stack([one.reward for one in common]), common[0].is_correct, everything.sizes)
+    data = stacked.take(np.flatnonzero(kept))
+    cluster = None if single is None else single.cluster
+    whole, fits = fit_panel(data), cross_fitted(data, folds=folds, seed=seed, cluster=cluster)
+    found = _measure(data, fits)
+    chosen = np.array([fit.best for fit in fits])
+    return Panel(
+        members=_member_rows(list(judges), whole, found, cluster, level),
+        panels=_panel_rows(found, data.sizes, cluster, level),
+        best={name: int((chosen == j).sum()) for j, name in enumerate(judges) if (chosen == j).any()},
+        n=n,
+        level=level,
+        rewards={method: _rewards(method, stacked, kept, whole, found) for method in METHODS},
+        about=common[0],
+    )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Held-out log losses and hits (n,) of each prompt; logits (N,) of the panels."""
+
+    loss: dict[str, FloatArray]
+    hit: dict[str, FloatArray]
+    logits: dict[str, FloatArray]
+    members: list[tuple[FloatArray, FloatArray]]
+    without: list[FloatArray]
+
+
+def _measure(data: PanelData, fits: Sequence[PanelFit]) -> _Measured:
+    """Measure the members and the panels, each prompt with the parameters of its fold."""
+    n_judges = len(data.rewards)
+    logs = data.logs(np.stack([fit.inverse for fit in fits], axis=1))
+
+    def joined(weights: FloatArray) -> FloatArray:
+        """Return Σ_j w_j log p_j (N,) with weights (n, J)."""
+        return np.einsum("jr,rj->r", logs, np.repeat(weights, data.sizes, axis=0))
+
+    best = np.eye(n_judges)[[fit.best for fit in fits]]
+    logits = {
+        "best member": joined(best),
+        "mean": logs.mean(axis=0),
+        "weights": joined(np.stack([fit.weights for fit in fits])),
+    }
+    return _Measured(
+        loss={name: losses(values, data) for name, values in logits.items()},
+        hit={name: right(values, data) for name, values in logits.items()},
+        logits=logits,
+        members=[(losses(row, data), right(own, data)) for row, own in zip(logs, data.rewards, strict=True)],
+        without=[losses(joined(np.stack([fit.without[j] for fit in fits])), data) for j in range(n_judges)],
+    )
+
+
+def _rewards(
+    method: Method, data: PanelData, kept: BoolArray, whole: PanelFit, found: _Measured
+) -> FloatArray:
+    """Return the panel's log-probabilities of all responses (N,); prompts of the fit get held-out ones."""
+    n_judges = len(whole.weights)
+    weights = whole.weights if method == "weights" else np.full(n_judges, 1 / n_judges)
+    logits: FloatArray = weights @ data.logs(whole.inverse)
+    logits[np.repeat(kept, data.sizes)] = found.logits[method]
+    return segment_log_softmax(logits, data.sizes)
+
+
+def _member_rows(
+    names: Sequence[str], whole: PanelFit, found: _Measured, cluster: IntArray | None, level: float
+) -> list[dict[str, Any]]:
+    rows = []
+    for j, name in enumerate(names):
+        lost = mean_interval(found.without[j] - found.loss["weights"], clusters=cluster, level=level)
+        loss, hit = found.members[j]
+        rows.append(
+            {
+                "judge": name,
+                "temperature": float(1 / whole.inverse[j]) if whole.inverse[j] > 0 else None,
+                "weight": float(whole.weights[j]),
+                "log_loss": float(loss.mean()),
+                "accuracy": float(hit.mean()),
+                "left_out": lost.value,
+                "low": lost.low,
+                "high": lost.high,
+                "redundant": bool(lost.low <= _NOTHING),
+            }
+        )
+    return rows
+
+
+def _panel_rows(
+    found: _Measured, sizes: IntArray, cluster: IntArray | None, level: float
+) -> list[dict[str, Any]]:
+    uniform = np.log(sizes)
+    guess = {
+        "panel": "uniform guess",
+        "log_loss": float(uniform.mean()),
+        "accuracy": float((1 / sizes).mean()),
+    }
+    rows: list[dict[str, Any]] = [guess]
+    for name in ("best member", *METHODS):
+        row: dict[str, Any] = {
+            "panel": name,
+            "log_loss": float(found.loss[name].mean()),
+            "accuracy": float(found.hit[name].mean()),
+        }
+        differences = {"information": uniform - found.loss[name]}
+        if name != "best member":
+            differences["gain"] = found.loss["best member"] - found.loss[name]
+            differences["accuracy_gain"] = found.hit[name] - found.hit["best member"]
+        for key, difference in differences.items():
+            gained = mean_interval(difference, clusters=cluster, level=level)
+            row |= {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
+        if name != "best member":
+            row["gains"] = bool(row["gain_low"] > 0 and row["information_low"] > 0)
+        rows.append(row)
+    keys = list(dict.fromkeys(key for row in reversed(rows) for key in row))
+    return [{key: row.get(key) for key in keys} for row in rows]
+
+
+def replaces_panel(path: str | Path, inputs: Iterable[str | Path] = ()) -> bool:
+    """Return whether an earlier panel would be replaced if one were written to `path`; raise for other files.
+
+    ``inputs`` are the files and folders that are combined; none of them is ever replaced.
+    """
+    target = Path(path)
+    if any(target.resolve() == Path(one).resolve() for one in inputs):
+        raise ValueError(f"--to {path}: is one of the runs to combine; give another file")
+    return replaces(target, _read_panel, "the scores of a panel", "panel.parquet")
+
+
+def _read_panel(path: Path) -> None:
+    manifest = Scores.from_parquet(path).manifest
+    if "panel" not in manifest or "status" in manifest:  # a run of a panel's scores has a status
+        raise ValueError(f"{path}: not the scores of a panel")
+
+
+# The fit, on arrays. Rows are the responses of all prompts, in the order of the prompts.
+
+
+@dataclass(frozen=True)
+class PanelData:
+    """The rewards of J judges for the same N responses, and which ones are correct.
+
+    Attributes
+    ----------
+    rewards : float array (J, N)
+        Rewards.
+    correct : bool array (N,)
+        True for the one correct response of each prompt.
+    sizes : int array (n,)
+        Number of responses of each prompt.
+    """
+
+    rewards: FloatArray
+    correct: BoolArray
+    sizes: IntArray
+
+    @property
+    def starts(self) -> IntArray:
+        """The row at which each prompt starts: (n,)."""
+        starts: IntArray = np.cumsum(self.sizes) - self.sizes
+        return starts
+
+    def take(self, prompts: IntArray) -> PanelData:
+        """Return the data of some prompts, given by number."""
+        kept = np.zeros(len(self.sizes), dtype=bool)
+        kept[prompts] = True
+        rows = np.repeat(kept, self.sizes)
+        return PanelData(self.rewards[:, rows], self.correct[rows], self.sizes[kept])
+
+    def logs(self, inverse: FloatArray) -> FloatArray:
+        """Return each judge's log-probabilities (J, N) at inverse temperatures (J,) or (J, n)."""
+        each = inverse[:, None] if inverse.ndim == 1 else np.repeat(inverse, self.sizes, axis=1)
+        return np.stack([segment_log_softmax(row, self.sizes) for row in self.rewards * each])
+
+
+@dataclass(frozen=True)
+class PanelFit:
+    """Parameters that were fitted on the prompts of some folds, or on all prompts.
+
+    Attributes
+    ----------
+    inverse : float array (J,)
+        1/T of each judge; 0 if a uniform guess is as good as its rewards.
+    weights : float array (J,)
+        Weights of the judges' log-probabilities in the panel.
+    without : float array (J, J)
+        Row j holds the weights of the panel without judge j, whose own weight is 0.
+    best : int
+        Number of the judge with the smallest log loss at its own temperature.
+    """
+
+    inverse: FloatArray
+    weights: FloatArray
+    without: FloatArray
+    best: int
+
+
+def fit_panel(data: PanelData) -> PanelFit:
+    """Fit the temperatures, then the weights of the whole panel and of each panel without one judge."""
+    inverse = np.array([_inverse_temperature(row, data) for row in data.rewards])
+    logs = data.logs(inverse)
+    informed = inverse > 0
+    n_judges = len(inverse)
+    without = np.stack(
+        [fit_weights(logs, data, informed & (np.arange(n_judges) != j)) for j in range(n_judges)]
+    )
+    means = [losses(row, data).mean() for row in logs]
+    return PanelFit(inverse, fit_weights(logs, data, informed), without, int(np.argmin(means)))
+
+
+def fit_weights(logs: FloatArray, data: PanelData, used: BoolArray) -> FloatArray:
+    """Return the weights w ≥ 0 (J,) for which softmax(Σ_j w_j log p_j) has the smallest log loss.
+
+    ``logs`` (J, N) are log-probabilities; judges that are not ``used`` (J,) have weight 0. The problem is
+    convex.
+
+    >>> rewards, correct = np.array([[2.0, 0.0, 2.0, 0.0, 0.0, 2.0]]), np.array([True, False] * 3)
+    >>> data = PanelData(rewards, correct, np.array([2, 2, 2]))
+    >>> fit_weights(data.logs(np.ones(1)), data, np.ones(1, dtype=bool)).round(3)
+    array([0.347])
+    """
+    from scipy.optimize import minimize
+
+    weights = np.zeros(len(logs))
+    if not used.any():
+        return weights
+    part, starts, n = logs[used], data.starts, len(data.sizes)
+    won = part[:, data.correct].sum(axis=1)
+
+    def loss(w: FloatArray) -> tuple[float, FloatArray]:
+        log_p = segment_log_softmax(w @ part, data.sizes)
+        expected = np.add.reduceat(np.exp(log_p) * part, starts, axis=1).sum(axis=1)
+        return float(-log_p[data.correct].mean()), (expected - won) / n
+
+    found = minimize(
+        loss,
+        np.full(len(part), 1 / len(part)),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0.0, MOST_WEIGHT)] * len(part),
+        options={"ftol": 1e-12, "gtol": 1e-8},
+    )
+    weights[used] = found.x
+    return weights
+
+
+def cross_fitted(
+    data: PanelData, *, folds: int, seed: int, cluster: IntArray | None = None
+) -> list[PanelFit]:
+    """Return one fit per prompt (n,), each fitted on the prompts of the other folds."""
+    fits: list[PanelFit] = []
+
+    def fit(train: IntArray) -> int:
+        fits.append(fit_panel(data.take(train)))
+        return len(fits) - 1
+
+    n = len(data.sizes)
+    number = cross_fit(
+        n, fit, lambda which, test: np.full(len(test), float(which)), folds=folds, groups=cluster, rng=seed
+    )
+    return [fits[int(which)] for which in number]
+
+
+def losses(logs: FloatArray, data: PanelData) -> FloatArray:
+    """Return −log P(correct) of each prompt (n,) for log-probabilities or logits (N,)."""
+    return -segment_log_softmax(logs, data.sizes)[data.correct]
+
+
+def right(logits: FloatArray, data: PanelData) -> FloatArray:
+    """Return 1 if the correct response has the largest logit, 1/t if t responses share it, else 0: (n,)."""
+    top = np.repeat(np.maximum.reduceat(logits, data.starts), data.sizes)
+    shared = np.add.reduceat(logits == top, data.starts, dtype=np.float64)
+    return (logits == top)[data.correct] / shared
+
+
+def _inverse_temperature(rewards: FloatArray, data: PanelData) -> float:
+    found = Softmax(rewards, data.correct, data.sizes).fit()
+    if found.at_limit == "hot":
+        return 0.0
+    means = np.add.reduceat(rewards, data.starts) / data.sizes
+    spread = float(np.std(rewards - np.repeat(means, data.sizes))) or 1.0
+    return min(1 / found.temperature, _COLDEST / spread)

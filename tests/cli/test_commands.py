@@ -1,0 +1,190 @@
+"""Every other command from its input to its output."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from rmcalib.scores import load_scores
+from tests.cli.conftest import ROOT, Invoke, folder_of, visible, write_rows, write_scores
+
+QUICK = ("--resamples", "20")
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[str, str]:
+    """Two judges of the same prompts: a.csv is over-confident, b.csv is calibrated and noisier."""
+    write_scores(tmp_path / "a.csv")
+    write_scores(tmp_path / "b.csv", scale=1.0, noise=1)
+    return "a.csv", "b.csv"
+
+
+def test_report_of_runs_of_the_built_in_board_and_of_a_table(
+    two: tuple[str, str], tmp_path: Path, invoke: Invoke
+) -> None:
+    for name in two:
+        assert invoke("eval", "--scores", name, *QUICK, "--quiet").code == 0
+    done = invoke("report", "runs", *QUICK, "--json")
+    assert done.code == 0, done.err
+    board = json.loads(done.out)
+    assert [row["model"] for row in board["models"]] == ["b", "a"]  # by what the probabilities are worth
+    assert Path(board["page"]).is_file()
+    sorted_by = json.loads(invoke("report", "runs", *QUICK, "--metric", "overconfidence", "--json").out)
+    assert sorted_by["metric"] == "overconfidence"
+    (tmp_path / "t.csv").write_text("model,leaderboard_score,ece\nx,0.8,0.1\ny,0.7,0.2\n")
+    table = invoke("report", "--table", "t.csv", "--output", "page", *QUICK)
+    assert table.code == 0, table.err
+    assert "page/report.html" in table.out
+    assert (tmp_path / "page/leaderboard.csv").is_file()
+
+
+def test_compare_with_conditions_and_files(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:
+    done = invoke(
+        "compare", *two, *QUICK, "--to", "rows.csv", "--json", "--fail-if", "abs(overconfidence).high<0"
+    )
+    assert done.code == 1, done.err
+    found = json.loads(done.out)
+    (gap,) = [
+        r for r in found["differences"] if (r["category"], r["metric"]) == ("overall", "overconfidence")
+    ]
+    assert gap["better"] == "b"
+    assert gap["size_high"] < 0
+    assert found["conditions_met"] == ["abs(overconfidence).high<0"]
+    with (tmp_path / "rows.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == len(found["differences"])
+    text = invoke("compare", *two, *QUICK, "--fail-if", "accuracy.low>0", "--markdown", "m.md")
+    assert text.code == 0, text.err
+    assert "runs/compare/report.html" in text.out
+    assert (tmp_path / "m.md").read_text().startswith("#")
+
+
+def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
+    write_scores(tmp_path / "a.csv")
+    done = invoke("calibrate", "a.csv", "--json")
+    found = json.loads(done.out)["calibrator"]
+    assert found["low"] < 2.5 < found["high"]
+    assert (tmp_path / "calibrator.json").is_file()
+    assert (
+        invoke("apply", "a.csv", "--calibrator", "calibrator.json", "--accept", 0.9, "--to", "p.csv").code
+        == 0
+    )
+    given, rows = (
+        list(csv.DictReader((tmp_path / name).read_text().splitlines())) for name in ("a.csv", "p.csv")
+    )
+    assert [{name: row[name] for name in given[0]} for row in rows] == given
+    assert sum(float(row["probability"]) for row in rows) == pytest.approx(len(rows) / 4)
+    assert {row["decision"] for row in rows} == {"accept", "ask"}
+    shown = invoke("apply", "a.csv", "--calibrator", "calibrator.json", "--to", "-")
+    assert shown.out.splitlines()[0].startswith("prompt_id,response_id,score,is_best,kind,probability")
+    decided = invoke("decide", "a.csv", "--calibrator", "calibrator.json", "--wrong-at-most", 0.3, "--json")
+    assert decided.code == 0, decided.err
+    assert json.loads(decided.out)["alpha"] == 0.3
+    assert invoke("decide", "a.csv").code == 0
+
+
+def test_calibrate_a_model_and_write_its_checkpoint(
+    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+) -> None:
+    run = ("--model", tiny_model, "--benchmark", bench_file, "-J", "device=cpu")
+    refused = invoke("calibrate", *run, "--checkpoint", "new", "--to", "c.json", "--output", "out")
+    assert refused.code == 2  # random rewards: no temperature helps
+    assert visible(folder_of(tmp_path / "out")) == ["run.json", "scores.parquet"]
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "c.json").exists()
+    served = invoke("calibrate", *run[:4], "--endpoint", "http://127.0.0.1:9", "--checkpoint", "new")
+    assert served.code == 2
+    assert "--checkpoint" in served.err
+
+
+def test_combine_and_evaluate_the_panel(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:
+    done = invoke("combine", *two, "--json")
+    assert done.code == 0, done.err
+    assert [row["judge"] for row in json.loads(done.out)["members"]] == ["a", "b"]
+    assert len(load_scores(tmp_path / "panel.parquet")) == 480
+    assert "eval --scores panel.parquet" in invoke("combine", *two, "--method", "mean").out
+
+
+def test_card(tmp_path: Path, invoke: Invoke) -> None:
+    write_scores(tmp_path / "a.csv")
+    done = invoke("card", "a.csv", "--model", "org/mine", *QUICK)
+    assert done.code == 0, done.err
+    assert "rmcalib card a.csv --push-to-hub org/mine" in done.out
+    assert (tmp_path / "runs/card/card.md").read_text()
+    assert (tmp_path / "runs/card/calibration/reliability.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_watch(tmp_path: Path, invoke: Invoke) -> None:
+    pytest.importorskip("rmcalib.integrations.watching")
+    (tmp_path / "rollouts").mkdir()
+    for step in (1, 2):
+        rows = [
+            {"input": f"{i}?", "output": "x" * (1 + j), "score": 2.0 + j / 10, "acc": j % 2, "step": step}
+            for i in range(60)
+            for j in range(4)
+        ]
+        write_rows(tmp_path / f"rollouts/{step}.jsonl", rows)
+    done = invoke("watch", "rollouts", "--json")
+    assert done.code == 1  # says 0.88 and is right half of the time
+    found = json.loads(done.out)
+    assert [row["step"] for row in found["steps"]] == [1, 2]
+    assert found["alarm"]["what"] == "gap"
+    text = invoke("watch", "rollouts", "--calibrator", "start", "--start", 40, "--to", "steps.csv")
+    assert "rmcalib watch rollouts --follow" in text.out
+    assert len((tmp_path / "steps.csv").read_text().splitlines()) == 3
+
+
+def test_batch_plans_and_runs(tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke) -> None:
+    listed = ("--models", ROOT / "configs/leaderboard.yaml", "-J", "device=cpu", "--ignore-memory")
+    plan = json.loads(invoke("batch", *listed, "--max-params", "3B", "--dry-run", "--json").out)
+    assert "OpenAssistant/reward-model-deberta-v3-large-v2" in {
+        row["model"] for row in plan if not row["skipped"]
+    }
+    assert invoke("batch", *listed, "--family", "gemma", "--dry-run").code == 0
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "models.yaml").write_text(json.dumps([{"model": str(tiny_model)}, {"model": "./nowhere"}]))
+    base = ("batch", "--models", "models.yaml", "-b", bench_file, "--limit", 8, "-J", "device=cpu", *QUICK)
+    done = invoke(*base)
+    assert done.code == 1
+    assert "./nowhere" in done.out
+    assert "rmcalib report runs" in done.out
+    assert (folder_of(tmp_path / "runs") / "report.html").is_file()
+
+
+def test_prolr(tmp_path: Path, invoke: Invoke) -> None:
+    lines = [f"{i},{'ab'[i % 2]},{1 + i % 2},{2 - i % 2},3" for i in range(20)]
+    (tmp_path / "own.csv").write_text("x,kind,one,two,three\n" + "\n".join(lines) + "\n")
+    fast = ("--learner", "mallows", "--folds", 2, "--resamples", 0)
+    done = invoke("prolr", "--data", "own.csv", "--labels", "one,two,three", *fast, "--k", "all", "--json")
+    assert done.code == 0, done.err
+    assert {row["k"] for row in json.loads(done.out)["summary"] if row["family"] == "sub"} == {2, 3}
+    text = invoke(
+        "prolr", "--dataset", "iris", "--k", "1,2", "--notion", "rankwise", "--protocol", "both", *fast
+    )
+    assert text.code == 0, text.err
+    assert str(tmp_path / "runs/prolr/iris") in text.out
+    assert visible(tmp_path / "runs/prolr/iris")[-2:] == ["results.csv", "summary.csv"]
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [("models", "demo"), ("benchmarks", "rm-bench"), ("metrics", "kept_information"), ("judges", "policy")],
+)
+def test_list(what: str, name: str, invoke: Invoke) -> None:
+    every = json.loads(invoke("list", what, "--json").out)
+    assert name in {row["name"] for row in every}
+    assert name in invoke("list", what).out
+    one = invoke("list", what, name)
+    assert one.code == 0
+    assert one.out.splitlines()[0] == name
+
+
+def test_doctor(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rmcalib import judges
+
+    found = judges.Diagnosis({"rmcalib": "0"}, (), "offline", False, ())
+    monkeypatch.setattr(judges, "diagnose", lambda: found)
+    assert json.loads(invoke("doctor", "--json").out)["hub"] == "offline"
+    assert invoke("doctor").code == 0

@@ -1,0 +1,195 @@
+"""Leaderboards: from runs and tables, several benchmarks, training steps, files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rmcalib.metrics import Settings
+from rmcalib.report import (
+    Joint,
+    Leaderboard,
+    document_of,
+    evaluate,
+    join_evaluations,
+    leaderboard_from_runs,
+    leaderboard_from_table,
+    open_scores,
+    read_official,
+    report_from_runs,
+    write_joint,
+    write_leaderboard,
+)
+from rmcalib.scores import Scores
+from tests.report.boards import synthetic, write_run, write_runs
+
+PAPER = Path(__file__).parents[1] / "golden/paper_models.csv"
+FAST = Settings(resamples=50)
+
+
+def test_the_papers_table_gives_the_papers_correlations() -> None:
+    board = leaderboard_from_table(PAPER)
+    found = {row["target"]: row for row in board.correlations}
+    expected = {"leaderboard": 0.7713, "Factuality": 0.6448, "Precise IF": 0.5955, "Math": 0.5417}
+    expected |= {"Safety": 0.7260, "Focus": 0.7531}
+    assert {name: round(found[name]["value"], 4) for name in expected} == expected
+    assert len(board.models) == 48
+    fewer = leaderboard_from_table(PAPER, bradley_terry_only=True)
+    assert len(fewer.models) < 48
+    assert any("LxzGordon/URM-LLaMa-3.1-8B" in note for note in fewer.notes)
+    assert any(section.name == "correlations" for section in document_of(board).sections)
+
+
+def test_models_are_ranked_by_what_their_probabilities_are_worth(tmp_path: Path) -> None:
+    write_run(tmp_path, "org/good", synthetic(1, n=300, skill=2.0))
+    write_run(tmp_path, "org/loud", synthetic(2, n=300, skill=2.0, scale=20.0))
+    write_run(tmp_path, "org/noise", synthetic(3, n=300, skill=0.0, scale=1e-3))
+    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    assert board.models[0]["model"] == "org/good"
+    guesses = {row["model"]: row["better_than_guess"] for row in board.models}
+    assert guesses["org/good"] is True
+    assert guesses["org/noise"] is False
+    ranks = {row["model"]: (row["rank_low"], row["rank"], row["rank_high"]) for row in board.models}
+    assert all(low <= rank <= high for low, rank, high in ranks.values())
+    assert not any(section.name == "correlations" for section in document_of(board).sections)
+
+
+def test_files_equal_the_tables_and_stale_ones_are_removed(tmp_path: Path) -> None:
+    board = leaderboard_from_runs([write_runs(tmp_path / "runs", 4)], settings=FAST)
+    out = tmp_path / "report"
+    (out / "figures").mkdir(parents=True)
+    for name in ("check.csv", "training.csv", "figures/training.pdf"):
+        (out / name).write_text("old")
+    page = write_leaderboard(board, out)
+    assert page == out / "report.html"
+    with (out / "leaderboard.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows] == [row["model"] for row in board.models]
+    assert float(rows[0]["kept_information"]) == board.models[0]["values"]["kept_information"]["value"]
+    assert {"rank", "rank_low", "rank_high", "better_than_guess"} <= set(rows[0])
+    for name in ("metrics.csv", "correlations.csv", "ranks.csv", "summary.md", "figures/information.png"):
+        assert (out / name).stat().st_size > 0
+    for name in ("check.csv", "training.csv", "figures/training.pdf"):
+        assert not (out / name).exists()
+    before = page.read_bytes()
+    assert write_leaderboard(board, out).read_bytes() == before
+
+
+def test_official_scores_are_checked_and_similar_names_suggested(tmp_path: Path) -> None:
+    table = tmp_path / "official.csv"
+    table.write_text("model,family,score,Math\norg/model-0,llama,50,40\norg/Model-1,qwen,60.5,\n")
+    official = read_official(table)
+    assert official.figures["org/model-0"] == {"overall": 0.5, "Math": 0.4}
+    board = leaderboard_from_runs([write_runs(tmp_path / "runs", 2)], official=official, settings=FAST)
+    found = {(row["model"], row["category"]): row for row in board.check}
+    assert set(found) == {("org/model-0", "overall"), ("org/model-0", "Math")}
+    row = found["org/model-0", "Math"]
+    assert row["difference"] == pytest.approx(row["ours"] - 0.4)
+    assert any("org/model-1" in note and "org/Model-1" in note for note in board.notes)
+
+
+def test_steps_of_one_training_are_in_order(tmp_path: Path) -> None:
+    for step in (100, 20, 3):
+        write_run(tmp_path / f"step-{step}", "mine", synthetic(step, skill=step / 50), step=step)
+    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    assert [row["step"] for row in board.training] == [3, 20, 100]
+    kept = {row["step"]: row["kept_information"] for row in board.training}
+    assert [row["step"] for row in board.training if row["best"]] == [max(kept, key=lambda step: kept[step])]
+    write_leaderboard(board, tmp_path / "report")
+    assert (tmp_path / "report/figures/training.pdf").read_bytes()[:4] == b"%PDF"
+
+
+def test_runs_of_one_model_are_told_apart_and_unfinished_ones_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "org/rm", synthetic(1), dtype="float32", hash="1")
+    write_run(tmp_path / "b", "org/rm", synthetic(2), dtype="bfloat16", hash="2")
+    unfinished = tmp_path / "org__slow" / "org__bench"
+    unfinished.mkdir(parents=True)
+    (unfinished / "run.json").write_text(json.dumps({"model": "org/slow", "status": "scoring"}))
+    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    names = [row["model"] for row in board.models]
+    assert len(set(names)) == 2
+    assert all("org/rm" in name for name in names)
+    assert any("org/slow" in note for note in board.notes)
+    with pytest.raises(ValueError, match="2 runs"):
+        open_scores(tmp_path)
+
+
+def test_several_benchmarks_are_side_by_side(tmp_path: Path) -> None:
+    for model, scales in (("org/a", (2.0, 2.0)), ("org/b", (0.2, 6.0))):
+        for i, (name, scale) in enumerate(zip(("org/one", "two<b>"), scales, strict=True)):
+            write_run(tmp_path / "runs", model, synthetic(i, n=150, scale=scale), benchmark=name)
+    joint = report_from_runs([tmp_path / "runs"], settings=FAST)
+    assert isinstance(joint, Joint)
+    assert joint.benchmarks == ["org/one", "two<b>"]
+    p = {row["model"]: row["p_value"] for row in joint.models}
+    assert p["org/b"] < 0.05
+    page = write_joint(joint, tmp_path / "report")
+    assert "two<b>" not in page.read_text(encoding="utf-8")
+    stored = json.loads((tmp_path / "report/report.json").read_text())
+    assert stored["benchmarks"] == joint.benchmarks
+    with pytest.raises(ValueError, match="org/one"):
+        leaderboard_from_runs([tmp_path / "runs"], settings=FAST)
+    one = leaderboard_from_runs([tmp_path / "runs"], benchmark="one", settings=FAST)
+    assert one.benchmark == "org/one"
+
+
+def test_evaluations_of_one_model_can_be_joined() -> None:
+    made = [
+        evaluate(synthetic(i, n=60, scale=scale, manifest={"model": "m", "benchmark": name}), resamples=20)
+        for i, (name, scale) in enumerate((("x", 1.0), ("y", 1.0)))
+    ]
+    joint = join_evaluations(made)
+    assert joint.benchmarks == ["x", "y"]
+    assert len(joint.temperatures) == 2
+
+
+def test_parts_of_a_benchmark_and_the_whole_are_one_benchmark(tmp_path: Path) -> None:
+    whole = synthetic(1, n=90)
+    write_run(tmp_path, "org/a", whole, benchmark="demo")
+    for model in ("org/a", "org/b"):
+        for i in (0, 1):
+            write_run(tmp_path, model, whole.take(np.arange(90) % 2 == i), benchmark=f"demo-{i + 1}of2")
+    board = report_from_runs([tmp_path], settings=FAST)
+    assert isinstance(board, Leaderboard)
+    kept = {row["model"]: row["values"]["kept_information"] for row in board.models}
+    assert kept["org/b"]["n"] == 90
+    assert kept["org/b"]["value"] == pytest.approx(kept["org/a"]["value"])
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "no models"),
+        ("model,score\na,1\n", "ece_score"),
+        ("name,score,ece\na,1,2\n", "model"),
+        ("model,score,ece\na,1,x\n", "line 2.*'x'"),
+        ("model,score,ece\na,1,0.1\na,2,0.2\n", "line 3.*'a'"),
+        ("model,score,ece\n,1,1\n", "line 2"),
+    ],
+)
+def test_bad_tables_give_one_line(text: str, named: str, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(text)
+    with pytest.raises(ValueError, match=named) as error:
+        leaderboard_from_table(table)
+    assert str(table) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_folders_and_damaged_manifests_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nothing"):
+        leaderboard_from_runs([tmp_path / "nothing"])
+    folder = write_run(tmp_path, "org/rm", synthetic())
+    (folder / "run.json").write_text("{")
+    with pytest.raises(ValueError, match=r"run\.json"):
+        leaderboard_from_runs([tmp_path])
+
+
+def test_scores_of_a_file_open_by_name(tmp_path: Path) -> None:
+    Scores.from_arrays([[1.0, 0.0]]).to_jsonl(tmp_path / "mine.jsonl")
+    assert open_scores(tmp_path / "mine.jsonl")[1] == "mine"
+    assert open_scores("real/openbmb/Eurus-RM-7b")[1] == "openbmb/Eurus-RM-7b"
