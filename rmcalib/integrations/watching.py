@@ -190,15 +190,16 @@ class Watcher:
             samples with the same reward as another one of their prompt), ``drift`` (mean reward minus that of
             the first step, in standard deviations of the first step), ``squashed`` (all rewards within 0 and
             1), ``right`` with limits, ``gap`` (stated − right) with limits, ``gap_fitted`` (with b and T
-            fitted on the first prompts), ``auroc`` (how often a correct sample has a larger reward than a
-            wrong one of its prompt) with limits, ``length_correlation``, and ``alarm`` (whether it holds).
-            NaN where it is unknown. Intervals are clustered by prompt.
+            fitted on the first prompts, from the next step on), ``auroc`` (how often a correct sample has a
+            larger reward than a wrong one of its prompt) with limits, ``length_correlation``, and ``alarm``
+            (whether it holds). NaN where it is unknown. Intervals are clustered by prompt.
         """
         part = self._part(step, prompt, reward, label, length)
         labelled = part.prompts("labelled")
+        maps = {"gap": self._map, "gap_fitted": self._fitted}  # before this step: it may be fitted on it
         if labelled is not None:
             self._look(step, labelled)
-        row = self._row(step, part, labelled)
+        row = self._row(step, part, labelled, maps)
         self.rows[step] = row
         return row
 
@@ -302,7 +303,13 @@ class Watcher:
         prompt: IntArray = part.scores.item_id[known].astype(np.int64)
         self._alarm.add(step, gap_sums(prompt, np.asarray(expit(x)), y, x), pair_sums(prompt, y, x))
 
-    def _row(self, step: float, part: Part, labelled: Part | None) -> dict[str, Any]:
+    def _row(
+        self,
+        step: float,
+        part: Part,
+        labelled: Part | None,
+        maps: Mapping[str, tuple[float, float] | None],
+    ) -> dict[str, Any]:
         settings = Settings(resamples=200)
         first = self.rows[min(self.rows)] if self.rows else None
         row: dict[str, Any] = {
@@ -332,7 +339,7 @@ class Watcher:
                 "right": right("pointwise")(labelled, settings),
                 "auroc": within_prompt_auroc(labelled, settings),
             }
-            for name, where in (("gap", self._map), ("gap_fitted", self._fitted)):
+            for name, where in maps.items():
                 if where is not None:
                     found[name] = gap("pointwise")(_at(labelled, where), settings)
             for name, estimate in found.items():

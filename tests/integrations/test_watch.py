@@ -124,6 +124,8 @@ def test_rewards_of_any_scale_need_a_reference(tmp_path: Path) -> None:
     assert found["start"].alarm is None
     assert found["calibrator"].alarm is None
     assert found["start"].reference["kind"] == "start"
+    known = np.isfinite(found["start"].table["gap"]).tolist()
+    assert known == [False] * 3 + [True] * 9  # the steps of the fit say nothing about it
     assert found["start"].reference["temperature"] == pytest.approx(5, rel=0.3)
     assert abs(found["stated"].steps[-1]["gap_fitted"]) < 0.15 < found["stated"].steps[-1]["gap"]
     waiting = Watcher("start", start=100)
