@@ -22,8 +22,6 @@ MODULES = {
     "paper_figures",
     "paper_relations",
     "reproduce_report",
-    "reward_model_figures",
-    "reward_model_numbers",
 }
 # What a script is called with, and a word of what it prints. {} is the folder that it may write to.
 CASES: dict[str, tuple[str, str]] = {
@@ -35,7 +33,7 @@ CASES: dict[str, tuple[str, str]] = {
         "--prompts 1 --batches 1 --layers 1 --lengths even --peak-seconds 0.05",
         "we are faster",
     ),
-    "embed_board": ("classifier.json --output {}/board.npz", "1 models"),
+    "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.npz"),
     "fuzz_files": ("--files 60", " 0 surprises"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
     "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),
@@ -123,7 +121,7 @@ def iris_only(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
 
 PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {
     "bench_report": no_limit_of_memory,
-    "embed_board": small_files,
+    "embed_real": small_files,
     "measure_decisions": few_prompts,
     "measure_differences": few_prompts,
     "measure_scale": small_boards,
