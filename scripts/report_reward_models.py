@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib import compare, load_board
+from rmcalib import load_board
 from rmcalib._util.display import bracketed, number, percent, points, short_names
 from rmcalib._util.files import read_csv_table, write_bytes, write_csv, write_text
+from rmcalib.calibration.estimates import difference_of
 from rmcalib.calibration.intervals import difference, proportion_interval
 from rmcalib.metrics import Part, Settings
 from rmcalib.metrics.catalogue import chosen_metrics
-from rmcalib.metrics.table import OVERALL, metric_rows, tidy_row
+from rmcalib.metrics.table import OVERALL, estimate_of, metric_rows, tidy_row
 from rmcalib.metrics.verdicts import VerdictAnalysis, analyse_verdicts, load_verdicts
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair import decide
@@ -175,7 +176,7 @@ def bench_models(rows: Sequence[Row]) -> Row:
     paper = read_csv_table(PAPER)
     column = paper.header.index("ece_score")
     stated = {row[0]: float(row[column]) for row in paper.rows}
-    found = [
+    found: list[Row] = [
         {"name": short[model], "model": model, "paper": stated[model], **cells}
         for model, cells in models.items()
     ]
@@ -228,15 +229,17 @@ def vote_summary(board: Mapping[str, Scores], rows: Sequence[Row]) -> Row:
     """Return people's agreement, that of each judge with them, and whether the judges differ."""
     models, short = by_model(rows), short_names(board)
     best, other = sorted(models, key=lambda name: -float(models[name]["vote_agreement"]["value"]))
-    table = compare(board[other], board[best]).table
-    (found,) = table[(table.metric == "vote_agreement") & (table.category == OVERALL)].to_dict("records")
+    (agreement,) = chosen_metrics(["vote_agreement"])
+    worse, better = (estimate_of(agreement, whole_part(board[name]), Settings()) for name in (other, best))
+    apart = None if worse is None or better is None else difference_of(worse, better)
+    assert apart is not None
     return {
         "people": models[best],
         "judges": [
             {"name": short[name], "unclear": board[name].manifest["verdicts"]["unclear"], **models[name]}
             for name in (best, other)
         ],
-        "difference": {"value": found["difference"], "low": found["low"], "high": found["high"]},
+        "difference": asdict(apart),
     }
 
 

@@ -22,6 +22,7 @@ MODULES = {
     "paper_figures",
     "paper_relations",
     "reproduce_report",
+    "worlds",
 }
 # What a script is called with, and a word of what it prints. {} is the folder that it may write to.
 CASES: dict[str, tuple[str, str]] = {
@@ -33,8 +34,10 @@ CASES: dict[str, tuple[str, str]] = {
         "--prompts 1 --batches 1 --layers 1 --lengths even --peak-seconds 0.05",
         "we are faster",
     ),
+    "count_lines": (str(SCRIPTS), "modules"),
     "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.npz"),
     "fuzz_files": ("--files 60", " 0 surprises"),
+    "measure_alarms": ("--runs 1 --to {}/alarms.md", "calibrated"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
     "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),
     "measure_notions": ("--runs 2 --cases 1 --processes 1 --output {}", "Calibrated forecasts"),
@@ -89,9 +92,10 @@ def test_it_runs_through(
 
 def few_prompts(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute the values of unlimited data from fewer prompts."""
-    name = "MANY" if hasattr(script, "MANY") else "TRUTH_PROMPTS"
-    home = script if hasattr(script, name) else sys.modules["measure_statistics"]
-    monkeypatch.setattr(home, name, 4_000)
+    if hasattr(script, "MANY"):
+        monkeypatch.setattr(script, "MANY", 4_000)
+    else:
+        monkeypatch.setattr(sys.modules["worlds"], "TRUTH_PROMPTS", 4_000)
 
 
 def no_limit_of_memory(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
