@@ -13,16 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD
-import rmcalib
-from rmcalib._util.display import number, percent, points, short_names, temperature_text
-from rmcalib._util.files import read_csv_table, write_bytes, write_csv, write_text
-from rmcalib.report import says_right_figure
-from rmcalib.report.figures import figure_bytes
-from rmcalib.scores import STEPS, Scores, load_all_scores
-=======
 import numpy as np
->>>>>>> realmodels
 
 from rmcalib import load_board
 from rmcalib._util.display import bracketed, number, percent, points, short_names
@@ -62,20 +53,6 @@ def main() -> None:
     parser.add_argument("--resamples", type=int, default=1000, help="of simulated errors")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-<<<<<<< HEAD
-    tables = board_tables(rmcalib.load_board(), options.resamples)
-    judges: dict[str, Scores] = {}
-    for file in options.rewardmath:
-        judges |= all_ways(file)
-    if judges:
-        tables |= judge_tables(judges)
-    tables |= {name: read_rows(RESULTS / f"{name}.csv") for name in FROM_FILES if name not in tables}
-    for name, rows in tables.items():
-        write_csv(options.output / f"{name}.csv", rows)
-    for name, figure in drawings(tables).items():
-        write_bytes(options.output / f"{name}.png", figure_bytes(figure, "png"))
-    write_text(options.output / "README.md", words(tables))
-=======
     settings = Settings(resamples=options.resamples)
     boards = {name: load_board(name) for name in ("rewardmath", "reward-bench-2", "pandalm")}
     tables = {
@@ -99,7 +76,6 @@ def main() -> None:
         "votes": vote_summary(boards["pandalm"], tables["pandalm"]),
     }
     write_text(options.output / "README.md", words(content))
->>>>>>> realmodels
     print(options.output / "README.md")
 
 
