@@ -38,7 +38,7 @@ import rmcalib.cli
 def work():
     threading.Thread(target=time.sleep, args=(600,)).start()
     signal.raise_signal(signal.SIGINT)
-rmcalib.cli.app = lambda **_: work()
+rmcalib.cli.app = lambda *_: work()
 from rmcalib.__main__ import main
 main()
 """)

@@ -117,7 +117,7 @@ def _decided_notes(whole: Part, *, pointwise: bool) -> list[str]:
         )
     if whole.scores.ties is not None and whole.scores.ties.any():
         how = "left out" if whole.ties == "drop" else "forecast by Davidson's model"
-        notes.append(f"Votes for “equally good” are {how} (--ties {whole.ties}).")
+        notes.append(f"Votes for “equally good” are {how}.")
     return notes
 
 

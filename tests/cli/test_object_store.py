@@ -52,7 +52,7 @@ def test_eval_report_and_compare(s3: Any, invoke: Invoke) -> None:
     s3.pipe_file(f"{BUCKET}/report/check.csv", b"of an earlier one")
     report = invoke("report", RUNS, "--output", f"s3://{BUCKET}/report", *quick)
     assert json.loads(report.out)["page"] == f"s3://{BUCKET}/report/report.html"
-    assert s3.cat_file(f"{BUCKET}/report/figures/reliability.png")[:4] == b"\x89PNG"
+    assert s3.cat_file(f"{BUCKET}/report/figures/says_right.png")[:4] == b"\x89PNG"
     assert "check.csv" not in names(s3, f"{BUCKET}/report")
 
     same_twice = invoke(
