@@ -25,7 +25,6 @@ __all__ = [
     "decisions_figure",
     "figure_bytes",
     "figure_svg",
-    "forest_figure",
     "interval_figure",
     "margin_figure",
     "reliability_figure",
@@ -161,42 +160,6 @@ def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
     for one in (axes, counts):
         _plain(one)
         one.set_xlim(-0.02, 1.02)
-
-
-def forest_figure(groups: Table) -> Figure | None:
-    """Draw the gap of each group: partially pooled (filled) with the interval of its own; flagged ones marked."""
-    known = [row for row in groups if row["low"] is not None]
-    if not known:
-        return None
-    figure = _figure(5.0, 0.75 + 0.27 * len(known))
-    axes = figure.subplots()
-    _plain(axes, grid="x")
-    for i, row in enumerate(known):
-        colour, marker = (BAD, "D") if row["flagged"] else (BLUE, "o")
-        axes.hlines(i, 100 * row["low"], 100 * row["high"], color=colour, linewidth=1.4)
-        axes.plot(100 * row["gap"], i, "|", color=colour, markersize=8)
-        axes.plot(
-            100 * (row["gap"] if row["pooled"] is None else row["pooled"]),
-            i,
-            marker,
-            color=colour,
-            markersize=6,
-        )
-    axes.axvline(0, color=INK, linewidth=0.9)
-    kinds = len({row["group_by"] for row in known}) > 1
-    names = [f"{row['group']} ({row['group_by']})" if kinds else str(row["group"]) for row in known]
-    axes.set_yticks(
-        range(len(known)),
-        [
-            f"{_shown(name, 34)}{' *' if row['flagged'] else ''}"
-            for name, row in zip(names, known, strict=True)
-        ],
-        color=INK,
-    )
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(known) - 0.4, -0.6)
-    axes.set_xlabel("← under-confident · gap in points · over-confident →")
-    return figure
 
 
 def margin_figure(rows: Table, title: str = "") -> Figure:
@@ -356,21 +319,23 @@ def worth_figure(models: Table) -> Figure | None:
     return figure
 
 
-def interval_figure(rows: Table, xlabel: str, *, line: float = 0.0) -> Figure | None:
+def interval_figure(rows: Table, xlabel: str, *, line: float = 0.0, mark: str = BLUE) -> Figure | None:
     """Draw values with their intervals, one line each, and a reference line; marked ones are diamonds.
 
-    Rows have label, value, low, high and marked.
+    Rows have label, value, low, high, marked, and perhaps point: where the marker is, if not at the value, which
+    then has a tick.
     """
     known = [row for row in rows if row["low"] is not None and math.isfinite(row["high"])]
     if not known:
         return None
-    figure = _figure(5.0, 0.8 + 0.3 * len(known))
+    figure = _figure(5.0, 0.8 + 0.28 * len(known))
     axes = figure.subplots()
     _plain(axes, grid="x")
     for i, row in enumerate(known):
-        colour = BLUE if row["marked"] else GREY
-        axes.hlines(i, row["low"], row["high"], color=colour, linewidth=1.6)
-        axes.plot(row["value"], i, "D" if row["marked"] else "o", color=colour, markersize=5)
+        colour, marker = (mark, "D") if row["marked"] else (GREY, "o")
+        axes.hlines(i, row["low"], row["high"], color=colour, linewidth=1.5)
+        axes.plot(row["value"], i, "|", color=colour, markersize=8)
+        axes.plot(row.get("point", row["value"]), i, marker, color=colour, markersize=5.5)
     axes.axvline(line, color=INK, linewidth=0.9)
     axes.set_yticks(range(len(known)), [_shown(str(row["label"]), 34) for row in known], color=INK)
     axes.tick_params(axis="y", length=0)

@@ -96,6 +96,10 @@ _POINTWISE = {
     "best_of_n": "best of n",
     "best_of_n_chance": "by chance",
 }
+_FOREST = (
+    "Gap of each category: the point is partially pooled, the bar is the category's own interval. A diamond and * "
+    "mark gaps beyond chance, corrected for looking at many."
+)
 _POOLED = (
     "Partially pooled gaps move small groups towards the mean of all (Morris 1983); p-values are corrected by Holm's "
     "method."
@@ -213,19 +217,8 @@ def evaluation_document(result: Evaluation) -> Document:
     ):
         first.append(Information(kept["value"], usable["value"]))
     by_category = [row for row in result.groups if row["group_by"] == "category"]
-    if len(by_category) > 1 and facts["one_answer"] > 1:
-        caption = (
-            "Gap of each category: the point is partially pooled, the bar is the category's own "
-            f"{settings.level:.0%} interval. A diamond and * mark gaps beyond chance, corrected for looking at many."
-        )
-        first.append(
-            Drawing(
-                "categories",
-                partial(figures.forest_figure, by_category),
-                "Gap of each category with its interval",
-                caption,
-            )
-        )
+    if len(by_category) > 1:
+        first.append(_forest("categories", by_category, _FOREST))
     if result.decisions is not None:
         first.append(Words(_decision_sentences(result.decisions)[:1]))
     return Document(
@@ -368,6 +361,26 @@ def category_table(result: Evaluation) -> Table | None:
     return Table("Metrics by category", head, body, caption, sortable=True)
 
 
+def _forest(name: str, groups: Sequence[Row], caption: str = "") -> Drawing:
+    """The gap of each group in points: partially pooled, with the interval of its own."""
+    rows = [
+        {
+            "label": f"{clean_line(row['group'])}{' *' if row['flagged'] else ''}",
+            "value": 100 * row["gap"],
+            "point": 100 * row["pooled"],
+            "low": 100 * row["low"],
+            "high": 100 * row["high"],
+            "marked": row["flagged"],
+        }
+        for row in groups
+        if row["pooled"] is not None
+    ]
+    axis = "← under-confident · gap in points · over-confident →"
+    draw = partial(figures.interval_figure, rows, axis, mark=figures.BAD)
+    seen = ", ".join(f"{row['label']} {row['point']:+.0f}" for row in rows)
+    return Drawing(name, draw, f"Gap of each group in points: {seen}", caption)
+
+
 def _groups_section(result: Evaluation) -> Section | None:
     others = [row for row in result.groups if row["group_by"] != "category"]
     if len(result.groups) < 2:
@@ -391,9 +404,7 @@ def _groups_section(result: Evaluation) -> Section | None:
         _POOLED,
         sortable=True,
     )
-    drawn = Drawing(
-        "groups-figure", partial(figures.forest_figure, others), "Gap of each group with its interval"
-    )
+    drawn = _forest("groups-figure", others)
     return Section("groups", "Gap by group", [drawn, table] if others else [table])
 
 

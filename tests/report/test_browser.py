@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from rmcalib.metrics import Settings
-from rmcalib.report import evaluate, leaderboard_from_runs, write_leaderboard
+from rmcalib.report import evaluate, leaderboard_from_runs, prompts, write_leaderboard
 from tests.hooks import PATIENCE
 from tests.report.boards import synthetic, write_runs
 from tests.report.test_pages import texts
@@ -144,3 +144,12 @@ def test_a_leaderboard_sorts(width: int, tmp_path: Path) -> None:
     assert seen["overflow"] is False
     assert seen["up"] == sorted(seen["up"]) == seen["down"][::-1]
     assert seen["aria"] == "descending"
+
+
+def test_a_page_that_leaves_out_prompts_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts, "MOST_PROMPTS", 120)
+    found = evaluate(synthetic(n=300), metrics=["accuracy", "temperature"], resamples=20)
+    page = found.to_html(tmp_path / "page.html")
+    seen = act(page, 'seen.numbers = at("slider-numbers").textContent;', 1280, tmp_path / "profile")
+    assert seen["errors"] == []
+    assert f"right {100 * (found.value('accuracy') or 0):.1f}%" in seen["numbers"]
