@@ -37,6 +37,7 @@ from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.leaderboards import Leaderboard, leaderboard_of
 from rmcalib.report.pages import HEADLINE, footer_of, metric_cell, metric_column
 from rmcalib.report.runs import runs_by_benchmark, source_notes
+from rmcalib.report.sentences import metric_name
 from rmcalib.scores import Missing, Scores
 
 __all__ = ["Joint", "join_evaluations", "joint_document", "report_from_runs", "write_joint"]
@@ -217,9 +218,9 @@ def joint_document(joint: Joint) -> Document:
     found = {(row["model"], row["benchmark"], row["metric"]): row for row in joint.values}
     names = [name for name in HEADLINE if any(row["metric"] == name for row in joint.values)]
     short = short_names(row["model"] for row in joint.models)
-    ranks = {
-        (row["model"], bench): row["rank"] for bench, board in joint.boards.items() for row in board.models
-    }
+    own = {(row["model"], bench): row for bench, board in joint.boards.items() for row in board.models}
+    ranks = {pair: row["rank"] for pair, row in own.items()}
+    guesses = {pair for pair, row in own.items() if row["better_than_guess"] is False}
     pairs = [
         (row["model"], bench)
         for bench in joint.benchmarks
@@ -227,7 +228,7 @@ def joint_document(joint: Joint) -> Document:
         if any((row["model"], bench, name) in found for name in names)
     ]
     columns: Columns = {
-        Column("model", text=True): lambda pair: Cell(pair[0], short=short[pair[0]]),
+        Column("model", text=True): lambda pair: _name_cell(pair[0], short[pair[0]], guess=pair in guesses),
         Column("benchmark", text=True): lambda pair: Cell(pair[1]),
     }
     if ranks:
@@ -238,7 +239,8 @@ def joint_document(joint: Joint) -> Document:
         )
         columns[head] = partial(_value_cell, found, name)
     tested = [row for row in joint.models if row["p_value"] is not None]
-    side_by_side = table_of("Benchmarks side by side", pairs, columns, sortable=True)
+    caption = "† not shown to be better than a uniform guess: ranked last." if guesses else ""
+    side_by_side = table_of("Benchmarks side by side", pairs, columns, caption, sortable=True)
     return Document(
         title="Calibration on several benchmarks",
         subtitle=f"{count(len(joint.models), 'model')} · {', '.join(joint.benchmarks)}",
@@ -248,6 +250,11 @@ def joint_document(joint: Joint) -> Document:
         notes=joint.notes,
         footer=footer_of(joint.settings),
     )
+
+
+def _name_cell(model: str, short: str, *, guess: bool) -> Cell:
+    mark = " †" if guess else ""
+    return Cell(f"{model}{mark}", tone="soft" if guess else "", short=f"{short}{mark}")
 
 
 def _value_cell(found: Mapping[tuple[str, str, str], Row], name: str, pair: tuple[str, str]) -> Cell:
@@ -338,7 +345,7 @@ def _sentences(joint: Joint) -> list[str]:
     best = [(bench, board.models[0]) for bench, board in joint.boards.items() if board.models[0]["rank"] == 1]
     if best:
         named = ", ".join(f"{row['model']} ({bench})" for bench, row in best)
-        found = [f"{found[0][:-1]}. Best by kept information: {named}."]
+        found = [f"{found[0]} Best by {metric_name(next(iter(joint.boards.values())).metric)}: {named}."]
     tested = [row for row in joint.models if row["p_value"] is not None]
     if len(tested) == 1:
         found.append(tested[0]["words"])
