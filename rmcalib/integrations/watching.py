@@ -77,6 +77,17 @@ class Watch:
         rows = [{key: None if value != value else value for key, value in row.items()} for row in self.steps]
         return {"steps": rows, **{name: getattr(self, name) for name in names}}
 
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page: curves over the steps, and a table."""
+        from rmcalib.report import write_page
+
+        return write_page(self, path)
+
+    def _repr_html_(self) -> str:
+        from rmcalib.report import first_screen
+
+        return first_screen(self)
+
     def __repr__(self) -> str:
         """Return the number of steps, and the alarm."""
         alarm = (
@@ -228,7 +239,7 @@ class Watcher:
         """Return the samples of a step as prompts; each one's number stays over the run."""
         r, label, length = _numbers(reward), _numbers(label), _numbers(length)
         assert r is not None
-        names = [one if isinstance(one, str | int) else str(one) for one in prompt]
+        names = [str(one) for one in prompt]
         for what, values in (("prompt", names), ("label", label), ("length", length)):
             if values is not None and len(values) != len(r):
                 raise ValueError(

@@ -147,9 +147,11 @@ def document_of(result: Any) -> Document:
         return board_document(result)
     if isinstance(result, Joint):
         return joint_document(result)
+    from rmcalib.integrations import Watch
     from rmcalib.report.repairs import repair_document
+    from rmcalib.report.watches import watch_document
 
-    return repair_document(result)
+    return watch_document(result) if isinstance(result, Watch) else repair_document(result)
 
 
 # Cells.

@@ -271,3 +271,15 @@ def test_a_step_that_grows_between_two_looks_is_read_again(tmp_path: Path) -> No
     found = rmcalib.watch(tmp_path, follow=True, every=0.02, on_step=look, until=lambda _: len(counts) > 1)
     assert len(found.steps) == 1
     assert counts[0] < counts[1] == 120
+
+
+def test_the_page_has_every_step(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for step in (3, 14, 159):
+        write(tmp_path, step, 40, 0.3, rng)
+    page = rmcalib.watch(tmp_path).to_html(tmp_path / "watch.html").read_text()
+    for text in ("<svg", ">3<", ">14<", ">159<"):
+        assert text in page
+    unlabelled = Watcher()
+    unlabelled.add(1, ["a", "b"], [1.0, 2.0])
+    assert unlabelled.result().to_html(tmp_path / "other.html").stat().st_size > 1000

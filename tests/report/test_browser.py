@@ -90,7 +90,7 @@ def act(page: Path, actions: str, width: int, profile: Path) -> dict[str, Any]:
     allowed = text.replace("script-src ", f"script-src &#39;sha256-{digest}&#39; ", 1)
     changed = page.with_name(f"acted-{width}.html")
     changed.write_text(allowed.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
-    flags = (
+    flags: tuple[str, ...] = (
         "--headless",
         "--no-sandbox",
         "--disable-gpu",
