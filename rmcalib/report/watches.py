@@ -23,9 +23,9 @@ _REFERENCE = {
     "start": "a fit on the first prompts of the run",
 }
 _COLUMNS = {
-    "n_samples": Column("samples"),
+    "n_samples": Column("samples", page_only=True),
     "n_prompts": Column("prompts"),
-    "mean_reward": Column("mean reward"),
+    "mean_reward": Column("reward", "mean reward"),
     "right": Column("right", "fraction of samples that are correct"),
     "gap": Column("gap", "mean probability minus right, in points"),
     "gap_fitted": Column("gap, fitted", "the same with b and T fitted on the first prompts", page_only=True),
@@ -38,6 +38,7 @@ _COLUMNS = {
 }
 _PERCENT = ("right", "ties")
 _POINTS = ("gap", "gap_fitted")
+_BRACKETED = ("gap", "auroc")
 
 
 def watch_document(found: Watch) -> Document:
@@ -56,7 +57,7 @@ def watch_document(found: Watch) -> Document:
         sentences=watch_sentences(found),
         first=[
             Drawing("curves", partial(figures.watch_figure, drawn), label),
-            Table("steps", [Column("step"), *(_COLUMNS[name] for name in shown)], rows),
+            Table("steps", [Column("step", text=True), *(_COLUMNS[name] for name in shown)], rows),
         ],
         footer=f"Intervals: 95%, prompts as clusters. Probabilities: {_REFERENCE[found.reference['kind']]}.",
     )
@@ -112,6 +113,6 @@ def _cell(row: Mapping[str, Any], name: str) -> Cell:
         )
 
     limits = ""
-    if _known(row.get(f"{name}_low")):
+    if name in _BRACKETED and _known(row.get(f"{name}_low")):
         limits = f" [{text(row[f'{name}_low'])}, {text(row[f'{name}_high'])}]"
     return Cell(f"{text(value)}{limits}", float(value))
