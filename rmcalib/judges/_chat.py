@@ -385,7 +385,7 @@ class LocalChat:
         if len(ids) + room > model.max_length:
             raise ValueError(
                 f"the question has {len(ids)} tokens, but the limit is {model.max_length}: increase "
-                "-J max_length if the model can read more, or cut long texts with -J max_characters"
+                "-J max_length=... if the model can read more, or cut long texts with -J max_characters=..."
             )
         return ids
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LONGEST_DEFAULT = 4096
 _SHARE_FOR_WEIGHTS = 0.9  # of a device's free memory; the rest is for activations
 _HEAD_NAMES = ("score", "classifier", "classification_head", "logits_proj")
-_WIDER = "use a GPU with more memory, or a narrower -J dtype such as bfloat16"
+_WIDER = "use a GPU with more memory, or a narrower dtype, such as -J dtype=bfloat16"
 
 
 @dataclass
@@ -292,7 +292,7 @@ def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, An
             f"torchrun, which spreads it over all GPUs; or {_WIDER}"
         )
     if asked.options.device != "auto":
-        raise HubError(f"{there}: leave out -J device to spread it over all GPUs; or {_WIDER}")
+        raise HubError(f"{there}: leave out -J device=... to spread it over all GPUs; or {_WIDER}")
     gpus = [gpu for gpu in available_devices() if gpu.type == "cuda"]
     room = {gpu.index: int(_SHARE_FOR_WEIGHTS * free_memory(gpu)) for gpu in gpus}
     if needed > sum(room.values()):

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 from rmcalib._util.display import bracketed, number, p_value, percent, temperature_text
 from rmcalib._util.terminal import clean_line, count
 from rmcalib.report import figures
-from rmcalib.report.document import Block, Cell, Column, Document, Drawing, Section, Table, Tile, Words
+from rmcalib.report.document import (
+    Block,
+    Cell,
+    Column,
+    Columns,
+    Document,
+    Drawing,
+    Section,
+    Table,
+    Tile,
+    Words,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from rmcalib.repair import Calibration, Calibrator, CalibratorCheck, Decisions, Panel
@@ -94,14 +106,8 @@ def _decisions_document(found: Decisions) -> Document:
         ),
     ]
     keys = ("fraction", "says", "right", "low", "high")
-    rows = [
-        [
-            Cell(percent(row["fraction"]), row["fraction"]),
-            *(Cell(percent(row[key]), row[key]) for key in keys[1:]),
-        ]
-        for row in found.curve
-    ]
-    table = Table("The surest prompts", [Column("surest"), *(Column(key) for key in keys[1:])], rows)
+    shown: Columns = {key: partial(_percent_cell, key) for key in keys}
+    table = table_of("The surest prompts", found.curve, shown)
     return Document(
         title="When to accept its choice",
         subtitle=count(found.n, "prompt"),
@@ -116,6 +122,10 @@ def _decisions_document(found: Decisions) -> Document:
         ],
         sections=[Section("curve", "Accuracy of the surest prompts", [table])],
     )
+
+
+def _percent_cell(key: str, row: Any) -> Cell:
+    return Cell(percent(row[key]), row[key])
 
 
 # Calibrations.
@@ -159,7 +169,7 @@ def _calibration_document(found: Calibration) -> Document:
     first: list[Block] = [
         Table(
             "Before and after",
-            [Column("", text=True), *map(Column, stages)],
+            [Column("metric", text=True), *map(Column, stages)],
             rows,
             "After: on held-out prompts.",
         )
@@ -226,34 +236,31 @@ def panel_sentences(found: Panel) -> list[str]:
 
 
 def _panel_document(found: Panel) -> Document:
-    members = [
-        [
-            Cell(clean_line(row["judge"])),
-            Cell(temperature_text(row["temperature"])),
-            Cell(number(row["weight"], 2)),
-            Cell(number(row["log_loss"])),
-            Cell(percent(row["accuracy"])),
-            Cell(bracketed({"value": row["left_out"], "low": row["low"], "high": row["high"]})),
-        ]
-        for row in found.members
-    ]
-    head = ("T", "weight", "log loss", "right", "log loss rises without it")
+    members: Columns = {
+        Column("judge", text=True): lambda row: clean_line(row["judge"]),
+        "T": lambda row: temperature_text(row["temperature"]),
+        "weight": lambda row: number(row["weight"], 2),
+        "log loss": lambda row: number(row["log_loss"]),
+        "right": lambda row: percent(row["accuracy"]),
+        "log loss rises without it": lambda row: bracketed({**row, "value": row["left_out"]}),
+    }
+    panels: Columns = {
+        Column("panel", text=True): lambda row: clean_line(row["panel"]),
+        "log loss": lambda row: number(row["log_loss"]),
+        "right": lambda row: percent(row["accuracy"]),
+    }
     drawn = [
         {"label": row["judge"], "value": row["left_out"], "low": row["low"], "high": row["high"]}
         | {"marked": not row["redundant"]}
         for row in found.members
-    ]
-    panels = [
-        [Cell(clean_line(row["panel"])), Cell(number(row["log_loss"])), Cell(percent(row["accuracy"]))]
-        for row in found.panels
     ]
     return Document(
         title=f"Panel of {count(len(found.members), 'judge')}",
         subtitle=count(found.n, "prompt"),
         sentences=panel_sentences(found),
         first=[
-            Table("Panels", [Column("panel", text=True), Column("log loss"), Column("right")], panels),
-            Table("Members", [Column("judge", text=True), *map(Column, head)], members),
+            table_of("Panels", found.panels, panels),
+            table_of("Members", found.members, members),
             Drawing(
                 "members",
                 partial(figures.interval_figure, drawn, "log loss rises without this judge, in nats"),

@@ -57,8 +57,9 @@ def evaluation_sentences(evaluation: Evaluation) -> list[str]:
     rows, facts = evaluation.rows, evaluation.facts
     found = [meaning_sentence(evaluation.manifest)]
     n = facts["one_answer"]
-    if _known(rows, "pointwise_gap") or (not n and _known(rows, "gap_fitted")):
+    if facts["view"] == "pointwise":
         found += _pointwise_sentences(rows)
+        return [sentence for sentence in found if sentence] or [_values_sentence(rows)]
     found += _vote_sentences(rows)
     reversed_order = _reversed_sentence(rows, facts)
     if n == 1:
@@ -205,13 +206,21 @@ def _pointwise_sentences(rows: Rows) -> list[str]:
     )
     found = []
     if says is not None and right is not None and gap is not None:
-        verdict = "not shown to be over- or under-confident"
-        if outside_zero(gap):
+        verdict = f"not shown to be over- or under-confident (gap {points(gap, unit=' points')})"
+        if gap["n"] < FEWEST:
+            verdict = f"{count(gap['n'], 'response')} are too few for a verdict"
+        elif outside_zero(gap):
             verdict = f"{direction(gap['value'])} by {points(gap, sign=False, unit=' points')}"
         found.append(
             f"Response by response it says {percent(says['value'])} and {percent(right['value'])} are correct: "
             f"{verdict}."
         )
+        fitted = _known(rows, "gap_fitted")
+        if fitted is not None:
+            found.append(
+                "A model that was trained on pairs states nothing about single responses; with b and T fitted on "
+                f"other prompts the gap is {points(fitted, unit=' points')}."
+            )
     if order is not None:
         found.append(
             f"Within a prompt, a correct response beats a wrong one {percent(order['value'])} of the time."

@@ -27,11 +27,13 @@ def exact_match(completions: list[str], **_: Any) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM
     from trl import GRPOConfig, GRPOTrainer
+
+    from rmcalib.integrations.trl import WatchCallback
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -58,16 +60,27 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         train_dataset=Dataset.from_list([{"prompt": f"What is {i} + 1?"} for i in range(6)]),
         processing_class=tiny.tiny_tokenizer(),
     )
+    watching = WatchCallback(trainer, "reward=reward_model,label=exact_match")
+    trainer.add_callback(watching)
     trainer.train()
-    return folder
+    return folder, watching
 
 
-def test_a_grpo_run_is_watched_from_its_own_files(run: Path) -> None:
-    found = rmcalib.watch(run)  # the exact check is the truth, by its name
+def test_the_callback_sees_the_same_and_logs_it(run: tuple[Path, Any]) -> None:
+    folder, watching = run
+    found, direct = watching.watcher.result(), rmcalib.watch(folder)
+    assert found.table.equals(direct.table)
+    logged = [row for row in watching.trainer.state.log_history if "watch/gap" in row]
+    assert [row["watch/gap"] for row in logged] == [row["gap"] for row in direct.steps]
+
+
+def test_a_grpo_run_is_watched_from_its_own_files(run: tuple[Path, Any]) -> None:
+    folder, _ = run
+    found = rmcalib.watch(folder)  # the exact check is the truth, by its name
     assert found.table["n_samples"].tolist() == [PROMPTS * SAMPLES] * STEPS
     row = found.steps[0]
     assert np.isfinite([row["gap"], row["right"], row["mean_reward"]]).all()
-    scores = rmcalib.watch(run, columns="reward=exact_match,label=exact_match")
+    scores = rmcalib.watch(folder, columns="reward=exact_match,label=exact_match")
     assert [one["mean_reward"] for one in scores.steps] == pytest.approx(
         [one["right"] for one in found.steps]
     )
