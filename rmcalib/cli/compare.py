@@ -29,8 +29,6 @@ from rmcalib.cli.sources import open_run, say_whether_it_holds
 if TYPE_CHECKING:
     from rmcalib.scores import Scores
 
-__all__ = ["command"]
-
 
 @Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from rmcalib.cli.options import MAIN, CalibratorFile, Common, Reading, Seed, Sou
 from rmcalib.cli.screen import messages, show
 from rmcalib.cli.sources import open_run, say_whether_it_holds
 
-__all__ = ["command"]
-
 
 @Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)

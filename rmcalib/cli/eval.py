@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from rmcalib.report import Evaluation
     from rmcalib.scores import Scores
 
-__all__ = ["command"]
-
 PUBLISHED = "published"
 
 

@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from rmcalib.repair import Calibrator
     from rmcalib.scores import Scores
 
-__all__ = [
-    "check_name",
-    "judge_options",
-    "load_prompts",
-    "model_names",
-    "open_run",
-    "run_judge",
-    "say_whether_it_holds",
-]
-
 
 def check_name(name: str, known: Iterable[str], what: str) -> None:
     """Raise a ValueError if a name is a misspelling of a known one. Other names may be on the Hub.

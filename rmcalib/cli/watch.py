@@ -14,8 +14,6 @@ from rmcalib.cli.screen import following, messages, print_json, print_lines, say
 if TYPE_CHECKING:
     from rmcalib.integrations import Watch
 
-__all__ = ["command"]
-
 
 @Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)
