@@ -18,8 +18,6 @@ from rmcalib.cli.sources import judge_options
 if TYPE_CHECKING:
     from rmcalib.runs import Evaluator, Plan, Status
 
-__all__ = ["command"]
-
 ENGINE = Group("Where to run", sort_key=2)
 
 

@@ -24,12 +24,10 @@ from rmcalib.cli.options import (
     writes_stdout,
 )
 from rmcalib.cli.screen import messages, say, show, working
-from rmcalib.cli.sources import open_run
+from rmcalib.cli.sources import open_run, say_whether_it_holds
 
 if TYPE_CHECKING:
     from rmcalib.scores import Scores
-
-__all__ = ["command"]
 
 
 @Parameter(name="*", group=MAIN)
@@ -114,7 +112,6 @@ def command(
 def _calibrated(pair: list[Scores], files: tuple[Path, ...], common: Common) -> list[Scores]:
     """Apply each calibrator to the scores of the model that it was fitted for, and say whether it holds."""
     from rmcalib.repair import Calibrator
-    from rmcalib.report.repairs import check_words
 
     models = [str(one.manifest["model"]) for one in pair]
     for file in files:
@@ -127,7 +124,7 @@ def _calibrated(pair: list[Scores], files: tuple[Path, ...], common: Common) -> 
             )
         for i in own:
             if not common.quiet:
-                say(f"{models[i]}: {check_words(calibrator, calibrator.check(pair[i]))}")
+                say_whether_it_holds(calibrator, pair[i], models[i])
             pair[i] = calibrator.apply(pair[i])
     return pair
 

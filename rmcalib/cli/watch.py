@@ -24,8 +24,6 @@ from rmcalib.cli.screen import messages, say, show
 if TYPE_CHECKING:
     from rmcalib.integrations import Watch
 
-__all__ = ["command"]
-
 
 @Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)
