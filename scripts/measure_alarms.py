@@ -112,8 +112,8 @@ def main() -> None:
         "must not alarm. Made by",
         "`scripts/measure_alarms.py`.",
         "",
-        "| prompts | truth | starts after step | alarms | about the gap | about the order "
-        "| median delay in steps | 90% within |",
+        "| prompts | truth | starts after step | alarms | about the gap | about the order | median delay in steps "
+        "| 90% within |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for setting, gap, change, coin in CASES:

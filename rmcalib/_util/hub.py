@@ -35,8 +35,8 @@ _TIMEOUT, _SHORT_TIMEOUT = 20.0, 5.0
 SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
 _PICKLE_WEIGHTS = ("pytorch_model.bin", "pytorch_model-*.bin", "adapter_model.bin")
-OWN_CODE = "runs its own Python code: pass --trust-remote-code if you trust it"
-PICKLE = "which can run code when loaded: pass --allow-pickle if you trust it"
+OWN_CODE = "runs its own Python code: pass -J trust_remote_code=yes if you trust it"
+PICKLE = "which can run code when loaded: pass -J allow_pickle=yes if you trust it"
 PICKLE_ONLY = f"has pickle weights only, {PICKLE}"
 
 

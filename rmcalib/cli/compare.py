@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
@@ -13,11 +13,11 @@ from rmcalib.cli.options import (
     MAIN,
     Common,
     FailIf,
-    Folder,
     InputFile,
     Markdown,
     Measuring,
     OutputFile,
+    Place,
     Reading,
     Recipes,
     Source,
@@ -43,7 +43,7 @@ class Wanted:
     to: OutputFile | None = None
     """Write all rows as CSV; - is standard output."""
     markdown: Markdown = None
-    output: Annotated[Folder, Parameter(alias="-o", help="Folder of the page.")] = Path("runs/compare")
+    output: Place = "runs/compare"
     recipes: Recipes = ()
 
 
@@ -59,8 +59,9 @@ def command(
 ) -> int:
     """Compare B with A: differences are B − A."""
     from rmcalib._util.files import write_csv, write_text
+    from rmcalib._util.storage import as_path
     from rmcalib.metrics import compare
-    from rmcalib.report import document_of, to_markdown, write_page
+    from rmcalib.report import document_of, markdown_summary, write_page
 
     conditions = [parse_condition(text) for text in wanted.fail_if]
     silent = writes_stdout(common, to=wanted.to, markdown=wanted.markdown)
@@ -79,19 +80,24 @@ def command(
                 seed=measuring.seed,
             )
         check_categories(conditions, dict.fromkeys(row["category"] for row in found.rows))
-        met = [one for one in conditions if one.holds(one.difference(found.rows))]
-        page = write_page(found, wanted.output / "report.html")
+        met = {
+            one.text: one.difference(found.rows)
+            for one in conditions
+            if one.holds(one.difference(found.rows))
+        }
+        holding = [f"{one} holds: the difference is {value:.4g}" for one, value in met.items()]
+        page = write_page(found, as_path(wanted.output) / "report.html")
         if wanted.to is not None:
             write_csv(wanted.to, found.rows)
         if wanted.markdown is not None:
-            write_text(wanted.markdown, to_markdown(document_of(found)))
+            write_text(wanted.markdown, markdown_summary([document_of(found)], holding))
         if not common.quiet:
             _warn_of_prompts(*pair)
     content = {
         "a": found.a,
         "b": found.b,
         "differences": found.rows,
-        "conditions_met": [one.text for one in met],
+        "conditions_met": [*met],
     }
     show(
         found,
@@ -100,8 +106,8 @@ def command(
         written={"Report": page},
         follow=f"rmcalib combine {a} {b}",
     )
-    for one in met:
-        say(f"{one.text} holds: the difference of {one.subject} is {one.difference(found.rows):.4g}")
+    for line in holding:
+        say(line)
     return int(bool(met))
 
 

@@ -89,7 +89,9 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
         return {**where, **given}  # a judge of another package has its own settings
     try:
         settings = judge_settings(kind, {**where, **given})
-        every = {name: label for label, one in KINDS.items() for name in field_types(one.settings)}
+        every: dict[str, str] = {}
+        for label, one in KINDS.items():
+            every = dict.fromkeys(field_types(one.settings), label) | every
         check_names(given, every)
         for name in given:
             if name not in field_types(settings):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LONGEST_DEFAULT = 4096
 _SHARE_FOR_WEIGHTS = 0.9  # of a device's free memory; the rest is for activations
 _HEAD_NAMES = ("score", "classifier", "classification_head", "logits_proj")
-_WIDER = "use a GPU with more memory, or a narrower --dtype such as bfloat16"
+_WIDER = "use a GPU with more memory, or a narrower dtype, such as -J dtype=bfloat16"
 
 
 @dataclass
@@ -292,7 +292,7 @@ def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, An
             f"torchrun, which spreads it over all GPUs; or {_WIDER}"
         )
     if asked.options.device != "auto":
-        raise HubError(f"{there}: leave out --device to spread it over all GPUs; or {_WIDER}")
+        raise HubError(f"{there}: leave out -J device=... to spread it over all GPUs; or {_WIDER}")
     gpus = [gpu for gpu in available_devices() if gpu.type == "cuda"]
     room = {gpu.index: int(_SHARE_FOR_WEIGHTS * free_memory(gpu)) for gpu in gpus}
     if needed > sum(room.values()):
@@ -382,7 +382,7 @@ def _settle_dtype(asked: Asked, config: Any, device: torch.device) -> tuple[torc
     if dtype == torch.float32:
         warnings.warn(
             f"{asked.name}: the checkpoint is in float32 and runs in float32, which is several times slower "
-            "than bfloat16 on a GPU: consider --dtype bfloat16",
+            "than bfloat16 on a GPU: consider -J dtype=bfloat16",
             stacklevel=2,
         )
     return dtype, "checkpoint"
@@ -502,7 +502,7 @@ def _distribution_head(asked: Asked, folder: Path, _config: Any) -> Any:
         raise HubError(f"{asked.name}: `head: ldl` needs two files in `head_file`")
     parts = [read_tensors(folder, "network", file, allow_pickle=asked.options.allow_pickle) for file in files]
     if not all(parts):
-        raise HubError(f"{asked.name}: no head in {' or '.join(files)} (needs --allow-pickle)")
+        raise HubError(f"{asked.name}: no head in {' or '.join(files)} (needs -J allow_pickle=yes)")
     values, gates = (
         linear_layers(part, f"{asked.name}: {file}") for part, file in zip(parts, files, strict=True)
     )
@@ -548,7 +548,7 @@ def _what_is_missing(missing: set[str], stored: set[str], config: Any, asked: As
         return lacks
     text = f"no score head: {lacks}, which would be initialised at random"
     if getattr(config, "auto_map", None) and not asked.options.trust_remote_code:
-        return f"{text}; the model has its own code: try --trust-remote-code if you trust it"
+        return f"{text}; the model has its own code: try -J trust_remote_code=yes if you trust it"
     heads = sorted(name for name in stored if "head" in name and not name.startswith("lm_head"))
     if heads:
         prefix = heads[0].rpartition(".")[0]

@@ -244,7 +244,7 @@ class ItemScorer:
                         return done, sum(map(row_length, rows))
                     raise MemoryError(
                         f"a response of {len(batch[0])} tokens does not fit into the memory of "
-                        f"{self.model.device}: lower --max-length, or use a narrower --dtype"
+                        f"{self.model.device}: lower -J max_length=..., or use a narrower -J dtype=..."
                     ) from error
                 if self.sharing is None or self._checked:  # if sharing is known to work, this is a real error
                     raise
@@ -524,7 +524,7 @@ def _finish(
             if not np.isfinite(reward):
                 raise ValueError(
                     f"item {item.id!r}, response {number}: the model's reward is {reward}. The weights may "
-                    "be damaged, or the dtype too narrow: try --dtype float32 or bfloat16"
+                    "be damaged, or the dtype too narrow: try -J dtype=float32 or bfloat16"
                 )
         differ = len({text.input_ids for text in texts}) > 1
         least = rounding(dtype, own[:1]) / 10 * max(1.0, abs(own[0])) if differ else 0.0

@@ -211,7 +211,7 @@ def _kind_of(client: Client, cards: Sequence[Mapping[str, Any]]) -> str:
     if isinstance(paths, Mapping) and "/get_reward" in paths:
         return "openrlhf"
     raise ServerError(
-        f"{client.url}: the kind of server is unknown: give it with --endpoint-kind "
+        f"{client.url}: the kind of server is unknown: give it with -J endpoint_kind=... "
         f"({', '.join(SERVER_KINDS)})"
     )
 
@@ -229,7 +229,7 @@ def card_of(
     have = ", ".join(repr(printable(card.get("id"))) for card in cards[:5]) or "no model"
     raise ServerError(
         f"{client.url}: the server has {have}, not {wanted!r}: give the model that it serves, or the "
-        "server's name for it with --served-name"
+        "server's name for it with -J served_name=..."
     )
 
 

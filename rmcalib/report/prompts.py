@@ -62,7 +62,7 @@ def prompt_data(evaluation: Evaluation) -> dict[str, Any]:
         "texts": len(texts),
         "cut": cut,
         "temperature": best_t,
-        "calibrated": evaluation.facts["no_calibration"] is None and scores.beats is None,
+        "calibrated": evaluation.facts["no_calibration"] is None and evaluation.facts["view"] == "top_1",
     }
 
 

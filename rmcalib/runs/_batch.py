@@ -404,7 +404,7 @@ def _check_same(identity: dict[str, Any], part: Part) -> None:
     differing = sorted(key for key in {**identity, **other} if identity.get(key) != other.get(key))
     shown = "; ".join(f"{key}: {identity.get(key)} and {other.get(key)}" for key in differing)
     raise ValueError(
-        f"the nodes of the cluster would score differently ({shown}): set it, for example --dtype"
+        f"the nodes of the cluster would score differently ({shown}): set it, for example -J dtype=float32"
     )
 
 

@@ -232,7 +232,7 @@ model('org/own-code'); model('org/own-code', trust_remote_code=True)
 """,
     )
     assert lines[0].startswith("HubError: org/pickled: ")
-    assert "--allow-pickle" in lines[0]
+    assert "allow_pickle" in lines[0]
     assert lines[1] == f"causal at {commit(hub, 'models', 'org/pickled')}"
     assert lines[2] == f"causal at {commit(hub, 'models', 'org/coded')}"
     assert lines[3].startswith("HubError: org/broken: ")
@@ -240,7 +240,7 @@ model('org/own-code'); model('org/own-code', trust_remote_code=True)
     assert lines[5] == f"{MODEL}@{commit(hub, 'models', MODEL)}"
     assert lines[6].startswith("HubError: org/orphan: ")
     assert "org/none" in lines[6]
-    assert "--trust-remote-code" in lines[7]
+    assert "trust_remote_code" in lines[7]
     assert lines[8] == f"opaque at {commit(hub, 'models', 'org/own-code')}"
     # Code that must not run and unused weights are not downloaded.
     assert not any("modeling_x.py" in request or "consolidated" in request for request in hub.requests)

@@ -161,10 +161,10 @@ def test_a_stated_scale_allows_bounded_rewards() -> None:
 @pytest.mark.parametrize(
     ("answer", "options", "named"),
     [
-        (Vllm(model="rm", root="rm"), {}, "--served-name"),
+        (Vllm(model="rm", root="rm"), {}, "served_name"),
         (Vllm(max_length=90), {"max_length": 91}, "max_length"),
         (Vllm(paths=()), {}, "--runner pooling"),
-        (lambda _: Reply({}, 404), {}, "--endpoint-kind"),
+        (lambda _: Reply({}, 404), {}, "endpoint_kind"),
     ],
     ids=["name", "length", "classifier", "kind"],
 )

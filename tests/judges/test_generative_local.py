@@ -115,7 +115,7 @@ def test_labels_without_a_token_and_long_questions_are_refused(tmp_path: Path) -
     saved(tmp_path, "llama")
     with pytest.raises(ValueError, match="'Yes'"):
         list(judge_of(tmp_path, "yes-no").score(ITEMS))
-    with pytest.raises(ValueError, match="--max-characters"):
+    with pytest.raises(ValueError, match="max_characters"):
         list(judge_of(tmp_path, "letter", max_length=64).score(ITEMS))
 
 

@@ -39,9 +39,9 @@ def change(path: Path, **values: Any) -> None:
         ({"num_attention_heads": 10**9}, "num_attention_heads"),
         ({"text_config": {"intermediate_size": 10**9}}, "intermediate_size"),
         ({"num_hidden_layers": 1e300}, "num_hidden_layers"),
-        ({"_attn_implementation": "org/kernel"}, "--trust-remote-code"),
-        ({"attn_implementation": "org/kernel:run"}, "--trust-remote-code"),
-        ({"text_config": {"attn_implementation": "org/kernel"}}, "--trust-remote-code"),
+        ({"_attn_implementation": "org/kernel"}, "trust_remote_code"),
+        ({"attn_implementation": "org/kernel:run"}, "trust_remote_code"),
+        ({"text_config": {"attn_implementation": "org/kernel"}}, "trust_remote_code"),
     ],
 )
 def test_configurations_that_do_not_fit_the_weights_are_refused(

@@ -224,7 +224,7 @@ def test_code_needs_permission(tmp_path: Path) -> None:
     name = str(tmp_path / "policy")
     recipe = Recipe(name, trust_remote_code=True)
     judge = load_judge(name, reference_free="sum", recipe=recipe, device="cpu")
-    with pytest.raises(ValueError, match="--trust-remote-code"):
+    with pytest.raises(ValueError, match="trust_remote_code"):
         judge.identity()
 
 

@@ -32,7 +32,7 @@ def test_the_leaderboard_is_ordered_by_size_with_reasons_for_skipped_models() ->
     assert sizes == sorted(sizes)
     why = {entry.model: entry.skipped for entry in entries}
     assert "no public weights" in why["Databricks-Mosaic-Research/PGRM"]
-    assert "--trust-remote-code" in why["nicolinho/QRM-Gemma-2-27B"]
+    assert "trust_remote_code" in why["nicolinho/QRM-Gemma-2-27B"]
     trusting = plan(options=LoadOptions(device="cpu", trust_remote_code=True))
     assert [entry.model for entry in trusting if entry.skipped] == ["Databricks-Mosaic-Research/PGRM"]
 
