@@ -66,11 +66,13 @@ def main() -> None:
     judges = analyse_verdicts(load_verdicts())
     write_csv(options.output / "metrics.csv", [row for rows in tables.values() for row in rows])
     write_csv(options.output / "letters.csv", [row for one in judges.values() for row in letter_rows(one)])
-    figure = says_right_figure(tables["rewardmath"])
+    math = math_models(boards["rewardmath"], tables["rewardmath"])
+    order = [row["model"] for row in math]
+    figure = says_right_figure(sorted(tables["rewardmath"], key=lambda row: order.index(row["model"])))
     assert figure is not None
     write_bytes(options.output / "says_right.png", figure_bytes(figure, "png"))
     content = {
-        "math": math_models(boards["rewardmath"], tables["rewardmath"]),
+        "math": math,
         "bench": bench_models(tables["reward-bench-2"]),
         "judges": judge_summaries(judges),
         "votes": vote_summary(boards["pandalm"], tables["pandalm"]),
@@ -133,7 +135,7 @@ def math_models(board: Mapping[str, Scores], rows: Sequence[Row]) -> list[Row]:
     """Return what the page shows of each model on RewardMATH, those that lose least information first."""
     short = short_names(board)
     models = [
-        {"name": short[model], **cells, **sure(board[model]), **two_responses(board[model])}
+        {"name": short[model], "model": model, **cells, **sure(board[model]), **two_responses(board[model])}
         for model, cells in by_model(rows).items()
     ]
     return sorted(models, key=lambda row: float(row["lost_information"]["value"]))
