@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import signal
 
+# Several test processes share few cores: threads inside of them would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import matplotlib.font_manager  # noqa: F401 (see below)
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
