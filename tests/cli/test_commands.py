@@ -68,7 +68,9 @@ def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
     assert found["low"] < 2.5 < found["high"]
     assert (tmp_path / "runs/calibrator.json").is_file()
     assert (
-        invoke("apply", "a.csv", "--calibrator", "runs/calibrator.json", "--accept", 0.9, "--to", "p.csv").code
+        invoke(
+            "apply", "a.csv", "--calibrator", "runs/calibrator.json", "--accept", 0.9, "--to", "p.csv"
+        ).code
         == 0
     )
     given, rows = (
@@ -79,7 +81,9 @@ def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
     assert {row["decision"] for row in rows} == {"accept", "ask"}
     shown = invoke("apply", "a.csv", "--calibrator", "runs/calibrator.json", "--to", "-")
     assert shown.out.splitlines()[0].startswith("prompt_id,response_id,score,is_best,kind,probability")
-    decided = invoke("decide", "a.csv", "--calibrator", "runs/calibrator.json", "--wrong-at-most", 0.3, "--json")
+    decided = invoke(
+        "decide", "a.csv", "--calibrator", "runs/calibrator.json", "--wrong-at-most", 0.3, "--json"
+    )
     assert decided.code == 0, decided.err
     assert json.loads(decided.out)["alpha"] == 0.3
     assert invoke("decide", "a.csv").code == 0
