@@ -121,8 +121,8 @@ def test_doctor_finds_no_difference(served: Served) -> None:
 
 
 def test_a_killed_run_resumes(served: Served, tmp_path: Path) -> None:
-    command = ["rmcalib", "score", "--model", NAME, "--endpoint", served.url, "--benchmark", "demo"]
-    command += ["--limit", "160", "--concurrency", "1", "--output", str(tmp_path / "runs")]
+    command = ["rmcalib", "eval", "--model", NAME, "--endpoint", served.url, "--benchmark", "demo"]
+    command += ["--limit", "160", "-J", "concurrency=1", "--output", str(tmp_path / "runs")]
     program = [sys.executable, "-c", "from rmcalib.cli import main; main()", *command[1:]]
     process = subprocess.Popen(program, start_new_session=True)
     while not list((tmp_path / "runs").rglob("scored-*.jsonl")):
