@@ -60,7 +60,7 @@ def command(
     """Compare B with A: differences are B − A."""
     from rmcalib._util.files import write_csv, write_text
     from rmcalib.metrics import compare
-    from rmcalib.report import document_of, to_markdown, write_page
+    from rmcalib.report import document_of, markdown_summary, write_page
 
     conditions = [parse_condition(text) for text in wanted.fail_if]
     silent = writes_stdout(common, to=wanted.to, markdown=wanted.markdown)
@@ -80,11 +80,15 @@ def command(
             )
         check_categories(conditions, dict.fromkeys(row["category"] for row in found.rows))
         met = [one for one in conditions if one.holds(one.difference(found.rows))]
+        holding = [
+            f"{one.text} holds: the difference of {one.subject} is {one.difference(found.rows):.4g}"
+            for one in met
+        ]
         page = write_page(found, wanted.output / "report.html")
         if wanted.to is not None:
             write_csv(wanted.to, found.rows)
         if wanted.markdown is not None:
-            write_text(wanted.markdown, to_markdown(document_of(found)))
+            write_text(wanted.markdown, markdown_summary([document_of(found)], holding))
         if not common.quiet:
             _warn_of_prompts(*pair)
     content = {
@@ -100,8 +104,8 @@ def command(
         written={"Report": page},
         follow=f"rmcalib combine {a} {b}",
     )
-    for one in met:
-        say(f"{one.text} holds: the difference of {one.subject} is {one.difference(found.rows):.4g}")
+    for line in holding:
+        say(line)
     return int(bool(met))
 
 

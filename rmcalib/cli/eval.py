@@ -248,7 +248,7 @@ def _show(
 ) -> None:
     """Print the results, write the summary, and say which conditions of --fail-if hold."""
     from rmcalib._util.files import write_text
-    from rmcalib.report import document_of, print_document, to_markdown
+    from rmcalib.report import document_of, markdown_summary, print_document
 
     holding = [
         f"{one.result.model}: {condition.text} holds: {condition.subject} is "
@@ -270,13 +270,8 @@ def _show(
                 {}, f"rmcalib {f'report {scoring.output}' if several else f'calibrate {done[0].folder}'}"
             )
     if wanted.markdown is not None:
-        from rmcalib._util.markdown import markdown_text
-
         notes = [*(f"{one['model']}: {one['error']}" for one in failed), *holding]
-        texts = [f"**{markdown_text(note)}**\n" for note in notes]
-        write_text(
-            wanted.markdown, "\n".join([*texts, *(to_markdown(document_of(one.result)) for one in done)])
-        )
+        write_text(wanted.markdown, markdown_summary([document_of(one.result) for one in done], notes))
     for line in holding:
         say(line)
     if failed and not common.quiet:

@@ -58,7 +58,7 @@ def test_compare_with_conditions_and_files(two: tuple[str, str], tmp_path: Path,
     text = invoke("compare", *two, *QUICK, "--fail-if", "accuracy.low>0", "--markdown", "m.md")
     assert text.code == 0, text.err
     assert "runs/compare/report.html" in text.out
-    assert (tmp_path / "m.md").read_text().startswith("#")
+    assert (tmp_path / "m.md").read_text().startswith("<!-- rmcalib -->")
 
 
 def test_calibrate_apply_decide(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:
