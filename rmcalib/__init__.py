@@ -5,7 +5,7 @@
 >>> scores = rmcalib.score(model="demo", benchmark=bench)
 >>> report = rmcalib.evaluate(scores, benchmark=bench, resamples=100)
 >>> list(report.table.columns)
-['model', 'benchmark', 'category', 'metric', 'value', 'low', 'high', 'n', 'note']
+['category', 'metric', 'value', 'low', 'high', 'n', 'note']
 
 ``report.to_html("report.html")`` writes the page. :mod:`rmcalib.ranking` and :mod:`rmcalib.calibration` hold
 the distributions and the calibration notions.

@@ -19,7 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rmcalib.metrics import Settings, metric_rows
+from rmcalib.metrics import Settings
+from rmcalib.metrics.catalogue import chosen_metrics
+from rmcalib.metrics.table import metric_rows
+from rmcalib.metrics.views import whole_part
 from rmcalib.runs import keep_scores, run_folder
 from rmcalib.scores import Scores
 
@@ -64,7 +67,7 @@ def main() -> None:
             keep_scores(run_folder(home / "runs", scores.manifest["model"], BENCHMARK), scores, fresh=True)
         start = time.process_time()
         settings = Settings(resamples=options.resamples)
-        metric_rows(scores, model="one", benchmark=BENCHMARK, settings=settings)
+        metric_rows(whole_part(scores), chosen_metrics(), settings)
         evaluation = time.process_time() - start
         command = [
             sys.executable,

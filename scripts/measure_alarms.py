@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit, logit
 
+from rmcalib._util.files import write_text
 from rmcalib.integrations.alarm import Alarm, gap_sums, pair_sums
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair.calibrator import fit_pointwise
@@ -111,7 +112,8 @@ def main() -> None:
         "must not alarm. Made by",
         "`scripts/measure_alarms.py`.",
         "",
-        "| prompts | truth | starts after step | alarms | about the gap | about the order | median delay in steps | 90% within |",
+        "| prompts | truth | starts after step | alarms | about the gap | about the order | median delay in steps "
+        "| 90% within |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for setting, gap, change, coin in CASES:
@@ -134,7 +136,7 @@ def main() -> None:
         print(lines[-1], f"({early} before the change, {time.perf_counter() - began:.0f} s)", flush=True)
     rate = (0.05 * 0.95 / given.runs) ** 0.5
     lines += ["", f"Two standard errors of a rate of 5% are {2 * rate:.1%} with {given.runs} runs.", ""]
-    given.to.write_text("\n".join(lines))
+    write_text(given.to, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rmcalib.repair._thresholds import THRESHOLDS, log_odds, safe_threshold
 from scipy.special import softmax
 
 from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.markdown import markdown_table
+from rmcalib.repair.thresholds import THRESHOLDS, log_odds, safe_threshold
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MANY = 1_000_000

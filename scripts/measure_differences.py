@@ -187,7 +187,8 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
     against = sum(int(row["contradictions"]) for row in rows)
     low = [row for row in rows if float(row["coverage"]) < LOW]
-    gaps = markdown(opposite_gaps(300))
+    of_gaps = min(runs, 300)
+    gaps = markdown(opposite_gaps(of_gaps))
     return f"""# Coverage of the intervals of a difference
 
 Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting ({SMOOTH_RUNS} for the smooth
@@ -218,7 +219,7 @@ below 0.93.
 
 ## Two gaps of the same size
 
-Model A has a gap of −6 points and model B one of +6. How often is one called better, in 300 data sets?
+Model A has a gap of −6 points and model B one of +6. How often is one called better, in {of_gaps} data sets?
 
 {gaps}
 

@@ -95,6 +95,8 @@ def paired(table: pd.DataFrame, *, x_name: str, y_name: str, title: str) -> Figu
     figure = Figure(figsize=(10.4, 2.9 * n_rows + 0.5), layout="constrained", dpi=130)
     grid = figure.subplots(n_rows, 2, squeeze=False, sharey=True)
     drawn: list[Any] = []
+    for axes in grid.flat[len(learners) :]:
+        axes.set_visible(False)
     for axes, learner in zip(grid.flat, learners, strict=False):
         own = table[table["learner"] == learner].reset_index(drop=True)
         drawn = [

@@ -234,7 +234,7 @@ def diagram(found: pd.DataFrame) -> Any:
                     "linestyle": "--" if some else "-",
                     "shrinkA": 24,
                     "shrinkB": 24,
-                    "connectionstyle": "arc3,rad=0" if implied else "arc3,rad=0.18",
+                    "connectionstyle": "arc3,rad=0" if implied and not some else "arc3,rad=0.18",
                 },
             )
         title = (

@@ -1,237 +1,254 @@
-"""Write results/reward_models: what real reward models show on RewardMATH, in numbers, figures and words.
+"""Write results/reward_models: what real reward models and judges show, in numbers, a figure and words.
 
-The nine reward models come with the package. With --rewardmath, the process reward models and the judges that
-rate are measured again, too: give the public files of results/RewardMATH of
-github.com/kimsh0507/RewardMATH_official (one JSON file per judge), or one Parquet table of all judges.
-Without it, their tables (steps.csv, step_differences.csv, ratings.csv) stay as they are.
+Everything is measured from the scores that come with the package (`rmcalib.load_board`).
 
-    python scripts/report_reward_models.py [--rewardmath FILE...] [--resamples 400] [--output DIR]
+    python scripts/report_reward_models.py [--resamples 1000] [--output DIR]
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import rmcalib
-from rmcalib._util.display import number, percent, points, short_names, temperature_text
-from rmcalib._util.files import read_csv_table, write_bytes, write_csv, write_text
-from rmcalib.report import figure_png, says_right_figure
-from rmcalib.scores import STEPS, Scores, load_all_scores
+import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-import reward_model_figures as figures
-import reward_model_numbers as numbers
+from rmcalib import load_board
+from rmcalib._util.display import bracketed, number, percent, points, short_names
+from rmcalib._util.files import read_csv_table, write_bytes, write_csv, write_text
+from rmcalib.calibration.estimates import difference_of
+from rmcalib.calibration.intervals import difference, proportion_interval
+from rmcalib.metrics import Part, Settings
+from rmcalib.metrics.catalogue import chosen_metrics
+from rmcalib.metrics.table import OVERALL, estimate_of, metric_rows, tidy_row
+from rmcalib.metrics.verdicts import VerdictAnalysis, analyse_verdicts, load_verdicts
+from rmcalib.metrics.views import whole_part
+from rmcalib.repair import decide
+from rmcalib.report import says_right_figure
+from rmcalib.report.figures import figure_bytes
+from rmcalib.scores import Scores
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results/reward_models"
-TEMPLATE = "reward_models.md.jinja"
+PAPER = ROOT / "tests/golden/paper_models.csv"
 Row = dict[str, Any]
-Tables = dict[str, list[Row]]
-HEADLINE = {
-    "says": "mean_confidence",
-    "right": "accuracy",
-    "gap": "overconfidence",
-    "lost": "lost_information",
-    "usable": "usable_information",
-    "temperature": "temperature",
-    "ece": "ece",
-}
-REPAIR = {"gap": "overconfidence", "lost": "lost_information", "usable": "usable_information", "nll": "nll"}
-SIZED = ("overconfidence", "lost_information", "ece")
-FROM_FILES = ("steps", "step_differences", "ratings")
-
-
-def all_ways(file: Path) -> dict[str, Scores]:
-    """Return the scores of a file by model; each process reward model once per way to combine its steps."""
-    ways = {how: load_all_scores(file, steps=how) for how in STEPS}
-    plain = ways[STEPS[0]]
-    of_steps = [name for name, scores in plain.items() if scores.manifest.get("score_kind") == "steps"]
-    combined = {f"{name} ({how})": ways[how][name] for name in of_steps for how in STEPS}
-    return {name: scores for name, scores in plain.items() if name not in of_steps} | combined
+Cells = dict[str, Row]
+REWARDS = (
+    *("mean_confidence", "accuracy", "overconfidence", "lost_information", "usable_information"),
+    *("temperature", "ece", "ece_at_temperature", "nll", "nll_at_temperature", "reference_top_1"),
+)
+VOTES = (
+    *("vote_tie_share", "voter_disagreement", "vote_agreement", "vote_agreement_ceiling"),
+    "vote_disagreement_excess",
+)
+SURE = 0.9
+AFTER = "overconfidence_after"
+"""The gap with each prompt at a temperature that was fitted on other prompts."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rewardmath", nargs="+", type=Path, default=[], metavar="FILE")
-    parser.add_argument("--resamples", type=int, default=400, help="for what has no other interval")
+    parser.add_argument("--resamples", type=int, default=1000, help="of simulated errors")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    tables = board_tables(rmcalib.load_board(), options.resamples)
-    judges: dict[str, Scores] = {}
-    for file in options.rewardmath:
-        judges |= all_ways(file)
-    if judges:
-        tables |= judge_tables(judges)
-    tables |= {name: read_rows(RESULTS / f"{name}.csv") for name in FROM_FILES if name not in tables}
-    for name, rows in tables.items():
-        write_csv(options.output / f"{name}.csv", rows)
-    for name, figure in drawings(tables).items():
-        write_bytes(options.output / f"{name}.png", figure_png(figure))
-    write_text(options.output / "README.md", words(tables))
+    settings = Settings(resamples=options.resamples)
+    boards = {name: load_board(name) for name in ("rewardmath", "reward-bench-2", "pandalm")}
+    tables = {
+        name: [
+            {"model": model, "benchmark": name, **row}
+            for model, scores in board.items()
+            for row in (vote_rows if name == "pandalm" else reward_rows)(scores, settings)
+        ]
+        for name, board in boards.items()
+    }
+    judges = analyse_verdicts(load_verdicts())
+    write_csv(options.output / "metrics.csv", [row for rows in tables.values() for row in rows])
+    write_csv(options.output / "letters.csv", [row for one in judges.values() for row in letter_rows(one)])
+    math = math_models(boards["rewardmath"], tables["rewardmath"])
+    order = [row["model"] for row in math]
+    figure = says_right_figure(sorted(tables["rewardmath"], key=lambda row: order.index(row["model"])))
+    assert figure is not None
+    write_bytes(options.output / "says_right.png", figure_bytes(figure, "png"))
+    content = {
+        "math": math,
+        "bench": bench_models(tables["reward-bench-2"]),
+        "judges": judge_summaries(judges),
+        "votes": vote_summary(boards["pandalm"], tables["pandalm"]),
+    }
+    write_text(options.output / "README.md", words(content))
     print(options.output / "README.md")
 
 
-def board_tables(board: Mapping[str, Scores], resamples: int) -> Tables:
-    """Measure the reward models. A number with an interval is three columns: name, name_low, name_high."""
-    halved = {name: numbers.held_out(scores) for name, scores in board.items()}
-    headline, repair, sizes, temperatures, thresholds, decisions = [], [], [], [], [], []
-    for name, scores in board.items():
-        before, after = numbers.measure(scores), numbers.measure(halved[name])
-        headline.append({"model": name, **cells(before, HEADLINE)})
-        row: Row = {"model": name}
-        for when, found in (("before", before), ("after", after)):
-            row |= cells(found, {f"{key}_{when}": metric for key, metric in REPAIR.items()})
-            row[f"p_{when}"] = found["confidence_ece_p_value"]["value"]
-        repair.append(row)
-        for k in numbers.SIZES:
-            found = numbers.measure(numbers.with_responses(scores, k))
-            for metric in SIZED:
-                about = {"model": name, "responses": k, "metric": metric}
-                sizes.append({**about, **cells(found, {"value": metric})})
-        decisions.append({"model": name, **numbers.decision_row(scores)})
-        temperatures.append({"model": name, **numbers.temperature_row(scores, resamples)})
-        for when, one in (("before", scores), ("after", halved[name])):
-            thresholds += [{"when": when, **row} for row in numbers.threshold_rows(name, one)]
-    headline.sort(key=lambda row: float(row["lost"]))
-    repair.sort(key=lambda row: float(row["lost_before"]))
+# Measuring.
+
+
+def reward_rows(scores: Scores, settings: Settings) -> list[Row]:
+    """Return the metrics of a reward model by category, and its gaps at temperatures of other prompts."""
+    whole = whole_part(scores)
+    after = one_answer(whole).at_temperature
+    parts = [after, *(after.take(after.category == name, name) for name in _names(after.category))]
+    (gap,) = chosen_metrics(["overconfidence"])
+    rows = [tidy_row(gap, part, settings) or {} for part in parts]
+    return [
+        *metric_rows(whole, chosen_metrics(REWARDS), settings),
+        *(row | {"metric": AFTER} for row in rows if row),
+    ]
+
+
+def vote_rows(scores: Scores, settings: Settings) -> list[Row]:
+    """Return how a judge agrees with people's votes."""
+    rows = metric_rows(whole_part(scores), chosen_metrics(VOTES), settings)
+    return [row for row in rows if row["category"] == OVERALL]
+
+
+def letter_rows(judge: VerdictAnalysis) -> list[Row]:
+    """Return how often a judge is right by the place of the correct response, and over all places."""
+    rates = {**judge.right_at, "any place": judge.right}
+    return [{"judge": judge.judge, "correct_at": at, **asdict(rate)} for at, rate in rates.items()]
+
+
+def one_answer(whole: Part) -> Part:
+    part = whole.prompts("one")
+    assert part is not None
+    return part
+
+
+def _names(values: Any) -> list[str]:
+    return list(dict.fromkeys(values.tolist()))
+
+
+# What the page says.
+
+
+def by_model(rows: Sequence[Row], category: str = OVERALL) -> dict[str, Cells]:
+    """Return the rows of a category by model and metric."""
+    found: dict[str, Cells] = {}
+    for row in rows:
+        if row["category"] == category:
+            found.setdefault(row["model"], {})[row["metric"]] = row
+    return found
+
+
+def math_models(board: Mapping[str, Scores], rows: Sequence[Row]) -> list[Row]:
+    """Return what the page shows of each model on RewardMATH, those that lose least information first."""
+    short = short_names(board)
+    models = [
+        {"name": short[model], "model": model, **cells, **sure(board[model]), **two_responses(board[model])}
+        for model, cells in by_model(rows).items()
+    ]
+    return sorted(models, key=lambda row: float(row["lost_information"]["value"]))
+
+
+def sure(scores: Scores) -> Row:
+    """Return how many first choices are stated as sure, how many of these are right, and what that costs."""
+    events = one_answer(whole_part(scores)).first_choice
+    accepted = events.p >= SURE
+    right: Row | None = None
+    if accepted.any():
+        low, high = proportion_interval(events.y[accepted])
+        right = {"value": float(events.y[accepted].mean()), "low": low, "high": high}
+    regret = decide(scores, alpha=1 - SURE).regret
+    assert regret is not None
+    return {"sure": int(accepted.sum()), "sure_right": right, "regret": asdict(regret)}
+
+
+def two_responses(scores: Scores) -> Row:
+    """Return the temperatures of pairs of responses: all pairs, and those with the first wrong one listed."""
+    every = one_answer(whole_part(scores))
+    listed = one_answer(whole_part(Scores.from_arrays(scores.reward.reshape(len(every), -1)[:, :2])))
+    ten = every.scale.temperature_interval()
+    found: Row = {}
+    for name, scale in (("pairs", every.pair_scale), ("listed", listed.pair_scale)):
+        two, moved, ratio = scale.temperature_interval(), None, None
+        if np.isfinite([ten.high, two.high]).all():
+            influences = every.scale.temperature_influence(), scale.temperature_influence()
+            change = difference(ten, two, *influences)
+            moved, ratio = not change.low <= 0 <= change.high, two.value / ten.value
+        shown = {key: None if np.isinf(x := getattr(two, key)) else x for key in ("value", "low", "high")}
+        found |= {f"t_{name}": shown, f"moved_{name}": moved, f"ratio_{name}": ratio}
+    return found
+
+
+def bench_models(rows: Sequence[Row]) -> Row:
+    """Return what the page shows of each model on RewardBench 2."""
+    models, short = by_model(rows), short_names({row["model"] for row in rows})
+    categories = [name for name in _names(np.array([row["category"] for row in rows])) if name != OVERALL]
+    paper = read_csv_table(PAPER)
+    column = paper.header.index("ece_score")
+    stated = {row[0]: float(row[column]) for row in paper.rows}
+    found: list[Row] = [
+        {"name": short[model], "model": model, "paper": stated[model], **cells}
+        for model, cells in models.items()
+    ]
+    found.sort(key=lambda row: -float(row["accuracy"]["value"]))
+    parts = {name: by_model(rows, name) for name in categories}
+    single = [name for name in categories if all(AFTER in cells for cells in parts[name].values())]
+    ratios = [row["reference_top_1"]["value"] / row["ece"]["value"] for row in found]
+    errors = [row["ece"]["value"] for row in found]
     return {
-        "headline": headline,
-        "repair": repair,
-        "sizes": sizes,
-        "temperatures": temperatures,
-        "order": numbers.order_agreement(board, resamples),
-        "best_of_k": numbers.curve_rows(board),
-        "thresholds": thresholds,
-        "decisions": decisions,
+        "models": found,
+        "categories": [
+            {"category": name, "name": short[row["model"]], **parts[name][row["model"]]}
+            for name in single
+            for row in found
+        ],
+        "least_ratio": min(ratios),
+        "largest_ratio": max(ratios),
+        "largest_difference": max(abs(row["reference_top_1"]["value"] - row["paper"]) for row in found),
+        "rises": errors == sorted(errors, reverse=True),
     }
 
 
-def judge_tables(judges: Mapping[str, Scores]) -> Tables:
-    """Measure process reward models and judges that rate; tables of kinds that are not there are left out."""
-    ending = f" ({STEPS[0]})"
-    models = [name.removesuffix(ending) for name in judges if name.endswith(ending)]
-    steps = [
-        {"model": name, "steps": how, **cells(numbers.measure(judges[f"{name} ({how})"]), HEADLINE)}
-        for name in models
-        for how in STEPS
-    ]
-    ratings = [
-        {"model": name, **numbers.shared_top(scores), **cells(numbers.measure(scores), HEADLINE)}
-        for name, scores in judges.items()
-        if scores.manifest.get("score_kind") == "ratings"
-    ]
-    tables = {
-        "steps": steps,
-        "step_differences": [row for name in models for row in numbers.step_differences(judges, name)],
-        "ratings": sorted(ratings, key=lambda row: -float(row["right"])),
-    }
-    return {name: rows for name, rows in tables.items() if rows}
+def judge_summaries(judges: Mapping[str, VerdictAnalysis]) -> list[Row]:
+    """Return what the page shows of each judge that names a place, the one with the largest spread first."""
+    short = short_names(judges)
+    found = []
+    for one in judges.values():
+        at = {place: asdict(rate) for place, rate in one.right_at.items()}
+        wrong = one.disagreement
+        averaged = {"value": 1 - wrong.value, "low": 1 - wrong.high, "high": 1 - wrong.low}
+        values = [rate["value"] for rate in at.values()]
+        found.append(
+            {
+                "name": short[one.judge],
+                "at": at,
+                "right": asdict(one.right),
+                "averaged": averaged,
+                "gain": averaged["value"] - one.right.value,
+                "differ": asdict(one.across_orders) if one.across_orders else None,
+                "same": one.agreement_by_orders[1],
+                "unread": one.n_unread,
+                "right_if_read": one.right.value * one.n_verdicts / (one.n_verdicts - one.n_unread),
+                "spread": max(values) - min(values),
+            }
+        )
+    return sorted(found, key=lambda row: -float(row["spread"]))
 
 
-def cells(found: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]) -> Row:
-    """Return three columns for each metric: value, low and high."""
-    row: Row = {}
-    for column, metric in names.items():
-        one = found[metric]
-        row |= {column: one["value"], f"{column}_low": one["low"], f"{column}_high": one["high"]}
-    return row
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Read a table that an earlier run has written."""
-    table = read_csv_table(path)
-    return [dict(zip(table.header, map(_cell, row), strict=True)) for row in table.rows]
-
-
-def _cell(text: str) -> Any:
-    try:
-        return float(text) if text else None
-    except ValueError:
-        return text
-
-
-def drawings(tables: Tables) -> dict[str, Any]:
-    """Draw all figures, by the names of their files."""
-    tidy = [
-        {"model": row["model"], "category": "overall", "metric": metric, **part(row, key)}
-        for row in tables["headline"]
-        for key, metric in list(HEADLINE.items())[:3]
-    ]
+def vote_summary(board: Mapping[str, Scores], rows: Sequence[Row]) -> Row:
+    """Return people's agreement, that of each judge with them, and whether the judges differ."""
+    models, short = by_model(rows), short_names(board)
+    best, other = sorted(models, key=lambda name: -float(models[name]["vote_agreement"]["value"]))
+    (agreement,) = chosen_metrics(["vote_agreement"])
+    worse, better = (estimate_of(agreement, whole_part(board[name]), Settings()) for name in (other, best))
+    apart = None if worse is None or better is None else difference_of(worse, better)
+    assert apart is not None
     return {
-        "says_right": says_right_figure(tidy),
-        "repair": figures.repair_figure(tables["repair"]),
-        "sizes": figures.sizes_figure(tables["sizes"]),
-        "best_of_k": figures.curves_figure(tables["best_of_k"]),
-        "steps": figures.steps_figure(tables["steps"]),
-        "ratings": figures.ratings_figure(tables["ratings"]),
+        "people": models[best],
+        "judges": [
+            {"name": short[name], "unclear": board[name].manifest["verdicts"]["unclear"], **models[name]}
+            for name in (best, other)
+        ],
+        "difference": asdict(apart),
     }
 
 
-def words(tables: Tables) -> str:
-    """Fill in the template: which models a sentence names follows from the numbers."""
+def words(content: Row) -> str:
+    """Fill in the template. Which models a sentence names follows from the numbers."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    short = short_names([row["model"] for row in tables["headline"]])
-    named = {
-        name: [{**row, "name": short.get(row["model"], row["model"])} for row in rows]
-        for name, rows in tables.items()
-        if name != "order"
-    }
-    first, repair, temperatures = (named[name] for name in ("headline", "repair", "temperatures"))
-    last = sorted(
-        (row for row in named["best_of_k"] if row["k"] == numbers.RESPONSES), key=_right, reverse=True
-    )
-    sure = {(row["model"], row["when"], row["limit"]): row for row in named["thresholds"]}
-    sky = next(name for name in short if name.endswith("Skywork-Reward-Llama-3.1-8B"))
-    differences = named["step_differences"]
-    better = [row for row in differences if row["difference_low"] > 0]
-    worse = [row for row in differences if row["difference_high"] < 0]
-    gaps: dict[str, dict[str, float]] = {}
-    for row in named["steps"]:
-        gaps.setdefault(row["model"], {})[row["steps"]] = row["gap"]
-    content: Row = {
-        "over": [row for row in first if row["gap_low"] > 0],
-        "under": [row for row in first if row["gap_high"] < 0],
-        "empty": [row["name"] for row in first if row["usable_high"] < 0.001],
-        "largest_after": max(row["lost_after_high"] for row in repair),
-        "gap_left": [r["name"] for r in repair if r["gap_after_low"] > 0 or r["gap_after_high"] < 0],
-        "still_off": [row["name"] for row in repair if row["p_after"] < 0.05],
-        "tau": {row["metric"]: row for row in tables["order"]},
-        "comparable": [row for row in temperatures if row["ratio_2"] is not None],
-        "moved_by_number": [row["name"] for row in temperatures if _leaves_out_one(row, "ratio_2")],
-        "moved_by_kind": [row["name"] for row in temperatures if _leaves_out_one(row, "ratio_first")],
-        "four": {
-            row["metric"]: row
-            for row in named["sizes"]
-            if row["model"].endswith("ArmoRM-Llama3-8B-v0.1") and row["responses"] == 4
-        },
-        "last": last,
-        "worse_than_random": [row for row in last if row["right_high"] < 1 / numbers.RESPONSES],
-        "sure": sure[sky, "before", 0.9],
-        "sure_after": sure[sky, "after", 0.9],
-        "sure_limits": numbers.SURE,
-        "wrong_limits": [f"{alpha:.0%}".removesuffix("%") for alpha in numbers.WRONG],
-        "allowed": {
-            limit: [row["name"] for row in named["decisions"] if row[f"accepted_{limit}"] is not None]
-            for limit in ("10", "30")
-        },
-        "costly": max(named["decisions"], key=lambda row: float(row["regret"])),
-        "asking": f"{numbers.ASKING:g}",
-        "steps_better": better,
-        "steps_worse": worse,
-        "steps_same": len(differences) - len(better) - len(worse),
-        "step_models": len(gaps),
-        "product_worst": sum(max(own, key=lambda how: own[how]) == "product" for own in gaps.values()),
-        "most_shared": max(named["ratings"], key=lambda row: float(row["shared"])),
-    }
-    thresholds = [
-        {"name": short[m], "cells": [sure[m, when, x] for x in numbers.SURE for when in ("before", "after")]}
-        for m in short
-    ]
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -240,68 +257,31 @@ def words(tables: Tables) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # Markdown from our own numbers
     )
-    environment.globals["accepted"] = accepted
     environment.filters |= {
-        "share": share,
-        "value": value,
-        "limits": limits,
-        "gap": lambda row, key: points(part(row, key)),
+        "share": lambda row: bracketed(row, percent),
+        "tenths": lambda row: bracketed(row, lambda value: f"{value:.1%}"),
+        "value": bracketed,
+        "temperature": temperature,
+        "gap": points,
         "number": number,
         "percent": percent,
         "joined": joined,
-        "plain": lambda text: text.replace("_", " "),
     }
-    return environment.get_template(TEMPLATE).render(**named | content | {"thresholds": thresholds})
+    return environment.get_template("reward_models.md.jinja").render(**content)
 
 
-def part(row: Row, key: str) -> Row:
-    """Return one number with its limits as value, low and high."""
-    return {"value": row[key], "low": row[f"{key}_low"], "high": row[f"{key}_high"]}
-
-
-def share(row: Row, key: str) -> str:
-    """Return a fraction with its interval as percentages."""
-    shown = [percent(one) for one in part(row, key).values()]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
-
-
-def value(row: Row, key: str) -> str:
-    """Return a number with its interval; a missing one is a temperature that does not exist."""
-    one = part(row, key)
-    if one["value"] is None:
+def temperature(row: Row) -> str:
+    """Return a temperature with its interval; without a value, no temperature helps."""
+    if row["value"] is None:
         return "none helps"
-    if one["low"] is None:
-        return f"{number(one['value'])} (no upper limit)"
-    return f"{number(one['value'])} [{number(one['low'])}, {number(one['high'])}]"
-
-
-def accepted(row: Row, name: str) -> str:
-    """Return what a rule with a guarantee accepts: how many, how many of them are wrong, and its bound."""
-    if row[f"accepted_{name}"] is None:
-        return "nothing"
-    wrong, high = percent(row[f"wrong_{name}"]), percent(row[f"wrong_{name}_high"])
-    return f"{row[f'accepted_{name}']:.0f}: {wrong} wrong, at most {high}"
-
-
-def limits(row: Row, key: str) -> str:
-    """Return a temperature or a ratio of temperatures with its interval."""
-    if row[key] is None:
-        return "–"
-    shown = [temperature_text(one) for one in part(row, key).values()]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
+    limited = None not in (row["low"], row["high"])
+    return bracketed(row) if limited else f"{number(row['value'])} (no upper limit)"
 
 
 def joined(names: Sequence[str]) -> str:
     """Return names as a list in a sentence."""
+    names = list(names)
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names) or "none of them"
-
-
-def _right(row: Row) -> float:
-    return float(row["right"])
-
-
-def _leaves_out_one(row: Row, key: str) -> bool:
-    return row[key] is not None and not row[f"{key}_low"] <= 1 <= row[f"{key}_high"]
 
 
 if __name__ == "__main__":

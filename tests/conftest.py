@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import signal
 
+# Several test processes share few cores: threads inside of them would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import matplotlib.font_manager  # noqa: F401 (see below)
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
@@ -33,7 +37,7 @@ for name in ("http_proxy", "https_proxy", "all_proxy"):
     os.environ.pop(name.upper(), None)
 for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)
-os.environ.pop("GITHUB_ACTIONS", None)  # typer would assume a terminal
+os.environ.pop("GITHUB_ACTIONS", None)  # rich would assume a terminal
 
 # On a new machine, Matplotlib searches for fonts at its first import, and prints a message if that takes
 # seconds. It is imported above, so that the message does not appear in the output of a command.

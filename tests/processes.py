@@ -37,7 +37,7 @@ IMPORTED = [
     "torch.distributed.tensor",
     "torch.export",
     "torch.utils.data",
-    "typer",
+    "cyclopts",
     "yaml",
 ]
 

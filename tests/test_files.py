@@ -129,7 +129,7 @@ def test_a_link_to_a_file_is_replaced_and_the_file_stays(tmp_path: Path) -> None
 def test_a_dash_is_standard_output(tmp_path: Path, invoke: Invoke) -> None:
     synthetic(1, n=20).to_parquet("a.parquet")
     pair = ("compare", "a.parquet", "a.parquet", "--resamples", "20")
-    assert invoke(*pair, "--output", "-").out.startswith("category,metric,")
+    assert invoke(*pair, "--to", "-").out.startswith("category,metric,")
     assert invoke(*pair, "--markdown", "-").out.startswith("<!-- rmcalib -->")
     assert json.loads(invoke("calibrate", "a.parquet", "--to", "-").out)["temperature"] > 0
     result = invoke(*pair, "--markdown", "-", "--json")

@@ -22,7 +22,7 @@ def test_an_interrupt_during_imports() -> None:
 import signal, sys
 class Interrupt:
     def find_spec(self, name, *_):
-        if name == "typer":
+        if name == "cyclopts":
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
 from rmcalib.__main__ import main
@@ -38,7 +38,7 @@ import rmcalib.cli
 def work():
     threading.Thread(target=time.sleep, args=(600,)).start()
     signal.raise_signal(signal.SIGINT)
-rmcalib.cli.app = lambda **_: work()
+rmcalib.cli.app = lambda *_: work()
 from rmcalib.__main__ import main
 main()
 """)

@@ -22,8 +22,7 @@ MODULES = {
     "paper_figures",
     "paper_relations",
     "reproduce_report",
-    "reward_model_figures",
-    "reward_model_numbers",
+    "worlds",
 }
 # What a script is called with, and a word of what it prints. {} is the folder that it may write to.
 CASES: dict[str, tuple[str, str]] = {
@@ -35,8 +34,10 @@ CASES: dict[str, tuple[str, str]] = {
         "--prompts 1 --batches 1 --layers 1 --lengths even --peak-seconds 0.05",
         "we are faster",
     ),
-    "embed_board": ("classifier.json --output {}/board.npz", "1 models"),
+    "count_lines": (str(SCRIPTS), "modules"),
+    "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.npz"),
     "fuzz_files": ("--files 60", " 0 surprises"),
+    "measure_alarms": ("--runs 1 --to {}/alarms.md", "calibrated"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
     "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),
     "measure_notions": ("--runs 2 --cases 1 --processes 1 --output {}", "Calibrated forecasts"),
@@ -91,9 +92,10 @@ def test_it_runs_through(
 
 def few_prompts(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute the values of unlimited data from fewer prompts."""
-    name = "MANY" if hasattr(script, "MANY") else "TRUTH_PROMPTS"
-    home = script if hasattr(script, name) else sys.modules["measure_statistics"]
-    monkeypatch.setattr(home, name, 4_000)
+    if hasattr(script, "MANY"):
+        monkeypatch.setattr(script, "MANY", 4_000)
+    else:
+        monkeypatch.setattr(sys.modules["worlds"], "TRUTH_PROMPTS", 4_000)
 
 
 def no_limit_of_memory(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +125,7 @@ def iris_only(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
 
 PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {
     "bench_report": no_limit_of_memory,
-    "embed_board": small_files,
+    "embed_real": small_files,
     "measure_decisions": few_prompts,
     "measure_differences": few_prompts,
     "measure_scale": small_boards,

@@ -10,7 +10,7 @@ from rmcalib.calibration import population_error
 from rmcalib.ranking import all_rankings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-from paper_relations import FORECASTS, Relation, check, relations
+from paper_relations import FORECASTS, Relation, check, counterexample, relations
 
 # Both condition on one number, since the two orders of a pair are complementary.
 FAILS = ("rankwise sub-k", "sub-k", 2)
@@ -42,3 +42,11 @@ def test_rankwise_sub_2_error_is_the_sub_2_error(m: int) -> None:
             for strong in (True, False)
         ]
         assert errors[0] == pytest.approx(errors[1]) != 0
+
+
+def test_only_strong_notions_imply_their_smaller_k() -> None:
+    forecast = FORECASTS["general"](4, np.random.default_rng(0))
+    for family, k in (("sub", 3), ("top", 2)):
+        for strong in (True, False):
+            larger, smaller = ({"strong": strong, "family": family, "k": size} for size in (k, k - 1))
+            assert (counterexample(forecast, larger, smaller) is None) == strong

@@ -166,7 +166,7 @@ def known_entry(name: str) -> BenchmarkEntry:
     --------
     >>> known_entry("reward-bench-3")
     Traceback (most recent call last):
-    ValueError: format: unknown 'reward-bench-3' (did you mean reward-bench-2? `rmcalib benchmarks` lists all)
+    ValueError: format: unknown 'reward-bench-3' (did you mean reward-bench-2? `rmcalib list benchmarks` lists all)
     """
     if name.endswith((".yaml", ".yml")):
         return read_entry(Path(name))
@@ -174,7 +174,7 @@ def known_entry(name: str) -> BenchmarkEntry:
     if entry is None:
         near = difflib.get_close_matches(name, benchmarks(), n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"format: unknown {name!r} ({hint}`rmcalib benchmarks` lists all)")
+        raise ValueError(f"format: unknown {name!r} ({hint}`rmcalib list benchmarks` lists all)")
     return entry
 
 

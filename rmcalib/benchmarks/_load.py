@@ -46,7 +46,7 @@ def load_benchmark(
     Parameters
     ----------
     name : str
-        `"demo"` (built in), a name that `rmcalib benchmarks` lists, such as `"reward-bench-2"`, the id of a
+        `"demo"` (built in), a name that `rmcalib list benchmarks` lists, such as `"reward-bench-2"`, the id of a
         Hub data set, or the path of a `.parquet`, `.jsonl`, `.json` or `.csv` file or a folder of them.
     format : str, optional
         The format of a file or data set: the name of a benchmark (`"rm-bench"`, `"trl"`, ...), or the path of

@@ -6,6 +6,7 @@ Commands are imported when they are called, so that help is instant. Bad input i
 import os
 import sys
 import time
+from pathlib import Path
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -160,6 +161,7 @@ def main() -> None:
 
         python -m rmcalib eval --model demo
     """
+    _prepare_streams()
     try:
         code = app(sys.argv[1:])
     except KeyboardInterrupt:
@@ -175,6 +177,16 @@ def main() -> None:
     if code == INTERRUPTED:
         sys.stderr.write("rmcalib: interrupted; run the same command again to continue\n")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _prepare_streams() -> None:
+    """Let a terminal that knows only ASCII show what it can, and a closed stream swallow what it is told."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (until the end)
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def _is_reported_here(error: Exception) -> bool:

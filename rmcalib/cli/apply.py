@@ -11,8 +11,6 @@ from cyclopts import Parameter
 from rmcalib.cli.options import MAIN, Common, InputFile, OutputFile, Reading, Source, refuse, writes_stdout
 from rmcalib.cli.screen import following, messages, print_json, print_lines
 
-__all__ = ["command"]
-
 
 @Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)

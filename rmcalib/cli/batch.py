@@ -18,8 +18,6 @@ from rmcalib.cli.sources import judge_options
 if TYPE_CHECKING:
     from rmcalib.runs import Evaluator, Plan, Status
 
-__all__ = ["command"]
-
 ENGINE = Group("Where to run", sort_key=2)
 
 
@@ -42,7 +40,7 @@ class Which:
     """Only these families, such as llama."""
     dry_run: bool = False
     """Only print the plan."""
-    scores_only: Annotated[bool, Parameter(group=MORE)] = False
+    no_metrics: Annotated[bool, Parameter(group=MORE)] = False
     """Do not write each model's metrics and page."""
     jobs: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 4
     """Files to fetch at a time with --scores published."""
@@ -109,7 +107,7 @@ def command(
     with messages(quiet=common.quiet):
         if which.dry_run:
             return _show_plan(plan_batch(request), common)
-        evaluator = None if which.scores_only else _evaluator(measuring)
+        evaluator = None if which.no_metrics else _evaluator(measuring)
         with _live_table(quiet=common.quiet or common.json) as on_change:
             status = run_batch(request, evaluator=evaluator, on_change=on_change)
     if common.json:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from rmcalib.repair import Calibration, Checkpoint
     from rmcalib.scores import Scores
 
-__all__ = ["command"]
-
 
 @Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from rmcalib.cli.options import MAIN, Common, Measuring, Name, Place, Reading, S
 from rmcalib.cli.screen import messages, show, working
 from rmcalib.cli.sources import open_run
 
-__all__ = ["command"]
-
 
 @Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from rmcalib.cli.options import MAIN, Common, OutputFile, Reading, Seed, Source,
 from rmcalib.cli.screen import messages, say, show
 from rmcalib.cli.sources import open_run
 
-__all__ = ["command"]
-
 
 @Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
@@ -13,23 +13,21 @@ from rmcalib.cli.options import (
     MAIN,
     Common,
     FailIf,
-    Folder,
     InputFile,
     Markdown,
     Measuring,
     OutputFile,
+    Place,
     Reading,
     Recipes,
     Source,
     writes_stdout,
 )
 from rmcalib.cli.screen import messages, say, show, working
-from rmcalib.cli.sources import open_run
+from rmcalib.cli.sources import open_run, say_whether_it_holds
 
 if TYPE_CHECKING:
     from rmcalib.scores import Scores
-
-__all__ = ["command"]
 
 
 @Parameter(name="*", group=MAIN)
@@ -43,7 +41,7 @@ class Wanted:
     to: OutputFile | None = None
     """Write all rows as CSV; - is standard output."""
     markdown: Markdown = None
-    output: Annotated[Folder, Parameter(alias="-o", help="Folder of the page.")] = Path("runs/compare")
+    output: Place = "runs/compare"
     recipes: Recipes = ()
 
 
@@ -59,6 +57,7 @@ def command(
 ) -> int:
     """Compare B with A: differences are B − A."""
     from rmcalib._util.files import write_csv, write_text
+    from rmcalib._util.storage import as_path
     from rmcalib.metrics import compare
     from rmcalib.report import document_of, markdown_summary, write_page
 
@@ -79,12 +78,13 @@ def command(
                 seed=measuring.seed,
             )
         check_categories(conditions, dict.fromkeys(row["category"] for row in found.rows))
-        met = [one for one in conditions if one.holds(one.difference(found.rows))]
-        holding = [
-            f"{one.text} holds: the difference of {one.subject} is {one.difference(found.rows):.4g}"
-            for one in met
-        ]
-        page = write_page(found, wanted.output / "report.html")
+        met = {
+            one.text: one.difference(found.rows)
+            for one in conditions
+            if one.holds(one.difference(found.rows))
+        }
+        holding = [f"{one} holds: the difference is {value:.4g}" for one, value in met.items()]
+        page = write_page(found, as_path(wanted.output) / "report.html")
         if wanted.to is not None:
             write_csv(wanted.to, found.rows)
         if wanted.markdown is not None:
@@ -95,7 +95,7 @@ def command(
         "a": found.a,
         "b": found.b,
         "differences": found.rows,
-        "conditions_met": [one.text for one in met],
+        "conditions_met": [*met],
     }
     show(
         found,
@@ -112,7 +112,6 @@ def command(
 def _calibrated(pair: list[Scores], files: tuple[Path, ...], common: Common) -> list[Scores]:
     """Apply each calibrator to the scores of the model that it was fitted for, and say whether it holds."""
     from rmcalib.repair import Calibrator
-    from rmcalib.report.repairs import check_words
 
     models = [str(one.manifest["model"]) for one in pair]
     for file in files:
@@ -125,7 +124,7 @@ def _calibrated(pair: list[Scores], files: tuple[Path, ...], common: Common) -> 
             )
         for i in own:
             if not common.quiet:
-                say(f"{models[i]}: {check_words(calibrator, calibrator.check(pair[i]))}")
+                say_whether_it_holds(calibrator, pair[i], models[i])
             pair[i] = calibrator.apply(pair[i])
     return pair
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Condition", "check_categories", "parse_condition"]
-
 OVERALL = "overall"
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,

@@ -8,10 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rmcalib.cli.options import MAIN, CalibratorFile, Common, Reading, Seed, Source
-from rmcalib.cli.screen import messages, say, show
-from rmcalib.cli.sources import open_run
-
-__all__ = ["command"]
+from rmcalib.cli.screen import messages, show
+from rmcalib.cli.sources import open_run, say_whether_it_holds
 
 
 @Parameter(name="*", group=MAIN)
@@ -40,7 +38,6 @@ def command(
     """Find the threshold above which first choices are accepted."""
     from rmcalib.judges import recipe_of_run, registry, why_no_calibration
     from rmcalib.repair import Calibrator, decide
-    from rmcalib.report.repairs import check_words
 
     shares = {
         "--wrong-at-most": wanted.wrong_at_most,
@@ -59,7 +56,7 @@ def command(
         if wanted.calibrator is not None:
             calibrator = Calibrator.load(wanted.calibrator)
             if not common.quiet:
-                say(f"{name}: {check_words(calibrator, calibrator.check(scores))}")
+                say_whether_it_holds(calibrator, scores, name)
             scores = calibrator.apply(scores)
         found = decide(
             scores,

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from rmcalib._util.terminal import add_row, open_console, print_table, table
-from rmcalib.cli.options import MAIN, Common, Name, Scoring
+from rmcalib.cli.options import MAIN, Common, Endpoint, JudgeSettings, Name, Scoring
 from rmcalib.cli.screen import print_json, print_lines
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
     from rmcalib.judges import Diagnosis, ServedCheck
-
-__all__ = ["command"]
 
 
 @Parameter(name="*", group=MAIN)
@@ -26,10 +24,8 @@ class Wanted:
 
     model: Annotated[Name | None, Parameter(alias="-m", metavar="ID")] = None
     """The served model, which is also loaded here."""
-    endpoint: Annotated[Name | None, Parameter(metavar="URL")] = None
-    """Compare a server's rewards with those of --model."""
-    judge: Annotated[tuple[str, ...], Parameter(alias="-J", metavar="KEY=VALUE")] = ()
-    """A setting of the server, such as served_name=... or tokenize_here=yes; device=... is where --model is loaded."""
+    endpoint: Annotated[Endpoint, Parameter(help="Compare a server's rewards with those of --model.")] = None
+    judge: JudgeSettings = ()
 
 
 _MEANING = {

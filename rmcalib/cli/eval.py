@@ -27,14 +27,12 @@ from rmcalib.cli.options import (
     writes_stdout,
 )
 from rmcalib.cli.screen import following, messages, print_json, say, working
-from rmcalib.cli.sources import judge_options, load_prompts, model_names, run_judge
+from rmcalib.cli.sources import judge_options, load_prompts, model_names, run_judge, say_whether_it_holds
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.report import Evaluation
     from rmcalib.scores import Scores
-
-__all__ = ["command"]
 
 PUBLISHED = "published"
 
@@ -89,9 +87,9 @@ def command(
             )
             if wanted.dry_run:
                 return _show_costs(jobs, judged, scoring, common)
-            for _, bench, _ in jobs:
-                if bench is not None:
-                    check_categories(conditions, bench.categories)
+            for _, bench, scores in jobs:
+                own = bench.categories if scores is None and bench is not None else scores.category.tolist()  # type: ignore[union-attr]
+                check_categories(conditions, dict.fromkeys(own))
         done: list[Done] = []
         failed: list[dict[str, str]] = []
         for name, bench, scores in jobs:
@@ -201,14 +199,16 @@ def _evaluate(
 ) -> Done:
     """Evaluate one model and write its files into its run folder."""
     from rmcalib.judges import recipe_of_run, registry, remember_model
+    from rmcalib.repair import Calibrator
     from rmcalib.report import evaluate, write_evaluation
     from rmcalib.runs import is_own_run, keep_scores, run_folder
 
     published = "-published" if wanted.scores == PUBLISHED else ""
     folder = run_folder(scoring.output, name, f"{scores.manifest['benchmark']}{published}")
     recipe = recipe_of_run(name, scores.manifest, registry(_recipes(scoring)))
-    if wanted.calibrator is not None and not common.quiet:
-        _say_whether_it_holds(wanted.calibrator, scores, name)
+    calibrator = None if wanted.calibrator is None else Calibrator.load(wanted.calibrator)
+    if calibrator is not None and not common.quiet:
+        say_whether_it_holds(calibrator, scores, name)
     with working(f"evaluating {name}", quiet=common.quiet):
         result = evaluate(
             scores,
@@ -216,13 +216,13 @@ def _evaluate(
             model=name,
             recipe=recipe,
             group_by=wanted.group_by,
-            calibrator=wanted.calibrator,
+            calibrator=calibrator,
             resamples=measuring.resamples,
             seed=measuring.seed,
         )
         if wanted.scores is not None:
             keep_scores(folder, remember_model(scores, recipe), fresh=scoring.fresh)
-        if wanted.calibrator is not None:
+        if calibrator is not None:
             folder = folder / "calibrated"
         elif (
             wanted.scores
@@ -233,14 +233,6 @@ def _evaluate(
             folder = folder / "without-texts"  # the page of the run has the texts
         write_evaluation(result, folder)
     return Done(result, folder, tuple(one for one in conditions if one.met(result.rows)))
-
-
-def _say_whether_it_holds(calibrator: Path, scores: Scores, name: str) -> None:
-    from rmcalib.repair import Calibrator
-    from rmcalib.report.repairs import check_words
-
-    own = Calibrator.load(calibrator)
-    say(f"{name}: {check_words(own, own.check(scores))}")
 
 
 def _show(

@@ -14,8 +14,6 @@ from rmcalib._util.terminal import clean_line, open_console
 from rmcalib.cli.options import Common
 from rmcalib.cli.screen import print_json, print_lines
 
-__all__ = ["command", "known_names"]
-
 Row = dict[str, Any]
 
 

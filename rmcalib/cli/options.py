@@ -12,34 +12,6 @@ from cyclopts import Group, Parameter, Token
 
 from rmcalib._util.files import check_output
 
-__all__ = [
-    "MAIN",
-    "MORE",
-    "CalibratorFile",
-    "Common",
-    "FailIf",
-    "Folder",
-    "InputFile",
-    "Judged",
-    "Markdown",
-    "Measuring",
-    "MetricName",
-    "Name",
-    "Names",
-    "OutputFile",
-    "Place",
-    "Reading",
-    "Recipes",
-    "Scoring",
-    "Seed",
-    "Source",
-    "at_least",
-    "config_file",
-    "is_url",
-    "refuse",
-    "writes_stdout",
-]
-
 MAIN = Group("Options", sort_key=1)
 MORE = Group("More options", sort_key=2)
 OUTPUT = Group("Output", sort_key=3)
@@ -154,6 +126,27 @@ Seed = Annotated[
 ]
 
 
+JudgeSettings = Annotated[
+    tuple[str, ...],
+    Parameter(
+        alias="-J",
+        metavar="KEY=VALUE",
+        help="A setting of the judge (see `rmcalib list judges`), such as device=cuda; several allowed.",
+    ),
+]
+Endpoint = Annotated[
+    Name | None,
+    Parameter(
+        metavar="URL",
+        help="Ask a server for the rewards, such as http://localhost:8000, instead of loading the model.",
+    ),
+]
+Fresh = Annotated[
+    bool,
+    Parameter(help="Start over, and replace what an earlier run left in the folder.", group=MORE),
+]
+
+
 def _complete(what: str) -> Callable[[Any], list[str]]:
     """Return what completes the names of models, benchmarks, metrics or judges."""
 
@@ -233,12 +226,10 @@ class Scoring:
     limit: Annotated[int | None, Parameter(metavar="N", group=MAIN, validator=at_least(1))] = None
     """At most this many prompts, taken evenly from the whole benchmark."""
     output: Annotated[Place, Parameter(group=MAIN)] = "runs"
-    judge: Annotated[tuple[str, ...], Parameter(alias="-J", metavar="KEY=VALUE")] = ()
-    """A setting of the judge (see `rmcalib list judges`), such as device=cuda; several allowed."""
+    judge: JudgeSettings = ()
     format: Annotated[Name | None, Parameter(metavar="NAME")] = None
     """How the benchmark's file is written, such as rm-bench or trl; default rmcalib's own schema."""
-    fresh: bool = False
-    """Score again, and replace what an earlier run left in the folder."""
+    fresh: Fresh = False
 
 
 @Parameter(name="*", group=MAIN)
@@ -248,8 +239,7 @@ class Judged:
 
     model: Models = ()
     """Hub id, local folder, registered judge, or demo (the default); several allowed in eval."""
-    endpoint: Annotated[Name | None, Parameter(metavar="URL")] = None
-    """Ask a server for the rewards, such as http://localhost:8000, instead of loading the model."""
+    endpoint: Endpoint = None
     part: Annotated[Name | None, Parameter(metavar="K/N", group=MORE)] = None
     """Only part K of N of the prompts: calibrate on 1/2, evaluate on 2/2."""
 

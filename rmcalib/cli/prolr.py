@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from rmcalib._util.terminal import add_row, open_console, print_table, table
-from rmcalib.cli.options import MAIN, MORE, Common, Folder, InputFile, Names, Seed, at_least, refuse
+from rmcalib.cli.options import MAIN, MORE, Common, Folder, Fresh, InputFile, Names, Seed, at_least, refuse
 from rmcalib.cli.screen import following, messages, print_json, print_lines, progress, say
 
 if TYPE_CHECKING:
     from rmcalib.tabular import Dataset, Plan, ProlrResult
-
-__all__ = ["command"]
 
 _SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy per notion: the last two are full-rank's
 
@@ -58,8 +56,7 @@ class Experiment:
     """Resamples for intervals and p-values; 0 for none."""
     processes: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 1
     """Folds to train at the same time."""
-    fresh: Annotated[bool, Parameter(group=MORE)] = False
-    """Start over, and replace what an earlier run left in the folder."""
+    fresh: Fresh = False
     seed: Seed = 0
 
     def plan(self, largest: int) -> Plan:

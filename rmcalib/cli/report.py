@@ -27,8 +27,6 @@ from rmcalib.cli.screen import messages, progress, show
 if TYPE_CHECKING:
     from rmcalib.report import Joint, Leaderboard
 
-__all__ = ["command"]
-
 _REAL = "real"
 
 

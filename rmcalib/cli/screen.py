@@ -17,8 +17,6 @@ from rmcalib._util.terminal import clean_line, open_console
 if TYPE_CHECKING:
     from rmcalib.cli.options import Common
 
-__all__ = ["following", "messages", "print_json", "print_lines", "progress", "say", "show", "working"]
-
 _PACKAGE = str(Path(__file__).parents[1])
 
 

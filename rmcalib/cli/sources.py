@@ -13,9 +13,8 @@ from rmcalib.cli.screen import progress, say
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.cli.options import Judged, Reading, Scoring
+    from rmcalib.repair import Calibrator
     from rmcalib.scores import Scores
-
-__all__ = ["check_name", "judge_options", "load_prompts", "model_names", "open_run", "run_judge"]
 
 
 def check_name(name: str, known: Iterable[str], what: str) -> None:
@@ -89,7 +88,9 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
         return {**where, **given}  # a judge of another package has its own settings
     try:
         settings = judge_settings(kind, {**where, **given})
-        every = {name: label for label, one in KINDS.items() for name in field_types(one.settings)}
+        every: dict[str, str] = {}
+        for label, one in KINDS.items():
+            every = dict.fromkeys(field_types(one.settings), label) | every
         check_names(given, every)
         for name in given:
             if name not in field_types(settings):
@@ -161,3 +162,10 @@ def open_run(source: str, reading: Reading) -> Scores:
     else:
         found, name = open_scores(source)
     return replace(found, manifest={**found.manifest, "model": name})
+
+
+def say_whether_it_holds(calibrator: Calibrator, scores: Scores, name: str) -> None:
+    """Say whether the temperature of a calibrator holds for these scores."""
+    from rmcalib.report.repairs import check_words
+
+    say(f"{name}: {check_words(calibrator, calibrator.check(scores))}")

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from rmcalib._util.terminal import add_row, open_console, print_table, table
-from rmcalib.cli.options import MAIN, MORE, Common, Name, OutputFile, Reading, at_least, refuse, writes_stdout
-from rmcalib.cli.screen import following, messages, print_json, print_lines, say
+from rmcalib.cli.options import (
+    MAIN,
+    MORE,
+    Common,
+    Name,
+    OutputFile,
+    Place,
+    Reading,
+    at_least,
+    refuse,
+    writes_stdout,
+)
+from rmcalib.cli.screen import messages, say, show
 
 if TYPE_CHECKING:
     from rmcalib.integrations import Watch
-
-__all__ = ["command"]
 
 
 @Parameter(name="*", group=MAIN)
@@ -30,6 +38,7 @@ class Wanted:
     """Wait for new steps, until there is an alarm or Ctrl-C."""
     to: OutputFile | None = None
     """Also write the steps as CSV; - is standard output."""
+    output: Place = "runs/watch"
     margin: Annotated[float, Parameter(metavar="X", group=MORE)] = 0.03
     """Gaps up to this size raise no alarm."""
     window: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 10
@@ -52,12 +61,20 @@ def command(
 ) -> int:
     """Measure every step; exit code 1 if there is an alarm."""
     from rmcalib._util.files import write_csv
+    from rmcalib._util.storage import as_path
     from rmcalib.integrations import watch
+    from rmcalib.report import write_page
 
     given = {"--scale": reading.scale, "--cluster": reading.cluster, "--missing": reading.missing}
     refuse(given, "rollouts have rewards, by prompt")
     silent = writes_stdout(common, to=wanted.to)
-    loud = not (common.quiet or common.json or silent)
+    page = as_path(wanted.output) / "report.html"
+
+    def on_step(found: Watch) -> None:
+        write_page(found, page)
+        if not (common.quiet or common.json or silent):
+            _say_step(found)
+
     with messages(quiet=common.quiet):
         found = watch(
             folder,
@@ -70,15 +87,15 @@ def command(
             start=wanted.start,
             reward=wanted.reward,
             every=wanted.every,
-            on_step=_say_step if loud and wanted.follow else None,
+            on_step=on_step if wanted.follow else None,
         )
+        write_page(found, page)
         if wanted.to is not None:
             write_csv(wanted.to, found.steps)
-    if common.json:
-        print_json(found.content())
-    elif loud:
-        _print(found)
-        following({"Steps": wanted.to}, "" if wanted.follow else f"rmcalib watch {folder} --follow")
+    if not silent or common.json:
+        follow = "" if wanted.follow else f"rmcalib watch {folder} --follow"
+        written = {"Steps": wanted.to, "Page": page}
+        show(found, common, {**found.content(), "page": str(page)}, written=written, follow=follow)
     return int(found.alarm is not None)
 
 
@@ -99,27 +116,6 @@ def _say_step(found: Watch) -> None:
         f"{label} {_text(row[key])}" for key, label in _SHOWN.items() if _is_known(row.get(key))
     )
     say(f"step {row['step']:g}: {numbers}")
-
-
-def _print(found: Watch) -> None:
-    columns = {
-        key: label for key, label in _SHOWN.items() if any(_is_known(row.get(key)) for row in found.steps)
-    }
-    rows = table("step", *columns.values())
-    for row in found.steps:
-        add_row(rows, f"{row['step']:g}", *(_text(row.get(key)) for key in columns))
-    print_table(open_console(), rows)
-    if found.alarm is not None:
-        one = found.alarm
-        print_lines(
-            f"Alarm at step {one['step']:g}: {one['what']} {one['value']:.3f}, above {one['limit']:.3f}."
-        )
-    elif found.waiting:
-        print_lines(f"No alarm yet: {found.waiting:,} more labelled prompts are needed for the reference.")
-    else:
-        print_lines("No alarm.")
-    if found.misses:
-        print_lines(f"Not measured without labels or texts: {', '.join(found.misses)}.")
 
 
 def _is_known(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Log calibration while TRL's `RewardTrainer` trains.
+"""Log calibration while TRL's `RewardTrainer` trains, and watch the samples of its `GRPOTrainer`.
 
 >>> from rmcalib.integrations.trl import BenchmarkCallback, reward_metrics
 >>> sorted(reward_metrics())
@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.integrations.pairs import metric_values, preference_metrics
+from rmcalib.integrations.watching import Watcher, steps_of
 from rmcalib.judges import (
     Classifier,
     LoadOptions,
@@ -38,11 +39,13 @@ from rmcalib.judges import (
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.runs import Run, score_inputs
 from rmcalib.scores import Scores
+from rmcalib.scores.rollouts import RolloutReader
 
-__all__ = ["BenchmarkCallback", "compute_metrics", "pair_rewards", "reward_metrics"]
+__all__ = ["BenchmarkCallback", "WatchCallback", "compute_metrics", "pair_rewards", "reward_metrics"]
 
 PREFIX = "calibration"
 """Prefix of the metrics of the evaluation set: `eval_calibration/overconfidence`, ..."""
+_WATCHED = ("right", "gap", "gap_low", "gap_high", "gap_fitted", "auroc", "length_correlation", "alarm")
 _LONGEST = 1024  # tokens per text, if neither the trainer nor the model has a limit
 
 
@@ -207,6 +210,67 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
                     return run.finish()
             finally:
                 self.trainer.model.train(training)
+
+
+class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types here
+    """Watch the samples of a `GRPOTrainer`: log the gap of every step, and stop when the alarm holds.
+
+    It reads what the trainer writes with ``log_completions=True``. It is used like this::
+
+        watching = WatchCallback(trainer, "reward=my_rm,label=exact_match", stop=True)
+        trainer.add_callback(watching)
+        trainer.train()
+        watching.watcher.result().alarm
+
+    The trainer logs `watch/gap`, `watch/right`, `watch/auroc`, ... with the limits of their intervals.
+
+    Parameters
+    ----------
+    trainer : Any
+        The trainer to which this callback is added.
+    columns : str or mapping, optional
+        Which reward function is the reward, and which one the truth; see :func:`rmcalib.watch`.
+    stop : bool
+        Whether to stop the training when the alarm holds.
+    **settings
+        Of :class:`rmcalib.Watcher`: calibrator, level, margin, window, start.
+    """
+
+    def __init__(self, trainer: Any, columns: Any = None, *, stop: bool = False, **settings: Any) -> None:
+        """Check the settings; nothing is read yet."""
+        if not getattr(trainer.args, "log_completions", False):
+            raise ValueError("log_completions: set it to True in GRPOConfig, so that the samples are written")
+        self.trainer, self.columns, self.stop = trainer, columns, stop
+        self.watcher = Watcher(**settings)
+        folder = Path(trainer.args.output_dir) / "completions"
+        self._seen = set(folder.glob("*.parquet"))  # of an earlier run
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:  # noqa: ARG002
+        """Add the steps that were written since the last time; at the end of a step, logging would be lost."""
+        from accelerate.utils import broadcast_object_list
+
+        if self.trainer.is_world_process_zero():
+            self._look()
+        alarm = [self.watcher.result().alarm is not None]
+        broadcast_object_list(alarm)  # all processes stop together
+        if self.stop and alarm[0]:
+            control.should_training_stop = True
+        return control
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Add the last steps."""
+        if self.trainer.is_world_process_zero():
+            self._look()
+
+    def _look(self) -> None:
+        for path in sorted((Path(self.trainer.args.output_dir) / "completions").glob("*.parquet")):
+            if path not in self._seen:
+                self._seen.add(path)
+                for step, samples in steps_of(RolloutReader(path, self.columns)):
+                    row = self.watcher.add(step, *samples)
+                    numbers = {name: float(row[name]) for name in _WATCHED}
+                    # Not the trainer's own `log`, which would write the samples again.
+                    Trainer.log(self.trainer, _named("watch", numbers))
 
 
 def _named(group: str, values: dict[str, float]) -> dict[str, float]:

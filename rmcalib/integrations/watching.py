@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import IntArray
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration.intervals import check_level
 from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
 from rmcalib.metrics.measures import Settings, gap, length_correlation, right, within_prompt_auroc
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["START", "Watch", "Watcher", "watch"]
 
+Samples = tuple[Any, FloatArray, FloatArray | None, Any]
 START = "start"
 """As a calibrator: fit b and T on the first prompts of the run."""
 _FACTS = ("mean_reward", "reward_sd", "ties", "drift", "length_correlation", "right", "gap", "auroc")
@@ -76,6 +77,17 @@ class Watch:
         rows = [{key: None if value != value else value for key, value in row.items()} for row in self.steps]
         return {"steps": rows, **{name: getattr(self, name) for name in names}}
 
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page: curves over the steps, and a table."""
+        from rmcalib.report import write_page
+
+        return write_page(self, path)
+
+    def _repr_html_(self) -> str:
+        from rmcalib.report import first_screen
+
+        return first_screen(self)
+
     def __repr__(self) -> str:
         """Return the number of steps, and the alarm."""
         alarm = (
@@ -122,10 +134,10 @@ class Watcher:
     margin: float = 0.03
     window: int = 10
     start: int = 200
-    kind: str = "stated"
-    rows: dict[float, dict[str, Any]] = field(default_factory=dict, repr=False)
-    _numbers: dict[Any, int] = field(default_factory=dict, repr=False)
-    _first: dict[float, Part] = field(default_factory=dict, repr=False)
+    kind: str = field(default="stated", init=False)
+    rows: dict[float, dict[str, Any]] = field(default_factory=dict, init=False, repr=False)
+    _numbers: dict[Any, int] = field(default_factory=dict, init=False, repr=False)
+    _first: dict[float, Part] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the settings, and load the calibrator."""
@@ -148,7 +160,7 @@ class Watcher:
                     "calibrator: it has no threshold b, so it says nothing about single samples; fit one with "
                     "calibrate(..., view='pointwise')"
                 )
-            self.kind = "calibrator" if self.kind == "stated" else self.kind
+            self.kind = "calibrator"
             n = own.fitted_on.get("clusters") or own.fitted_on.get("n")
             self._use(own.temperature, own.threshold, own.covariance, n)
 
@@ -189,15 +201,16 @@ class Watcher:
             samples with the same reward as another one of their prompt), ``drift`` (mean reward minus that of
             the first step, in standard deviations of the first step), ``squashed`` (all rewards within 0 and
             1), ``right`` with limits, ``gap`` (stated − right) with limits, ``gap_fitted`` (with b and T
-            fitted on the first prompts), ``auroc`` (how often a correct sample has a larger reward than a
-            wrong one of its prompt) with limits, ``length_correlation``, and ``alarm`` (whether it holds).
-            NaN where it is unknown. Intervals are clustered by prompt.
+            fitted on the first prompts, from the next step on), ``auroc`` (how often a correct sample has a
+            larger reward than a wrong one of its prompt) with limits, ``length_correlation``, and ``alarm``
+            (whether it holds). NaN where it is unknown. Intervals are clustered by prompt.
         """
         part = self._part(step, prompt, reward, label, length)
         labelled = part.prompts("labelled")
+        maps = {"gap": self._map, "gap_fitted": self._fitted}  # before this step: it may be fitted on it
         if labelled is not None:
             self._look(step, labelled)
-        row = self._row(step, part, labelled)
+        row = self._row(step, part, labelled, maps)
         self.rows[step] = row
         return row
 
@@ -224,8 +237,9 @@ class Watcher:
 
     def _part(self, step: float, prompt: Any, reward: ArrayLike, label: Any, length: Any) -> Part:
         """Return the samples of a step as prompts; each one's number stays over the run."""
-        r = np.asarray(reward, dtype=np.float64).ravel()
-        names = [one.item() if isinstance(one, np.generic) else one for one in prompt]
+        r, label, length = _numbers(reward), _numbers(label), _numbers(length)
+        assert r is not None
+        names = [str(one) for one in prompt]
         for what, values in (("prompt", names), ("label", label), ("length", length)):
             if values is not None and len(values) != len(r):
                 raise ValueError(
@@ -240,7 +254,7 @@ class Watcher:
         number, ids = number[order], np.char.mod("%d", number[order])
         starts = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
         sizes = np.diff(np.r_[starts, len(number)])
-        y = np.full(len(r), np.nan) if label is None else np.asarray(label, dtype=np.float64).ravel()[order]
+        y = np.full(len(r), np.nan) if label is None else label[order]
         columns = {
             "item_id": ids,
             "response": np.arange(len(r)) - np.repeat(starts, sizes),
@@ -248,7 +262,7 @@ class Watcher:
             "reward": r[order],
         }
         scores = Scores.from_columns(columns, source=f"step {step:g}")
-        lengths = np.full(len(r), np.nan) if length is None else np.asarray(length, dtype=np.float64)[order]
+        lengths = np.full(len(r), np.nan) if length is None else length[order]
         return whole_part(scores, lengths=lengths)
 
     def _look(self, step: float, part: Part) -> None:
@@ -300,7 +314,13 @@ class Watcher:
         prompt: IntArray = part.scores.item_id[known].astype(np.int64)
         self._alarm.add(step, gap_sums(prompt, np.asarray(expit(x)), y, x), pair_sums(prompt, y, x))
 
-    def _row(self, step: float, part: Part, labelled: Part | None) -> dict[str, Any]:
+    def _row(
+        self,
+        step: float,
+        part: Part,
+        labelled: Part | None,
+        maps: Mapping[str, tuple[float, float] | None],
+    ) -> dict[str, Any]:
         settings = Settings(resamples=200)
         first = self.rows[min(self.rows)] if self.rows else None
         row: dict[str, Any] = {
@@ -330,7 +350,7 @@ class Watcher:
                 "right": right("pointwise")(labelled, settings),
                 "auroc": within_prompt_auroc(labelled, settings),
             }
-            for name, where in (("gap", self._map), ("gap_fitted", self._fitted)):
+            for name, where in maps.items():
                 if where is not None:
                     found[name] = gap("pointwise")(_at(labelled, where), settings)
             for name, estimate in found.items():
@@ -414,10 +434,8 @@ def watch(
     ended = until or (lambda found: found.alarm is not None)
     seen: dict[float, bytes] = {}
     while True:
-        for step, own in _new_steps(reader, reward, seen, follow=follow):
-            length = own.extra.get("characters")
-            label = None if np.isnan(own.label).all() else own.label
-            watcher.add(step, own.item_id if own.cluster is None else own.cluster, own.reward, label, length)
+        for step, samples in _new_steps(reader, reward, seen, follow=follow):
+            watcher.add(step, *samples)
             if on_step is not None:
                 on_step(watcher.result())
         found = watcher.result()
@@ -428,14 +446,24 @@ def watch(
 
 def _new_steps(
     reader: RolloutReader, reward: str | None, seen: dict[float, bytes], *, follow: bool
-) -> Iterator[tuple[float, Scores]]:
+) -> Iterator[tuple[float, Samples]]:
     """Yield the steps that are new or were written again; ``seen`` remembers what was read."""
     try:
-        found = _read(reader)
+        found = [*steps_of(reader, reward)]
     except ValueError:
         if follow and not seen:
             return  # the run has not begun
         raise
+    for step, samples in found:
+        digest = b"".join(np.asarray(one).tobytes() for one in samples[1:3])
+        if seen.get(step) != digest:
+            seen[step] = digest
+            yield step, samples
+
+
+def steps_of(reader: RolloutReader, reward: str | None = None) -> Iterator[tuple[float, Samples]]:
+    """Yield the steps that are written so far: prompts, rewards, labels and lengths, as `Watcher.add` takes them."""
+    found = _read(reader)
     if reward is None and len(found) > 1:
         raise ValueError(
             f"{reader.source}: which reward is watched? Name it, and the truth if another one is: "
@@ -445,10 +473,9 @@ def _new_steps(
     steps = np.asarray(scores.extra.get("step", np.zeros(len(scores))), dtype=np.float64)
     for step in np.unique(steps).tolist():
         own = scores.take(steps[scores.offsets[:-1]] == step)
-        digest = own.reward.tobytes() + own.label.tobytes()
-        if seen.get(step) != digest:
-            seen[step] = digest
-            yield step, own
+        label = None if np.isnan(own.label).all() else own.label
+        prompt = own.item_id if own.cluster is None else own.cluster
+        yield step, (prompt, own.reward, label, own.extra.get("characters"))
 
 
 def _read(reader: RolloutReader) -> dict[str, Scores]:
@@ -463,6 +490,13 @@ def _read(reader: RolloutReader) -> dict[str, Scores]:
         if path.is_file() and not re.match(r"\d|completions|train_data|val_data", path.name):
             return load_all_scores(path, reader.columns)
         raise
+
+
+def _numbers(values: Any) -> FloatArray | None:
+    """Return numbers as float64 (N,); tensors may be on any device and have any dtype."""
+    if hasattr(values, "detach"):
+        values = values.detach().float().cpu().numpy()
+    return None if values is None else np.asarray(values, dtype=np.float64).ravel()
 
 
 def _at(part: Part, where: tuple[float, float]) -> Part:

@@ -234,7 +234,7 @@ class ChatApi:
         except ServerError as error:
             said = str(error).lower()
             if error.status == 400 and ("context" in said or "maximum" in said):
-                remedy = "cut long texts with --max-characters"
+                remedy = "cut long texts with -J max_characters"
                 raise ServerError(f"{error}: {remedy}", error.status) from error
             raise
         self._check_choices(answer)
@@ -402,7 +402,7 @@ class LocalChat:
         if not found:
             raise ValueError(
                 f"the model's vocabulary has no token for the label {label!r}: use other labels, or sampled "
-                "answers (--judge votes)"
+                "answers (-J judging=votes)"
             )
         self._known_ids[label] = sorted(found)
         return self._known_ids[label]
@@ -487,4 +487,4 @@ def floor_of(shown: Mapping[str, float]) -> float:
 
 
 def _no_logprobs(name: str, url: str) -> str:
-    return f"{name}: the server at {url} returns no log-probabilities: use sampled answers (--judge votes)"
+    return f"{name}: the server at {url} returns no log-probabilities: use sampled answers (-J judging=votes)"

@@ -122,6 +122,12 @@ class Board:
 
         return write_page(self, path)
 
+    def plot(self) -> Any:
+        """Return the first figure of the page as a matplotlib figure."""
+        from rmcalib.report import plot
+
+        return plot(self)
+
     def _repr_html_(self) -> str:
         from rmcalib.report import first_screen
 
@@ -397,7 +403,7 @@ def _ranks(errors: FloatArray, last: BoolArray) -> list[int | None]:
     """1 for the best; ``last`` come after the others; equal ones share the better rank; None for no value."""
     known = [(bool(late), error) for late, error in zip(last, errors, strict=True) if np.isfinite(error)]
     return [
-        1 + sum(other < (bool(late), error) for other in known) if np.isfinite(error) else None
+        1 + int(sum(other < (bool(late), error) for other in known)) if np.isfinite(error) else None
         for late, error in zip(last, errors, strict=True)
     ]
 

@@ -70,6 +70,12 @@ class Comparison:
 
         return write_page(self, path)
 
+    def plot(self) -> Any:
+        """Return the first figure of the page as a matplotlib figure."""
+        from rmcalib.report import plot
+
+        return plot(self)
+
     def _repr_html_(self) -> str:
         from rmcalib.report import first_screen
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
@@ -19,10 +20,15 @@ __all__ = ["bin_rows", "isotonic_rows", "margin_rows", "rejection_rows", "reliab
 _REJECTED: FloatArray = np.linspace(0.0, 0.95, 20)
 
 
-def reliability_rows(whole: Part, settings: Settings) -> list[Row]:
+def reliability_rows(
+    whole: Part, settings: Settings, view: Literal["top_1", "pointwise"] = "top_1"
+) -> list[Row]:
     """Return the bins of the reliability diagrams, overall and by category, with consistency bands."""
+    which = "one" if view == "top_1" else "labelled"
     return [
-        {"panel": name, **row} for name, part in _panels(whole) for row in _with_band(part.top_1, settings)
+        {"panel": name, **row}
+        for name, part in _panels(whole, which)
+        for row in _with_band(getattr(part, view), settings)
     ]
 
 
@@ -93,9 +99,9 @@ def _with_band(events: Events, settings: Settings) -> list[Row]:
     ]
 
 
-def _panels(whole: Part) -> Iterator[tuple[str, Part]]:
-    """Yield overall and each category, with the prompts that have one correct response; one category is overall."""
-    every = whole.prompts("one")
+def _panels(whole: Part, which: str = "one") -> Iterator[tuple[str, Part]]:
+    """Yield some prompts, by default those with one correct response: overall, and each of several categories."""
+    every = whole.prompts(which)
     if every is None:
         return
     yield OVERALL, every

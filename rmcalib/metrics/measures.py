@@ -309,10 +309,8 @@ def best_of(over: Literal["reward", "chance"]) -> Measure:
 
     def measure(part: Part, _: Settings) -> Estimate:
         label = np.nan_to_num(part.label)
-        if over == "reward":
-            values = part.of_first_choice(label)
-        else:
-            values = np.add.reduceat(label, part.starts) / part.sizes
+        chance = np.add.reduceat(label, part.starts) / part.sizes
+        values = part.of_first_choice(label) if over == "reward" else chance
         return Estimate.proportion(np.clip(values, 0.0, 1.0), cluster=part.cluster)
 
     return measure

@@ -159,10 +159,8 @@ def load_verdicts(source: Any = "real", columns: Mapping[str, str] | None = None
     >>> load_verdicts(table).response.tolist()  # the first place, whatever is there
     [0, 1]
     """
-    if is_frame(source):
-        table = read_frame(source)
-    else:
-        table = read_table(_BUILT_IN if str(source) == "real" else source)
+    file = _BUILT_IN if str(source) == "real" else source
+    table = read_frame(source) if is_frame(source) else read_table(file)
     problems = Problems(table.source)
     found = {
         role: (columns or {}).get(role) or next((name for name in names if name in table.columns), None)

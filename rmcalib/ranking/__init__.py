@@ -19,7 +19,6 @@ from rmcalib.ranking._distribution import (
     RankingDistribution,
     TooCostlyError,
 )
-from rmcalib.ranking._independent import IndependentRewards  # goes when scores no longer hold spreads
 from rmcalib.ranking._listed import (
     ExplicitRankings,
     Mixture,
@@ -54,7 +53,6 @@ __all__ = [  # noqa: RUF022 (by subject)
     "ExplicitRankings",
     "Mixture",
     "PairwiseProbabilities",
-    "IndependentRewards",
     "enumerate_rankings",
     # What distributions can do
     "PairMarginals",

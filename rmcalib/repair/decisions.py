@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,6 +112,23 @@ class Decisions:
     def content(self) -> dict[str, Any]:
         """Return all results as a dictionary that can be written as JSON."""
         return {**asdict(self), "asked": self.asked, "cost_of_asking": self.cost_of_asking}
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page."""
+        from rmcalib.report import write_page
+
+        return write_page(self, path)
+
+    def plot(self) -> Any:
+        """Return the first figure of the page as a matplotlib figure."""
+        from rmcalib.report import plot
+
+        return plot(self)
+
+    def _repr_html_(self) -> str:
+        from rmcalib.report import first_screen
+
+        return first_screen(self)
 
     def __repr__(self) -> str:
         """Return the threshold, and how many prompts it accepts."""

@@ -87,6 +87,23 @@ class Panel:
 
         return pandas.DataFrame(self.members)
 
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page."""
+        from rmcalib.report import write_page
+
+        return write_page(self, path)
+
+    def plot(self) -> Any:
+        """Return the first figure of the page as a matplotlib figure."""
+        from rmcalib.report import plot
+
+        return plot(self)
+
+    def _repr_html_(self) -> str:
+        from rmcalib.report import first_screen
+
+        return first_screen(self)
+
     def __repr__(self) -> str:
         """Return the judges, and what the fitted panel gains."""
         row = self.panels[-1]

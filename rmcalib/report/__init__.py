@@ -8,7 +8,7 @@ from rmcalib.report.figures import reliability_figure, says_right_figure
 from rmcalib.report.joint import Joint, join_evaluations, report_from_runs, write_joint
 from rmcalib.report.leaderboards import Leaderboard, leaderboard_from_runs, leaderboard_from_table
 from rmcalib.report.official import official_from_hub, read_official
-from rmcalib.report.pages import HEADLINE, document_of, first_screen, verdict, write_page
+from rmcalib.report.pages import HEADLINE, document_of, first_screen, plot, verdict, write_page
 from rmcalib.report.runs import open_scores
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "markdown_summary",
     "official_from_hub",
     "open_scores",
+    "plot",
     "print_document",
     "push_card",
     "read_official",

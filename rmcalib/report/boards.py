@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from rmcalib._util.display import interval, number, p_value
+from rmcalib._util.display import interval, number, p_value, short_names
 from rmcalib._util.files import write_bytes, write_csv, write_text
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import count
@@ -18,11 +18,13 @@ from rmcalib.report.document import (
     Block,
     Cell,
     Column,
+    Columns,
     Document,
     Drawing,
     Section,
     Table,
     Words,
+    table_of,
     to_html,
     to_markdown,
 )
@@ -75,7 +77,7 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
     --------
     Write the report of the built-in models::
 
-        write_leaderboard(leaderboard_from_runs(["real"]), "report")
+        write_leaderboard(leaderboard_from_runs(["rewardmath"]), "report")
     """
     out = as_path(folder)
     document = board_document(board)
@@ -144,9 +146,9 @@ def _ranking(board: Leaderboard) -> Table:
     head = [_MODEL, Column("rank"), *([Column("may be", _SETS)] if sets else []), metric_column(main)]
     head += [metric_column(key, label, page_only=key not in _BRIEF) for key, label in others.items()]
     head += [Column(board.score_name)] if scored else []
-    rows = []
+    rows, short = [], short_names(row["model"] for row in board.models)
     for row in board.models:
-        cells = [_name_cell(row), Cell(str(row["rank"] or "–"), row["rank"])]
+        cells = [_name_cell(row, short[row["model"]]), Cell(str(row["rank"] or "–"), row["rank"])]
         cells += [_set_cell(row)] if sets else []
         cells.append(metric_cell(row["values"].get(main), main))
         cells += [metric_cell(row["values"].get(key), key, limits=False) for key in others]
@@ -159,11 +161,12 @@ def _ranking(board: Leaderboard) -> Table:
     return Table("Models", head, rows, " ".join(marks), sortable=True)
 
 
-def _name_cell(row: Row) -> Cell:
+def _name_cell(row: Row, short: str) -> Cell:
     guess = row["better_than_guess"] is False
     marks = f"{' †' if guess else ''}{' *' if row['scale'] == 'no' else ''}"
     tips = [text for text in (_GUESS if guess else "", row["mark"]) if text]
-    return Cell(f"{row['model']}{marks}", tone="soft" if guess else "", tip="; ".join(tips))
+    tone = "soft" if guess else ""
+    return Cell(f"{row['model']}{marks}", tone=tone, tip="; ".join(tips), short=f"{short}{marks}")
 
 
 def _set_cell(row: Row) -> Cell:
@@ -198,50 +201,45 @@ def _correlations(board: Leaderboard) -> Section | None:
     ranked = sum(row["rank"] is not None for row in board.models)
     if ranked < FEWEST_MODELS or board.training:
         return None
-    rows = []
-    for row in [*board.split_correlations, *board.correlations]:
-        target = board.score_name if row["target"] == "leaderboard" else row["target"]
-        rows.append(
-            [
-                Cell(metric_name(row["metric"])),
-                Cell(target),
-                Cell(row["method"]),
-                Cell(number(row["value"]), row["value"], tip=row["note"]),
-                Cell(interval(row)),
-                Cell(p_value(row["p_value"]), row["p_value"]),
-                Cell(str(row["n"])),
-            ]
-        )
-    head = [*(Column(name, text=True) for name in ("error", "score", "coefficient")), Column("value")]
-    head += [Column(name) for name in ("interval", "p-value", "models")]
-    return Section(
-        "correlations", "Correlation with scores", [Table("Correlations", head, rows, _CORRELATED)]
+
+    def target(row: Row) -> str:
+        return board.score_name if row["target"] == "leaderboard" else str(row["target"])
+
+    table = table_of(
+        "Correlations",
+        [*board.split_correlations, *board.correlations],
+        {
+            Column("error", text=True): lambda row: metric_name(row["metric"]),
+            Column("score", text=True): target,
+            Column("coefficient", text=True): lambda row: row["method"],
+            "value": lambda row: Cell(number(row["value"]), row["value"], tip=row["note"]),
+            "interval": interval,
+            "p-value": lambda row: Cell(p_value(row["p_value"]), row["p_value"]),
+            "models": lambda row: str(row["n"]),
+        },
+        _CORRELATED,
     )
+    return Section("correlations", "Correlation with scores", [table])
 
 
 def _check(board: Leaderboard) -> Section | None:
     if not board.check:
         return None
-    rows = [
-        [
-            Cell(row["model"]),
-            Cell(row["category"]),
-            Cell(number(row["ours"]), row["ours"]),
-            Cell(number(row["official"]), row["official"]),
-            Cell(
-                f"{row['difference']:+.4f}", row["difference"], "bad" if abs(row["difference"]) > 0.01 else ""
-            ),
-        ]
-        for row in sorted(board.check, key=lambda row: -abs(row["difference"]))
-    ]
-    head = [
-        _MODEL,
-        Column("category", text=True),
-        *(Column(name) for name in ("ours", "official", "difference")),
-    ]
-    return Section(
-        "check", "Check against official scores", [Table("Official scores", head, rows, sortable=True)]
-    )
+
+    def difference(row: Row) -> Cell:
+        off = abs(row["difference"]) > 0.01
+        return Cell(f"{row['difference']:+.4f}", row["difference"], "bad" if off else "")
+
+    columns: Columns = {
+        _MODEL: lambda row: row["model"],
+        Column("category", text=True): lambda row: row["category"],
+        "ours": lambda row: Cell(number(row["ours"]), row["ours"]),
+        "official": lambda row: Cell(number(row["official"]), row["official"]),
+        "difference": difference,
+    }
+    ordered = sorted(board.check, key=lambda row: -abs(row["difference"]))
+    table = table_of("Official scores", ordered, columns, sortable=True)
+    return Section("check", "Check against official scores", [table])
 
 
 def _protocol(board: Leaderboard) -> Section | None:

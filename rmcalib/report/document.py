@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -23,6 +23,7 @@ __all__ = [
     "Block",
     "Cell",
     "Column",
+    "Columns",
     "Document",
     "Drawing",
     "Information",
@@ -31,12 +32,14 @@ __all__ = [
     "Tile",
     "Words",
     "print_document",
+    "table_of",
     "to_fragment",
     "to_html",
     "to_markdown",
 ]
 
 _WIDEST = 110  # characters on a terminal
+_MOST_ROWS = 20  # of a table on a terminal
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,16 @@ class Tile:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: its text, the number to sort by, a tone ("good", "bad", "soft") and a tooltip."""
+    """One cell of a table: its text, the number to sort by, a tone ("good", "bad", "soft") and a tooltip.
+
+    ``short`` is its text on a terminal, if that is another one.
+    """
 
     text: str
     value: float | None = None
     tone: str = ""
     tip: str = ""
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,27 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
     sortable: bool = False
+
+
+Columns = dict[str | Column, Callable[[Any], Cell | str]]
+"""The columns of a table: a heading, and a function from a row to its cell."""
+
+
+def table_of(
+    name: str,
+    rows: Iterable[Any],
+    columns: Columns,
+    caption: str = "",
+    *,
+    sortable: bool = False,
+) -> Table:
+    """Return a table of rows: each column has a heading, and a function from a row to its cell."""
+    heads = [column if isinstance(column, Column) else Column(column) for column in columns]
+    body = [
+        [found if isinstance(found := cell(row), Cell) else Cell(found) for cell in columns.values()]
+        for row in rows
+    ]
+    return Table(name, heads, body, caption, sortable)
 
 
 @dataclass(frozen=True)
@@ -277,13 +305,15 @@ def _print_block(console: Console, block: Block) -> None:
     if not isinstance(block, Table) or not block.rows:
         return
     columns, body = _narrow(block)
-    rows = table(columns[0].label, *(column.label for column in columns[1:]))
-    for row in body:
-        add_row(
-            rows, row[0].text, *(cell.text for cell in row[1:]), style="dim" if row[0].tone == "soft" else ""
-        )
+    heads = [column.label.replace(" ", "\n", 1) for column in columns]
+    rows = table(heads[0], *heads[1:], gap=1)
+    for row in body[:_MOST_ROWS]:
+        texts = [cell.short or cell.text for cell in row]
+        add_row(rows, texts[0], *texts[1:], style="dim" if row[0].tone == "soft" else "")
     console.print()
     print_table(console, rows)
+    if len(body) > _MOST_ROWS:
+        console.print(Text(f"… and {len(body) - _MOST_ROWS} more on the page", style="dim"))
 
 
 # Markdown.

@@ -42,6 +42,7 @@ UNNAMED = "unnamed-benchmark"
 """The name of the benchmark if the scores do not have one."""
 Curve = Literal["bins", "isotonic"]
 CURVES: tuple[Curve, ...] = ("bins", "isotonic")
+_MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class Evaluation:
         The gap of each category, and of other groups that were asked for: group_by, group, n, says, right,
         gap, low, high, pooled, p_adjusted, flagged.
     facts : dict
-        What sentences need beside the metrics: prompts, responses, clusters, chance (accuracy of a random
+        What sentences need beside the metrics: view ("top_1": one response is the best; "pointwise": each is
+        correct or not), prompts, responses, clusters, chance (accuracy of a random
         choice), smallest_gap (that these prompts can show), cancels (p-value that errors of both signs
         cancel), gain (of a temperature on other prompts, with its interval).
     reliability, isotonic, margins, answers : list of dict
@@ -241,8 +243,9 @@ def evaluate(
         if isinstance(scores, Scores)
         else load_scores(scores, cluster=cluster)
     )
+    notes: list[str] = []
     if calibrator is not None:
-        own = _calibrated(own, calibrator)
+        own, notes = _calibrated(own, calibrator)
     texts = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     name = clean_line(model or own.manifest.get("model") or "unknown model")
     recipe = recipe or recipe_of_run(name, own.manifest, registry(recipes))
@@ -253,19 +256,22 @@ def evaluate(
     lengths = response_lengths(own, texts)
     whole = whole_part(own, lengths=lengths, official=tuple(official_score(own, texts)), ties=ties, seed=seed)
     one = whole.prompts("one")
-    shown = None if reason else one
+    view = _view_of(whole)
+    # Which prompts of a policy's samples have one correct response is an outcome: no top-1 forecasts of them.
+    shown = None if reason or view == "pointwise" else one
+    about = {"in_characters": lengths is not None, "pointwise": view == "pointwise"}
     return Evaluation(
         model=name,
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
         rows=metric_rows(whole, wanted, settings, reason),
         groups=[] if shown is None else audit(shown, groupings, columns, level=level),
-        facts=_facts(whole, shown, settings, reason),
-        reliability=[] if reason else reliability_rows(whole, settings),
-        isotonic=isotonic_rows(whole) if curve == "isotonic" and not reason else [],
+        facts=_facts(whole, shown, settings, reason) | {"view": view},
+        reliability=[] if reason else reliability_rows(whole, settings, view),
+        isotonic=isotonic_rows(whole) if curve == "isotonic" and shown is not None else [],
         margins=margin_rows(whole),
         answers=answer_rows(own, settings),
         decisions=None if shown is None or metrics is not None else _decisions(shown, settings),
-        notes=score_notes(own, texts, recipe, whole, in_characters=lengths is not None),
+        notes=[*notes, *score_notes(own, texts, recipe, whole, **about)],
         settings=settings,
         manifest=own.manifest,
         made_from=made_from(
@@ -350,11 +356,17 @@ def _clustered(scores: Scores, cluster: str | None) -> Scores:
     return replace(scores, cluster=np.asarray(scores.extra[cluster]).astype(str))
 
 
-def _calibrated(scores: Scores, calibrator: Calibrator | str | Path) -> Scores:
+def _calibrated(scores: Scores, calibrator: Calibrator | str | Path) -> tuple[Scores, list[str]]:
+    """Return calibrated scores, and whether the calibrator holds on them."""
     from rmcalib.repair import Calibrator
+    from rmcalib.report.repairs import check_words
 
-    found = calibrator if isinstance(calibrator, Calibrator) else Calibrator.load(calibrator)
-    return found.apply(scores)
+    used = calibrator if isinstance(calibrator, Calibrator) else Calibrator.load(calibrator)
+    try:
+        notes = [check_words(used, used.check(scores))]
+    except ValueError:  # no labels, or too few, to check it on
+        notes = []
+    return used.apply(scores), notes
 
 
 def _columns(texts: Benchmark | None) -> Mapping[str, Mapping[str, str]]:
@@ -365,6 +377,15 @@ def _columns(texts: Benchmark | None) -> Mapping[str, Mapping[str, str]]:
         name: {item.id: item.columns[name] for item in texts.items if name in item.columns}
         for name in texts.columns
     }
+
+
+def _view_of(whole: Part) -> Literal["top_1", "pointwise"]:
+    """Return "pointwise" if responses are labelled one by one: many prompts have none or several correct ones."""
+    labelled = whole.prompts("labelled")
+    if labelled is None or not labelled.one_answer.any():
+        return "top_1"
+    correct = np.add.reduceat(labelled.is_correct, labelled.starts, dtype=np.int64)[labelled.one_answer]
+    return "top_1" if (correct == 1).mean() >= _MOSTLY else "pointwise"
 
 
 def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None) -> dict[str, Any]:

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "comparison_figure",
     "decisions_figure",
     "figure_bytes",
     "figure_svg",
-    "forest_figure",
+    "interval_figure",
     "margin_figure",
     "reliability_figure",
     "says_right_figure",
@@ -163,42 +162,6 @@ def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
         one.set_xlim(-0.02, 1.02)
 
 
-def forest_figure(groups: Table) -> Figure | None:
-    """Draw the gap of each group: partially pooled (filled) with the interval of its own; flagged ones marked."""
-    known = [row for row in groups if row["low"] is not None]
-    if not known:
-        return None
-    figure = _figure(5.0, 0.75 + 0.27 * len(known))
-    axes = figure.subplots()
-    _plain(axes, grid="x")
-    for i, row in enumerate(known):
-        colour, marker = (BAD, "D") if row["flagged"] else (BLUE, "o")
-        axes.hlines(i, 100 * row["low"], 100 * row["high"], color=colour, linewidth=1.4)
-        axes.plot(100 * row["gap"], i, "|", color=colour, markersize=8)
-        axes.plot(
-            100 * (row["gap"] if row["pooled"] is None else row["pooled"]),
-            i,
-            marker,
-            color=colour,
-            markersize=6,
-        )
-    axes.axvline(0, color=INK, linewidth=0.9)
-    kinds = len({row["group_by"] for row in known}) > 1
-    names = [f"{row['group']} ({row['group_by']})" if kinds else str(row["group"]) for row in known]
-    axes.set_yticks(
-        range(len(known)),
-        [
-            f"{_shown(name, 34)}{' *' if row['flagged'] else ''}"
-            for name, row in zip(names, known, strict=True)
-        ],
-        color=INK,
-    )
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(known) - 0.4, -0.6)
-    axes.set_xlabel("← under-confident · gap in points · over-confident →")
-    return figure
-
-
 def margin_figure(rows: Table, title: str = "") -> Figure:
     """Draw a histogram of margins; wrong choices, left of 0, are hatched."""
     figure = _figure(4.6, 2.5)
@@ -285,7 +248,7 @@ def says_right_figure(table: Table) -> Figure | None:
     if not known:
         return None
     named = len(known) <= 24
-    figure = _figure(7.6 if named else 5.6, 4.6)
+    figure = _figure(5.2, 4.4 + (0.18 * len(known) if named else 0))
     axes = figure.subplots()
     _plain(axes)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
@@ -320,7 +283,7 @@ def says_right_figure(table: Table) -> Figure | None:
     axes.set_xlim(0, 1.03)
     axes.set_ylim(0, 1.03)
     if named:
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8, labelcolor=INK)
+        figure.legend(loc="outside lower left", frameon=False, fontsize=8.5, labelcolor=INK)
     return figure
 
 
@@ -356,38 +319,63 @@ def worth_figure(models: Table) -> Figure | None:
     return figure
 
 
-def comparison_figure(rows: Table, a: str, b: str) -> Figure | None:
-    """Draw the differences B − A of the headline metrics with their intervals, in points."""
-    known = [row for row in rows if row["low"] is not None]
+def interval_figure(rows: Table, xlabel: str, *, line: float = 0.0, mark: str = BLUE) -> Figure | None:
+    """Draw values with their intervals, one line each, and a reference line; marked ones are diamonds.
+
+    Rows have label, value, low, high, marked, and perhaps point: where the marker is, if not at the value, which
+    then has a tick.
+    """
+    known = [row for row in rows if row["low"] is not None and math.isfinite(row["high"])]
     if not known:
         return None
-    figure = _figure(5.0, 0.8 + 0.3 * len(known))
+    figure = _figure(5.0, 0.8 + 0.28 * len(known))
     axes = figure.subplots()
     _plain(axes, grid="x")
     for i, row in enumerate(known):
-        colour = BLUE if row["better"] else GREY
-        axes.hlines(i, 100 * row["low"], 100 * row["high"], color=colour, linewidth=1.6)
-        axes.plot(100 * row["difference"], i, "D" if row["better"] else "o", color=colour, markersize=5)
-    axes.axvline(0, color=INK, linewidth=0.9)
-    axes.set_yticks(range(len(known)), [row["label"] for row in known], color=INK)
+        colour, marker = (mark, "D") if row["marked"] else (GREY, "o")
+        axes.hlines(i, row["low"], row["high"], color=colour, linewidth=1.5)
+        axes.plot(row["value"], i, "|", color=colour, markersize=8)
+        axes.plot(row.get("point", row["value"]), i, marker, color=colour, markersize=5.5)
+    axes.axvline(line, color=INK, linewidth=0.9)
+    axes.set_yticks(range(len(known)), [_shown(str(row["label"]), 34) for row in known], color=INK)
+    axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(known) - 0.4, -0.6)
-    axes.set_xlabel(f"points: {_shown(b, 24)} minus {_shown(a, 24)}")
+    axes.set_xlabel(xlabel)
     return figure
 
 
 def training_figure(rows: Table) -> Figure | None:
     """Draw says and right, kept information, temperature and ECE over the steps of a training run."""
-    from matplotlib.ticker import MaxNLocator
-
-    if not rows:
-        return None
-    figure = _figure(5.6, 4.6)
-    panels = {
+    panels: _Panels = {
         "says and right": {"accuracy": ("right", BLUE, "o-"), "mean_confidence": ("says", BAD, "v--")},
         "kept information": {"kept_information": ("", BLUE, "o-")},
         "best temperature": {"temperature": ("", BLUE, "o-")},
         "ECE": {"ece": ("measured", BLUE, "o-"), "ece_null_mean": ("if calibrated", GREY, "s--")},
     }
+    return _curves_figure(rows, panels)
+
+
+def watch_figure(rows: Table) -> Figure | None:
+    """Draw the gap, right, the order within prompts and the mean reward over the steps of a policy's training."""
+    panels: _Panels = {
+        "gap (says − right)": {"gap": ("", BAD, "o-")},
+        "right": {"right": ("", BLUE, "o-")},
+        "order within prompts (AUROC)": {"auroc": ("", BLUE, "o-")},
+        "mean reward": {"mean_reward": ("", GREY, "o-")},
+    }
+    return _curves_figure(rows, panels)
+
+
+_Panels = Mapping[str, Mapping[str, tuple[str, str, str]]]
+
+
+def _curves_figure(rows: Table, panels: _Panels) -> Figure | None:
+    """Draw four panels of curves over steps, with their intervals where they are known."""
+    from matplotlib.ticker import MaxNLocator
+
+    if not rows:
+        return None
+    figure = _figure(5.6, 4.6)
     for axes, (title, curves) in zip(figure.subplots(2, 2).ravel(), panels.items(), strict=True):
         _plain(axes, grid="y")
         axes.set_title(title, fontsize=10, color=INK)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.display import bracketed, number, p_value, temperature_text
+from rmcalib._util.display import bracketed, number, p_value, short_names, temperature_text
 from rmcalib._util.files import write_csv, write_json, write_text
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
@@ -22,11 +22,22 @@ from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.transfer import NO_TEMPERATURE, Transfer, transfer
 from rmcalib.metrics.views import FEWEST
 from rmcalib.report.boards import write_leaderboard
-from rmcalib.report.document import Cell, Column, Document, Section, Table, to_html, to_markdown
+from rmcalib.report.document import (
+    Cell,
+    Column,
+    Columns,
+    Document,
+    Section,
+    Table,
+    table_of,
+    to_html,
+    to_markdown,
+)
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.leaderboards import Leaderboard, leaderboard_of
 from rmcalib.report.pages import HEADLINE, footer_of, metric_cell, metric_column
 from rmcalib.report.runs import runs_by_benchmark, source_notes
+from rmcalib.report.sentences import metric_name
 from rmcalib.scores import Missing, Scores
 
 __all__ = ["Joint", "join_evaluations", "joint_document", "report_from_runs", "write_joint"]
@@ -140,7 +151,7 @@ def report_from_runs(
 
     Examples
     --------
-    >>> report = report_from_runs(["real"], settings=Settings(resamples=20))
+    >>> report = report_from_runs(["rewardmath"], settings=Settings(resamples=20))
     >>> type(report).__name__, len(report.models)
     ('Leaderboard', 9)
     """
@@ -206,70 +217,82 @@ def joint_document(joint: Joint) -> Document:
     """Return the document of several benchmarks: headline metrics side by side, then temperatures."""
     found = {(row["model"], row["benchmark"], row["metric"]): row for row in joint.values}
     names = [name for name in HEADLINE if any(row["metric"] == name for row in joint.values)]
-    rows = [
-        [
-            Cell(row["model"]),
-            Cell(bench),
-            *(
-                metric_cell(found.get((row["model"], bench, name)), name, limits=name == "overconfidence")
-                for name in names
-            ),
-        ]
-        for row in joint.models
+    short = short_names(row["model"] for row in joint.models)
+    own = {(row["model"], bench): row for bench, board in joint.boards.items() for row in board.models}
+    ranks = {pair: row["rank"] for pair, row in own.items()}
+    guesses = {pair for pair, row in own.items() if row["better_than_guess"] is False}
+    pairs = [
+        (row["model"], bench)
         for bench in joint.benchmarks
-        if (row["model"], bench, names[0]) in found
+        for row in sorted(joint.models, key=lambda row: ranks.get((row["model"], bench)) or len(ranks))
+        if any((row["model"], bench, name) in found for name in names)
     ]
-    head = [
-        Column("model", text=True),
-        Column("benchmark", text=True),
-        *(metric_column(name, HEADLINE[name]) for name in names),
-    ]
-    effects = [
-        [
-            Cell(row["model"]),
-            Cell(row["fitted_on"]),
-            Cell(row["used_on"]),
-            Cell(temperature_text(row["temperature"])),
-            Cell(
-                f"{number(row['lost_information'])} [{number(row['low'])}, {number(row['high'])}]",
-                row["lost_information"],
-            ),
-            Cell(
-                number(row["information"]), row["information"], "bad" if row["information_high"] < 0 else ""
-            ),
-        ]
-        for row in joint.effects
-    ]
-    effect_head = [
-        Column("model", text=True),
-        Column("fitted on", text=True),
-        Column("used on", text=True),
-        Column("T"),
-        Column("lost information"),
-        Column("kept information"),
-    ]
-    words = Table(
-        "One temperature",
-        [Column("model", text=True), Column("one temperature for all?", text=True), Column("p-value")],
-        [[Cell(row["model"]), Cell(row["words"]), Cell(p_value(row["p_value"]))] for row in joint.models],
-    )
+    columns: Columns = {
+        Column("model", text=True): lambda pair: _name_cell(pair[0], short[pair[0]], guess=pair in guesses),
+        Column("benchmark", text=True): lambda pair: Cell(pair[1]),
+    }
+    if ranks:
+        columns["rank"] = lambda pair: Cell(str(ranks.get(pair) or "–"), ranks.get(pair))
+    for name in names:
+        head = metric_column(
+            name, HEADLINE[name], page_only=name in ("lost_information", "usable_information")
+        )
+        columns[head] = partial(_value_cell, found, name)
+    tested = [row for row in joint.models if row["p_value"] is not None]
+    caption = "† not shown to be better than a uniform guess: ranked last." if guesses else ""
+    side_by_side = table_of("Benchmarks side by side", pairs, columns, caption, sortable=True)
     return Document(
         title="Calibration on several benchmarks",
         subtitle=f"{count(len(joint.models), 'model')} · {', '.join(joint.benchmarks)}",
         sentences=_sentences(joint),
-        first=[Table("Benchmarks side by side", head, rows, sortable=True), words],
-        sections=[
-            Section(
-                "transfer",
-                "A temperature of one benchmark on the others",
-                [Table("Transfer", effect_head, effects, sortable=True)],
-            )
-        ]
-        if effects
-        else [],
+        first=[side_by_side, *([_one_temperature(tested)] if tested else [])],
+        sections=[_effects(joint.effects)] if tested else [],
         notes=joint.notes,
         footer=footer_of(joint.settings),
     )
+
+
+def _name_cell(model: str, short: str, *, guess: bool) -> Cell:
+    mark = " †" if guess else ""
+    return Cell(f"{model}{mark}", tone="soft" if guess else "", short=f"{short}{mark}")
+
+
+def _value_cell(found: Mapping[tuple[str, str, str], Row], name: str, pair: tuple[str, str]) -> Cell:
+    return metric_cell(found.get((*pair, name)), name, limits=name == "overconfidence")
+
+
+def _one_temperature(models: Sequence[Row]) -> Table:
+    return table_of(
+        "One temperature for all benchmarks",
+        models,
+        {
+            Column("model", text=True): lambda row: row["model"],
+            Column("one temperature for all?", text=True): lambda row: row["words"],
+            "p-value": lambda row: Cell(p_value(row["p_value"]), row["p_value"]),
+        },
+    )
+
+
+def _effects(effects: Sequence[Row]) -> Section:
+    """What a temperature that was fitted on one benchmark does on the others."""
+
+    def lost(row: Row) -> Cell:
+        return Cell(bracketed({**row, "value": row["lost_information"]}), row["lost_information"])
+
+    def kept(row: Row) -> Cell:
+        worse = row["information_high"] < 0
+        return Cell(number(row["information"]), row["information"], "bad" if worse else "")
+
+    columns: Columns = {
+        Column("model", text=True): lambda row: row["model"],
+        Column("fitted on", text=True): lambda row: row["fitted_on"],
+        Column("used on", text=True): lambda row: row["used_on"],
+        "T": lambda row: Cell(temperature_text(row["temperature"]), row["temperature"]),
+        "lost information": lost,
+        "kept information": kept,
+    }
+    table = table_of("Transfer", effects, columns, sortable=True)
+    return Section("transfer", "A temperature of one benchmark on the others", [table])
 
 
 def _join(
@@ -318,17 +341,20 @@ def _join(
 
 
 def _sentences(joint: Joint) -> list[str]:
-    start = f"{count(len(joint.models), 'model')} on {count(len(joint.benchmarks), 'benchmark')}."
+    found = [f"{count(len(joint.models), 'model')} on {count(len(joint.benchmarks), 'benchmark')}."]
+    best = [(bench, board.models[0]) for bench, board in joint.boards.items() if board.models[0]["rank"] == 1]
+    if best:
+        named = ", ".join(f"{row['model']} ({bench})" for bench, row in best)
+        found = [f"{found[0]} Best by {metric_name(next(iter(joint.boards.values())).metric)}: {named}."]
     tested = [row for row in joint.models if row["p_value"] is not None]
-    if not tested:
-        return [start, "No model has two benchmarks to compare temperatures on."]
     if len(tested) == 1:
-        return [start, tested[0]["words"]]
-    differ = sum(row["p_value"] < 1 - joint.settings.level for row in tested)
-    return [
-        start,
-        f"{differ} of {count(len(tested), 'model')} shown to need different temperatures on different benchmarks.",
-    ]
+        found.append(tested[0]["words"])
+    elif tested:
+        differ = sum(row["p_value"] < 1 - joint.settings.level for row in tested)
+        found.append(
+            f"{differ} of {count(len(tested), 'model')} shown to need different temperatures on them."
+        )
+    return found
 
 
 def _transfer_sentence(found: Transfer, level: float) -> str:

@@ -57,9 +57,9 @@ class Leaderboard(Board):
 
     Examples
     --------
-    >>> board = leaderboard_from_runs(["real"], settings=Settings(resamples=20))
+    >>> board = leaderboard_from_runs(["rewardmath"], settings=Settings(resamples=20))
     >>> board.benchmark, board.models[0]["model"]
-    ('rewardmath', 'internlm/internlm2-20b-reward')
+    ('rewardmath', 'internlm/internlm2-7b-reward')
     """
 
     benchmark: str = ""
@@ -117,7 +117,7 @@ def leaderboard_from_runs(
     Parameters
     ----------
     folders : paths
-        Folders that hold runs, at any depth, or files of scores; ``"real"`` is the built-in board.
+        Folders that hold runs, at any depth, files of scores, or names of built-in boards (`load_board`).
     benchmark : str, optional
         The benchmark, if there are runs of several.
     metric : str, optional
@@ -144,7 +144,7 @@ def leaderboard_from_runs(
 
     Examples
     --------
-    >>> board = leaderboard_from_runs(["real"], settings=Settings(resamples=20))
+    >>> board = leaderboard_from_runs(["rewardmath"], settings=Settings(resamples=20))
     >>> len(board.models), board.models[0]["rank"]
     (9, 1)
     """

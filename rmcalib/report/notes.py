@@ -50,7 +50,13 @@ def meaning_sentence(manifest: dict[str, Any]) -> str:
 
 
 def score_notes(
-    scores: Scores, benchmark: Benchmark | None, recipe: Recipe, whole: Part, *, in_characters: bool
+    scores: Scores,
+    benchmark: Benchmark | None,
+    recipe: Recipe,
+    whole: Part,
+    *,
+    in_characters: bool,
+    pointwise: bool,
 ) -> list[str]:
     """Return notes on scale, undecided prompts, cut and empty responses, equal rewards, lengths and dtype."""
     notes = []
@@ -61,7 +67,7 @@ def score_notes(
     elif mark:
         notes.append(f"{mark[0].upper()}{mark[1:]}.")
     notes += [clean_line(str(note)) for note in scores.manifest.get("notes") or ()]
-    notes += _decided_notes(whole)
+    notes += _decided_notes(whole, pointwise=pointwise)
     if not reason:
         notes += _crowded_notes(whole)
     cut = int(scores.truncated.sum())
@@ -93,18 +99,18 @@ def score_notes(
     return notes
 
 
-def _decided_notes(whole: Part) -> list[str]:
+def _decided_notes(whole: Part, *, pointwise: bool) -> list[str]:
     """Return which prompts the headline leaves out, and how votes for "equally good" are counted."""
     decided, one = whole.prompts("all"), whole.prompts("one")
     undecided = len(whole) - (0 if decided is None else len(decided))
     several = (0 if decided is None else len(decided)) - (0 if one is None else len(one))
     notes = []
-    if undecided:
+    if undecided and not pointwise:
         notes.append(
-            f"{count(undecided, 'prompt')} without exactly one correct response among labelled ones: left out "
-            "where a correct response is needed."
+            f"{count(undecided, 'prompt')} where no response, or every one, is correct, or labels are missing: left "
+            "out where one must be."
         )
-    if several:
+    if several and not pointwise:
         notes.append(
             f"{count(several, 'prompt')} with several correct responses, or of Ties: not part of says, right "
             "and gap."

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
 from rmcalib._util.display import (
@@ -24,12 +25,13 @@ from rmcalib._util.terminal import clean, clean_line, count
 from rmcalib.metrics import Board, Comparison
 from rmcalib.metrics.catalogue import GROUPS, catalogue
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.table import OVERALL, find_value
+from rmcalib.metrics.table import OVERALL, find_value, shown_name
 from rmcalib.report import figures
 from rmcalib.report.document import (
     Block,
     Cell,
     Column,
+    Columns,
     Document,
     Drawing,
     Information,
@@ -37,6 +39,7 @@ from rmcalib.report.document import (
     Table,
     Tile,
     Words,
+    table_of,
     to_fragment,
     to_html,
 )
@@ -49,6 +52,9 @@ from rmcalib.report.sentences import (
     metric_name,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = [
     "HEADLINE",
     "comparison_document",
@@ -56,6 +62,7 @@ __all__ = [
     "evaluation_document",
     "first_screen",
     "metric_cell",
+    "plot",
     "verdict",
     "write_page",
 ]
@@ -74,12 +81,30 @@ PAIRS = {
     "pairwise_accuracy": "right in pairs",
     "pairwise_overconfidence": "gap in pairs",
 }
-_NAME = Column("", text=True)
+_NAME = Column("category", text=True)
 _RELIABILITY = (
-    "How often responses are correct, against their probability of being the best. The bars contain 95% of a "
+    "How often responses are correct, against the probability that was stated for it. The bars contain 95% of a "
     "calibrated model's points. An over-confident model is above the diagonal on the left and below it on the "
     "right."
 )
+_POINTWISE = {
+    "pointwise_confidence": "says",
+    "pointwise_accuracy": "right",
+    "pointwise_gap": "gap in points",
+    "pointwise_ece": "ECE",
+    "within_prompt_auroc": "order within prompts",
+    "best_of_n": "best of n",
+    "best_of_n_chance": "by chance",
+}
+_FOREST = (
+    "Gap of each category: the point is partially pooled, the bar is the category's own interval. A diamond and * "
+    "mark gaps beyond chance, corrected for looking at many."
+)
+_POOLED = (
+    "Partially pooled gaps move small groups towards the mean of all (Morris 1983); p-values are corrected by Holm's "
+    "method."
+)
+_PERCENT = ("confidence", "accuracy", "agreement", "auroc", "best_of_n", "best_of_n_chance")
 _PAGE_ONLY = ("usable_information", "ece", "ece_p_value", "temperature")
 Row = Mapping[str, Any]
 
@@ -101,6 +126,14 @@ def verdict(result: Any) -> str:
     return str(document_of(result).sentences[0])
 
 
+def plot(result: Any) -> Figure:
+    """Return the figure of a result's first screen as a matplotlib figure."""
+    for block in document_of(result).first:
+        if isinstance(block, Drawing) and (figure := block.draw()) is not None:
+            return figure
+    raise ValueError(f"a {type(result).__name__} without intervals has no figure")
+
+
 def document_of(result: Any) -> Document:
     """Return the document of any result."""
     from rmcalib.report.boards import board_document
@@ -114,9 +147,11 @@ def document_of(result: Any) -> Document:
         return board_document(result)
     if isinstance(result, Joint):
         return joint_document(result)
+    from rmcalib.integrations import Watch
     from rmcalib.report.repairs import repair_document
+    from rmcalib.report.watches import watch_document
 
-    return repair_document(result)
+    return watch_document(result) if isinstance(result, Watch) else repair_document(result)
 
 
 # Cells.
@@ -138,14 +173,7 @@ def metric_cell(row: Row | None, metric: str, *, limits: bool = True) -> Cell:
             if whole["low"] is None
             else f" [{temperature_text(whole['low'])}, {temperature_text(whole['high'])}]"
         )
-    elif metric in (
-        "mean_confidence",
-        "accuracy",
-        "pairwise_confidence",
-        "pairwise_accuracy",
-        "vote_confidence",
-        "vote_agreement",
-    ):
+    elif metric.endswith(_PERCENT):
         text = bracketed(whole, percent)
     else:
         text = bracketed(whole)
@@ -154,9 +182,13 @@ def metric_cell(row: Row | None, metric: str, *, limits: bool = True) -> Cell:
 
 def metric_column(metric: str, label: str = "", *, page_only: bool = False) -> Column:
     """Return the heading of a metric's column, with its meaning from the catalogue."""
-    found = catalogue().get(metric)
-    meaning = "" if found is None else found.meaning
-    return Column(label or metric_name(metric), meaning, page_only=page_only)
+    return Column(label or metric_name(metric), _meaning(metric), page_only=page_only)
+
+
+def categories_of(rows: Sequence[Row]) -> list[str]:
+    """Return overall and the categories; one category is the same as overall."""
+    found = list(dict.fromkeys(row["category"] for row in rows))
+    return found[:1] if len(found) == 2 else found
 
 
 def _tile(row: Row | None, metric: str, name: str, meaning: str, key: str = "") -> Tile | None:
@@ -178,22 +210,17 @@ def evaluation_document(result: Evaluation) -> Document:
     rows, facts, settings = result.rows, result.facts, result.settings
     kept, usable = (find_value(rows, f"{name}_information") for name in ("kept", "usable"))
     first: list[Block] = []
-    if kept is not None and kept["value"] is not None and usable is not None and usable["value"] is not None:
+    if (
+        facts["view"] == "top_1"
+        and kept is not None
+        and kept["value"] is not None
+        and usable is not None
+        and usable["value"] is not None
+    ):
         first.append(Information(kept["value"], usable["value"]))
     by_category = [row for row in result.groups if row["group_by"] == "category"]
-    if len(by_category) > 1 and facts["one_answer"] > 1:
-        caption = (
-            "Gap of each category: the point is partially pooled, the bar is the category's own "
-            f"{settings.level:.0%} interval. A diamond and * mark gaps beyond chance, corrected for looking at many."
-        )
-        first.append(
-            Drawing(
-                "categories",
-                partial(figures.forest_figure, by_category),
-                "Gap of each category with its interval",
-                caption,
-            )
-        )
+    if len(by_category) > 1:
+        first.append(_forest("categories", by_category, _FOREST))
     if result.decisions is not None:
         first.append(Words(_decision_sentences(result.decisions)[:1]))
     return Document(
@@ -218,7 +245,7 @@ def _evaluation_tiles(result: Evaluation) -> list[Tile]:
             ("vote_agreement", "people agree", "fraction of people who prefer it", ""),
             ("vote_gap", "gap", "says minus people", ""),
         ]
-    elif (found := find_value(rows, "pointwise_gap")) is not None and found["value"] is not None:
+    elif result.facts["view"] == "pointwise":
         wanted = [
             ("pointwise_confidence", "says", "mean P(response is correct)", ""),
             ("pointwise_accuracy", "right", "fraction of correct responses", ""),
@@ -246,8 +273,9 @@ def _evaluation_tiles(result: Evaluation) -> list[Tile]:
 
 def _evaluation_sections(result: Evaluation) -> list[Section | None]:
     rows = result.rows
-    calibrated = result.facts["no_calibration"] is None and result.facts["one_answer"] > 1
-    categories = list(dict.fromkeys(row["category"] for row in rows))
+    facts = result.facts
+    calibrated = facts["no_calibration"] is None and facts["one_answer"] > 1 and facts["view"] == "top_1"
+    categories = categories_of(rows)
     by_category = category_table(result)
     panels = list(dict.fromkeys(row["panel"] for row in result.reliability))
     diagrams = [_diagram(result, panel, i) for i, panel in enumerate(panels)]
@@ -302,23 +330,29 @@ def category_table(result: Evaluation) -> Table | None:
     """Return the headline metrics and the ECE, overall and by category."""
     rows = result.rows
     names = {**HEADLINE, "ece": "ECE", "ece_p_value": "ECE p-value"}
-    if result.facts["no_calibration"] is not None:
+    if result.facts["view"] == "pointwise":
+        names = dict(_POINTWISE)
+    elif result.facts["no_calibration"] is not None:
         names |= PAIRS
     known = {row["metric"] for row in rows if row["value"] is not None}
     shown = {key: label for key, label in names.items() if key in known}
     if not shown:
         return None
+    names_of = result.scores.category[result.scores.offsets[:-1]].tolist()
+    sizes = Counter(map(shown_name, names_of)) | {OVERALL: len(names_of)}
     body = [
         [
             Cell(clean_line(category)),
             Cell(f"{n:,}", n),
             *(
-                metric_cell(find_value(rows, key, category), key, limits=key.endswith("overconfidence"))
+                metric_cell(
+                    find_value(rows, key, category), key, limits=key.endswith(("overconfidence", "gap"))
+                )
                 for key in shown
             ),
         ]
-        for category in dict.fromkeys(row["category"] for row in rows)
-        if (n := max((row["n"] or 0 for row in rows if row["category"] == category), default=0))
+        for category in categories_of(rows)
+        if (n := sizes.get(category, 0))
     ]
     head = [
         _NAME,
@@ -329,50 +363,51 @@ def category_table(result: Evaluation) -> Table | None:
     return Table("Metrics by category", head, body, caption, sortable=True)
 
 
+def _forest(name: str, groups: Sequence[Row], caption: str = "") -> Drawing:
+    """The gap of each group in points: partially pooled, with the interval of its own."""
+    rows = [
+        {
+            "label": f"{clean_line(row['group'])}{' *' if row['flagged'] else ''}",
+            "value": 100 * row["gap"],
+            "point": 100 * row["pooled"],
+            "low": 100 * row["low"],
+            "high": 100 * row["high"],
+            "marked": row["flagged"],
+        }
+        for row in groups
+        if row["pooled"] is not None
+    ]
+    axis = "← under-confident · gap in points · over-confident →"
+    draw = partial(figures.interval_figure, rows, axis, mark=figures.BAD)
+    seen = ", ".join(f"{row['label']} {row['point']:+.0f}" for row in rows)
+    return Drawing(name, draw, f"Gap of each group in points: {seen}", caption)
+
+
 def _groups_section(result: Evaluation) -> Section | None:
     others = [row for row in result.groups if row["group_by"] != "category"]
-    if not others and len(result.groups) < 2:
+    if len(result.groups) < 2:
         return None
-    table = Table(
+    table = table_of(
         "Gap by group",
-        [
-            Column("group", text=True),
-            Column("grouped by", text=True),
-            Column("prompts"),
-            Column("says"),
-            Column("right"),
-            Column("gap in points"),
-            Column("partially pooled"),
-            Column("corrected p-value"),
-            Column("flagged", text=True),
-        ],
-        [
-            [
-                Cell(clean_line(row["group"])),
-                Cell(clean_line(row["group_by"])),
-                Cell(f"{row['n']:,}", row["n"]),
-                Cell(percent(row["says"]), row["says"]),
-                Cell(percent(row["right"]), row["right"]),
-                Cell(points({"value": row["gap"], "low": row["low"], "high": row["high"]}), row["gap"]),
-                Cell("–" if row["pooled"] is None else f"{100 * row['pooled']:+.1f}", row["pooled"]),
-                Cell(p_value(row["p_adjusted"]), row["p_adjusted"]),
-                Cell(direction(row["gap"]), tone="bad") if row["flagged"] else Cell("no", tone="soft"),
-            ]
-            for row in result.groups
-        ],
-        "Partially pooled gaps move small groups towards the mean of all (Morris 1983); p-values are corrected by "
-        "Holm's method.",
+        result.groups,
+        {
+            Column("group", text=True): lambda row: clean_line(row["group"]),
+            Column("grouped by", text=True): lambda row: clean_line(row["group_by"]),
+            "prompts": lambda row: Cell(f"{row['n']:,}", row["n"]),
+            "says": lambda row: Cell(percent(row["says"]), row["says"]),
+            "right": lambda row: Cell(percent(row["right"]), row["right"]),
+            "gap in points": lambda row: Cell(points({**row, "value": row["gap"]}), row["gap"]),
+            "partially pooled": lambda row: Cell(points({"value": row["pooled"]}), row["pooled"]),
+            "corrected p-value": lambda row: Cell(p_value(row["p_adjusted"]), row["p_adjusted"]),
+            Column("flagged", text=True): lambda row: (
+                Cell(direction(row["gap"]), tone="bad") if row["flagged"] else Cell("no", tone="soft")
+            ),
+        },
+        _POOLED,
         sortable=True,
     )
-    blocks: list[Block] = [table]
-    if others:
-        blocks.insert(
-            0,
-            Drawing(
-                "groups-figure", partial(figures.forest_figure, others), "Gap of each group with its interval"
-            ),
-        )
-    return Section("groups", "Gap by group", blocks)
+    drawn = _forest("groups-figure", others)
+    return Section("groups", "Gap by group", [drawn, table] if others else [table])
 
 
 def _decisions_section(result: Evaluation) -> Section | None:
@@ -402,12 +437,17 @@ def _decision_sentences(decisions: Any) -> list[str]:
 def _answers_section(result: Evaluation) -> Section | None:
     if not result.answers:
         return None
-    rows = [
-        [Cell(row["meaning"]), Cell(number(row["value"])), Cell(interval(row)), Cell(f"{row['n']:,}")]
-        for row in result.answers
-    ]
-    columns = [Column("measure", text=True), Column("value"), Column("interval"), Column("responses")]
-    return Section("answers", "The judge's own answers", [Table("The judge's own answers", columns, rows)])
+    table = table_of(
+        "The judge's own answers",
+        result.answers,
+        {
+            Column("measure", text=True): lambda row: row["meaning"],
+            "value": lambda row: number(row["value"]),
+            "interval": interval,
+            "responses": lambda row: f"{row['n']:,}",
+        },
+    )
+    return Section("answers", "The judge's own answers", [table])
 
 
 def _everything(result: Evaluation, categories: Sequence[str]) -> Section:
@@ -466,14 +506,18 @@ def footer_of(settings: Settings) -> str:
 def comparison_document(found: Comparison) -> Document:
     """Return the document of a comparison: the verdict, the headline metrics, everything folded."""
     first = [row for name in (*HEADLINE, *PAIRS, "ece", "nll") if (row := found.row(name)) is not None]
-    in_points = [
-        {**row, "label": _label(row["metric"])} for row in first if row["metric"] in (*HEADLINE, *PAIRS)
+    drawn = [
+        {"label": _label(row["metric"]), "marked": bool(row["better"]), "value": 100 * row["difference"]}
+        | {end: None if row[end] is None else 100 * row[end] for end in ("low", "high")}
+        for row in first
+        if row["metric"] in (*HEADLINE, *PAIRS) and row["difference"] is not None
     ]
-    others = [row for row in found.rows if row not in first]
+    shown = categories_of(found.rows)
+    others = [row for row in found.rows if row not in first and row["category"] in shown]
     a, b, n = clean_line(found.a), clean_line(found.b), max((row["n"] for row in found.rows), default=0)
     differences = Drawing(
         "differences",
-        partial(figures.comparison_figure, in_points, "A", "B"),
+        partial(figures.interval_figure, drawn, "points: B minus A"),
         "Differences B − A of the headline metrics",
         "Differences in points; a diamond marks those where one is better beyond chance.",
     )
@@ -492,27 +536,38 @@ def comparison_document(found: Comparison) -> Document:
 def _difference_table(
     rows: Sequence[Row], found: Comparison, name: str, *, by_category: bool = False
 ) -> Table:
-    body = []
-    for row in rows:
-        metric, known = row["metric"], catalogue().get(row["metric"])
-        change = {"value": row["difference"], "low": row["low"], "high": row["high"]}
-        in_points = metric in (*HEADLINE, *PAIRS) and not metric.endswith("information")
-        p = row["p_value"] if row["size_p_value"] is None else row["size_p_value"]
-        cells = [
-            Cell(_label(metric), tip="" if known is None else known.meaning),
-            *(metric_cell({"value": row[side], "low": None, "high": None}, metric) for side in ("a", "b")),
-            Cell(points(change) if in_points else bracketed(change, signed), row["difference"]),
-            Cell(p_value(p), p),
-            Cell(row["better"].upper(), tone="good" if row["better"] else ""),
-        ]
-        body.append([cells[0], Cell(clean_line(row["category"])), *cells[1:]] if by_category else cells)
-    head = [Column("metric", text=True), Column("A"), Column("B"), Column("B − A")]
-    head += [Column("p-value", "Of gaps: that their sizes are equal"), Column("better", text=True)]
-    if by_category:
-        head.insert(1, Column("category", text=True))
+    def change(row: Row) -> Cell:
+        in_points = row["metric"] in (*HEADLINE, *PAIRS) and not row["metric"].endswith("information")
+        both = {**row, "value": row["difference"]}
+        return Cell(points(both) if in_points else bracketed(both, signed), row["difference"])
+
+    def p(row: Row) -> Cell:
+        value = row["p_value"] if row["size_p_value"] is None else row["size_p_value"]
+        return Cell(p_value(value), value)
+
+    def side(which: str, row: Row) -> Cell:
+        return metric_cell({"value": row[which], "low": None, "high": None}, row["metric"])
+
+    category = Column("category", text=True)
+    columns: Columns = {
+        Column("metric", text=True): lambda row: Cell(_label(row["metric"]), tip=_meaning(row["metric"])),
+        category: lambda row: clean_line(row["category"]),
+        "A": partial(side, "a"),
+        "B": partial(side, "b"),
+        "B − A": change,
+        Column("p-value", "Of gaps: that their sizes are equal"): p,
+        Column("better", text=True): lambda row: Cell(row["better"].upper(), tone="good"),
+    }
+    if not by_category:
+        del columns[category]
     level = f"{found.settings.level:.0%}"
     caption = f"Paired over prompts, with {level} intervals. Of two gaps the smaller size is better."
-    return Table(name, head, body, caption, sortable=by_category)
+    return table_of(name, rows, columns, caption, sortable=by_category)
+
+
+def _meaning(metric: str) -> str:
+    found = catalogue().get(metric)
+    return "" if found is None else found.meaning
 
 
 def _label(metric: str) -> str:

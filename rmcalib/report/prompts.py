@@ -41,10 +41,10 @@ def prompt_data(evaluation: Evaluation) -> dict[str, Any]:
     wrong = np.isfinite(best) & (best < first)
     rest = np.random.default_rng(evaluation.settings.seed).permutation(n)
     order = [*np.flatnonzero(wrong)[np.argsort(-surprise[wrong], kind="stable")], *rest[~wrong[rest]]]
-    kept = np.array(order[:MOST_PROMPTS], dtype=np.int64)
+    kept, n_wrong = np.array(order[:MOST_PROMPTS], dtype=np.int64), int(wrong.sum())
     single = (np.add.reduceat(label == 1, starts) == 1) & ~np.isnan(np.add.reduceat(label, starts))
     single &= ~np.isin(scores.category[starts], sorted(tied_categories(scores)))
-    texts, cut = _texts(evaluation, kept, int(wrong.sum()))
+    texts, cut = _texts(evaluation, kept, n_wrong)
     categories = list(dict.fromkeys(scores.category[starts].tolist()))
     place = {name: i for i, name in enumerate(categories)}
     entries = []
@@ -59,10 +59,17 @@ def prompt_data(evaluation: Evaluation) -> dict[str, Any]:
         "categories": [clean_line(name) for name in categories],
         "prompts": entries,
         "total": n,
+        "wrong": n_wrong,
+        # Each of the others stands for so many that the page leaves out; 0 if there is none.
+        "weight": (n - n_wrong) / (len(kept) - n_wrong)
+        if len(kept) > n_wrong
+        else 0.0
+        if n > len(kept)
+        else 1.0,
         "texts": len(texts),
         "cut": cut,
         "temperature": best_t,
-        "calibrated": evaluation.facts["no_calibration"] is None and scores.beats is None,
+        "calibrated": evaluation.facts["no_calibration"] is None and evaluation.facts["view"] == "top_1",
     }
 
 

@@ -5,10 +5,22 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.display import number, p_value, percent, temperature_text
+from rmcalib._util.display import bracketed, number, p_value, percent, temperature_text
 from rmcalib._util.terminal import clean_line, count
 from rmcalib.report import figures
-from rmcalib.report.document import Cell, Column, Document, Drawing, Section, Table, Tile, Words
+from rmcalib.report.document import (
+    Block,
+    Cell,
+    Column,
+    Columns,
+    Document,
+    Drawing,
+    Section,
+    Table,
+    Tile,
+    Words,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from rmcalib.repair import Calibration, Calibrator, CalibratorCheck, Decisions, Panel
@@ -94,14 +106,8 @@ def _decisions_document(found: Decisions) -> Document:
         ),
     ]
     keys = ("fraction", "says", "right", "low", "high")
-    rows = [
-        [
-            Cell(percent(row["fraction"]), row["fraction"]),
-            *(Cell(percent(row[key]), row[key]) for key in keys[1:]),
-        ]
-        for row in found.curve
-    ]
-    table = Table("The surest prompts", [Column("surest"), *(Column(key) for key in keys[1:])], rows)
+    shown: Columns = {key: partial(_percent_cell, key) for key in keys}
+    table = table_of("The surest prompts", found.curve, shown)
     return Document(
         title="When to accept its choice",
         subtitle=count(found.n, "prompt"),
@@ -116,6 +122,10 @@ def _decisions_document(found: Decisions) -> Document:
         ],
         sections=[Section("curve", "Accuracy of the surest prompts", [table])],
     )
+
+
+def _percent_cell(key: str, row: Any) -> Cell:
+    return Cell(percent(row[key]), row[key])
 
 
 # Calibrations.
@@ -147,40 +157,37 @@ def calibration_sentences(found: Calibration) -> list[str]:
 def _calibration_document(found: Calibration) -> Document:
     from rmcalib.report.pages import metric_cell, metric_column
 
-    names = list(dict.fromkeys(row["metric"] for row in found.rows))
     overall = {(row["stage"], row["metric"]): row for row in found.rows if row["category"] == "overall"}
+    stages = ("before", "after")
     rows = [
-        [Cell(stage), *(metric_cell(overall.get((stage, name)), name) for name in names)]
-        for stage in ("before", "after")
-    ]
-    own = [
         [
-            Cell(clean_line(row["category"])),
-            Cell(temperature_text(row["temperature"])),
-            Cell(f"{temperature_text(row['low'])} to {temperature_text(row['high'])}"),
-            Cell(f"{row['n']:,}"),
+            Cell(metric_column(name).label),
+            *(metric_cell(overall.get((stage, name)), name) for stage in stages),
         ]
-        for row in found.categories
+        for name in dict.fromkeys(row["metric"] for row in found.rows)
     ]
-    by_category = Table(
-        "Temperature of each category",
-        [Column("category", text=True), Column("T"), Column("interval"), Column("prompts")],
-        own,
-    )
+    first: list[Block] = [
+        Table(
+            "Before and after",
+            [Column("metric", text=True), *map(Column, stages)],
+            rows,
+            "After: on held-out prompts.",
+        )
+    ]
+    if found.categories:
+        drawn = [
+            {"label": row["category"], "value": row["temperature"], "low": row["low"], "high": row["high"]}
+            | {"marked": not row["low"] <= found.temperature <= row["high"]}
+            for row in found.categories
+        ]
+        draw = partial(figures.interval_figure, drawn, "temperature (line: of all)", line=found.temperature)
+        first.append(Drawing("categories", draw, "Temperature of each category with its interval"))
     n = count(found.n, "prompt")
     return Document(
         title=f"Calibrator of {clean_line(found.calibrator.model or 'a model')}",
         subtitle=n if found.n_clusters == found.n else f"{count(found.n_clusters, 'question')}, {n}",
         sentences=calibration_sentences(found),
-        first=[
-            Table(
-                "Before and after",
-                [Column(""), *(metric_column(name) for name in names)],
-                rows,
-                "After: on held-out prompts.",
-            )
-        ],
-        sections=[Section("categories", "By category", [by_category])] if own else [],
+        first=first,
     )
 
 
@@ -229,36 +236,36 @@ def panel_sentences(found: Panel) -> list[str]:
 
 
 def _panel_document(found: Panel) -> Document:
-    members = [
-        [
-            Cell(clean_line(row["judge"])),
-            Cell(temperature_text(row["temperature"])),
-            Cell(number(row["weight"], 2)),
-            Cell(number(row["log_loss"])),
-            Cell(percent(row["accuracy"])),
-            Cell(f"{number(row['left_out'])} [{number(row['low'])}, {number(row['high'])}]"),
-        ]
+    members: Columns = {
+        Column("judge", text=True): lambda row: clean_line(row["judge"]),
+        "T": lambda row: temperature_text(row["temperature"]),
+        "weight": lambda row: number(row["weight"], 2),
+        "log loss": lambda row: number(row["log_loss"]),
+        "right": lambda row: percent(row["accuracy"]),
+        "log loss rises without it": lambda row: bracketed({**row, "value": row["left_out"]}),
+    }
+    panels: Columns = {
+        Column("panel", text=True): lambda row: clean_line(row["panel"]),
+        "log loss": lambda row: number(row["log_loss"]),
+        "right": lambda row: percent(row["accuracy"]),
+    }
+    drawn = [
+        {"label": row["judge"], "value": row["left_out"], "low": row["low"], "high": row["high"]}
+        | {"marked": not row["redundant"]}
         for row in found.members
-    ]
-    head = [
-        Column("judge", text=True),
-        Column("T"),
-        Column("weight"),
-        Column("log loss"),
-        Column("right"),
-        Column("log loss rises without it"),
-    ]
-    panels = [
-        [Cell(clean_line(row["panel"])), Cell(number(row["log_loss"])), Cell(percent(row["accuracy"]))]
-        for row in found.panels
     ]
     return Document(
         title=f"Panel of {count(len(found.members), 'judge')}",
         subtitle=count(found.n, "prompt"),
         sentences=panel_sentences(found),
         first=[
-            Table("Panels", [Column("panel", text=True), Column("log loss"), Column("right")], panels),
-            Table("Members", head, members),
+            table_of("Panels", found.panels, panels),
+            table_of("Members", found.members, members),
+            Drawing(
+                "members",
+                partial(figures.interval_figure, drawn, "log loss rises without this judge, in nats"),
+                "What each judge adds, with its interval",
+            ),
             Words(["All numbers are of prompts that temperatures and weights were not fitted on."]),
         ],
     )

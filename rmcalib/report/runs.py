@@ -18,7 +18,6 @@ from rmcalib._util.terminal import clean_line
 from rmcalib.report.evaluation import UNNAMED
 from rmcalib.runs import read_run
 from rmcalib.scores import (
-    REAL,
     Missing,
     Scores,
     is_built_in,
@@ -26,6 +25,7 @@ from rmcalib.scores import (
     load_board,
     load_scores,
 )
+from rmcalib.scores._built_in import BOARDS
 
 __all__ = ["ScoredRun", "find_runs", "open_scores", "runs_by_benchmark", "source_notes", "step_labels"]
 
@@ -90,11 +90,11 @@ def runs_by_benchmark(
 
 def source_notes(runs: Iterable[ScoredRun]) -> list[str]:
     """Return where built-in scores come from, if there are any."""
-    found = [run.manifest for run in runs if "licence" in run.manifest]
+    found = {run.manifest["source"]: run.manifest for run in runs if "licence" in run.manifest}
     return [
-        f"The built-in scores are from {about['source']} at commit {about['source_revision'][:12]} "
-        f"({about['licence']}), published with arXiv 2410.01729."
-        for about in found[:1]
+        f"The built-in scores of {about['benchmark']} are from {source} at commit {about['source_revision'][:12]} "
+        f"({about['licence']})" + (f", published with {about['paper']}." if "paper" in about else ".")
+        for source, about in found.items()
     ]
 
 
@@ -114,8 +114,8 @@ def _finished_runs(
     runs: list[ScoredRun] = []
     notes: list[str] = []
     for name in dict.fromkeys(map(str, folders)):
-        if name == REAL:
-            runs += _built_in_runs()
+        if name in BOARDS and not Path(name).exists():
+            runs += _built_in_runs(name)
             continue
         folder = _named(name)
         if folder.is_file():
@@ -141,10 +141,10 @@ def _finished_runs(
     return runs, notes
 
 
-def _built_in_runs() -> list[ScoredRun]:
+def _built_in_runs(board: str) -> list[ScoredRun]:
     return [
-        ScoredRun(Path(REAL, model), scores.manifest, model, scores.manifest["benchmark"], model, scores)
-        for model, scores in load_board(REAL).items()
+        ScoredRun(Path(board, model), scores.manifest, model, scores.manifest["benchmark"], model, scores)
+        for model, scores in load_board(board).items()
     ]
 
 

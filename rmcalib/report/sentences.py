@@ -29,6 +29,7 @@ __all__ = [
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
+_OTHERS = ("lost_information", "usable_information", "pairwise_accuracy", "pairwise_overconfidence")
 _NAMES = {"ece_score": "ECE (ece_score)", "abs_log_temperature": "|log T|"}
 
 
@@ -56,8 +57,9 @@ def evaluation_sentences(evaluation: Evaluation) -> list[str]:
     rows, facts = evaluation.rows, evaluation.facts
     found = [meaning_sentence(evaluation.manifest)]
     n = facts["one_answer"]
-    if _known(rows, "pointwise_gap") or (not n and _known(rows, "gap_fitted")):
+    if facts["view"] == "pointwise":
         found += _pointwise_sentences(rows)
+        return [sentence for sentence in found if sentence] or [_values_sentence(rows)]
     found += _vote_sentences(rows)
     reversed_order = _reversed_sentence(rows, facts)
     if n == 1:
@@ -123,6 +125,8 @@ def _information_sentence(rows: Rows) -> str:
         start = f"Its probabilities are not shown to be better than a uniform guess (kept information {_share(kept)})"
     if lost["low"] is not None and lost["low"] <= 0:
         return f"{start}; their scale is not shown to be off."
+    if usable["low"] is not None and usable["low"] <= 0:
+        return f"{start}; its rewards are not shown to say anything at any scale."
     return f"{start}; its rewards would give {_share(usable)} at their best scale."
 
 
@@ -202,13 +206,21 @@ def _pointwise_sentences(rows: Rows) -> list[str]:
     )
     found = []
     if says is not None and right is not None and gap is not None:
-        verdict = "not shown to be over- or under-confident"
-        if outside_zero(gap):
+        verdict = f"not shown to be over- or under-confident (gap {points(gap, unit=' points')})"
+        if gap["n"] < FEWEST:
+            verdict = f"{count(gap['n'], 'response')} are too few for a verdict"
+        elif outside_zero(gap):
             verdict = f"{direction(gap['value'])} by {points(gap, sign=False, unit=' points')}"
         found.append(
             f"Response by response it says {percent(says['value'])} and {percent(right['value'])} are correct: "
             f"{verdict}."
         )
+        fitted = _known(rows, "gap_fitted")
+        if fitted is not None:
+            found.append(
+                "A model that was trained on pairs states nothing about single responses; with b and T fitted on "
+                f"other prompts the gap is {points(fitted, unit=' points')}."
+            )
     if order is not None:
         found.append(
             f"Within a prompt, a correct response beats a wrong one {percent(order['value'])} of the time."
@@ -271,6 +283,14 @@ def comparison_sentences(found: Comparison) -> list[str]:
         return [f"{first}; {accuracy}." if accuracy else f"{first}.", *more]
     if more or (right is not None and right["better"]):
         return [f"No difference of the gaps shown; {accuracy}.", *more]
+    others = [row for name in _OTHERS if (row := found.row(name)) is not None and row["better"]]
+    if others:
+        names = {
+            who: [metric_name(row["metric"]) for row in others if _winner(found, row) == who]
+            for who in map(clean_line, (found.a, found.b))
+        }
+        said = [f"{who} is better by {' and '.join(own)}" for who, own in names.items() if own]
+        return [f"No difference of the gaps shown; accuracy does not differ; {'; '.join(said)}."]
     enough = found.needed is None or found.needed <= gap["n"]
     need = "" if enough else f"; {found.needed:,} prompts would show one of 3 points"
     return [f"No difference shown{need}."]

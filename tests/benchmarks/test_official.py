@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from rmcalib.metrics._rewardbench import category_scores, leaderboard_score
 
 from rmcalib.benchmarks import OfficialScore, load_benchmark, official_score
+from rmcalib.metrics.rewardbench import category_scores, leaderboard_score
 from rmcalib.scores import Scores
 from tests.benchmarks.shapes import SHAPES, write
 

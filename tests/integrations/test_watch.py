@@ -124,6 +124,8 @@ def test_rewards_of_any_scale_need_a_reference(tmp_path: Path) -> None:
     assert found["start"].alarm is None
     assert found["calibrator"].alarm is None
     assert found["start"].reference["kind"] == "start"
+    known = np.isfinite(found["start"].table["gap"]).tolist()
+    assert known == [False] * 3 + [True] * 9  # the steps of the fit say nothing about it
     assert found["start"].reference["temperature"] == pytest.approx(5, rel=0.3)
     assert abs(found["stated"].steps[-1]["gap_fitted"]) < 0.15 < found["stated"].steps[-1]["gap"]
     waiting = Watcher("start", start=100)
@@ -157,6 +159,15 @@ def test_a_step_that_is_added_again_replaces_the_earlier_one() -> None:
     watcher.add(1, prompt, reward, label)
     (row,) = watcher.result().steps
     assert row["gap"] == pytest.approx(np.mean(expit(reward) - label))
+
+
+def test_tensors_and_chats() -> None:
+    torch = pytest.importorskip("torch")
+    chats = [[{"role": "user", "content": f"{i // 4}?"}] for i in range(120)]
+    reward, label = samples(np.random.default_rng(0), 30)
+    row = Watcher().add(0, chats, torch.tensor(reward, requires_grad=True), torch.tensor(label) > 0)
+    assert row["n_prompts"] == 30
+    assert row["gap"] == pytest.approx(np.mean(expit(reward) - label), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -260,3 +271,15 @@ def test_a_step_that_grows_between_two_looks_is_read_again(tmp_path: Path) -> No
     found = rmcalib.watch(tmp_path, follow=True, every=0.02, on_step=look, until=lambda _: len(counts) > 1)
     assert len(found.steps) == 1
     assert counts[0] < counts[1] == 120
+
+
+def test_the_page_has_every_step(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for step in (3, 14, 159):
+        write(tmp_path, step, 40, 0.3, rng)
+    page = rmcalib.watch(tmp_path).to_html(tmp_path / "watch.html").read_text()
+    for text in ("<svg", ">3<", ">14<", ">159<"):
+        assert text in page
+    unlabelled = Watcher()
+    unlabelled.add(1, ["a", "b"], [1.0, 2.0])
+    assert unlabelled.result().to_html(tmp_path / "other.html").stat().st_size > 1000

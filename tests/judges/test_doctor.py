@@ -83,7 +83,7 @@ def test_a_crash_affects_one_dtype_only(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_half_precision_works_on_cpus_that_report_instructions_they_lack(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
-    options = ("--dtype", "bfloat16", "--device", "cpu", "--limit", "30", "--resamples", "20", "--quiet")
+    options = ("-J", "dtype=bfloat16", "-J", "device=cpu", "--limit", "30", "--resamples", "20", "--quiet")
     done = run_python(["-m", "rmcalib", "eval", *options, "--output", tmp_path], env=environment)
     assert (done.returncode, done.stderr) == (0, "")
 

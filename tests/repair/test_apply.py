@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -98,7 +99,7 @@ def test_files(tmp_path: Path, ending: str) -> None:
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     calibrator = CALIBRATOR.save(tmp_path / "c.json")
     rmcalib.apply(source, calibrator).save(target)
-    readers = {
+    readers: dict[str, Any] = {
         "csv": pd.read_csv,
         "tsv": lambda path: pd.read_csv(path, sep="\t"),
         "jsonl": lambda path: pd.read_json(path, lines=True),

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.metrics import Settings, compare, leaderboard
+from rmcalib.repair import calibrate, combine, decide
 from rmcalib.report import (
     document_of,
     evaluate,
-    first_screen,
     leaderboard_from_runs,
     print_document,
     prompts,
@@ -31,6 +32,7 @@ from tests.report.boards import evaluation, synthetic, write_runs
 
 EVIL = "org/<script>alert(1)</script>$x$&`|\x1b[31m"
 MB = 1_000_000
+KINDS = ("evaluation", "comparison", "board", "runs", "calibration", "decisions", "panel")
 
 
 class Reader(HTMLParser):
@@ -47,7 +49,7 @@ class Reader(HTMLParser):
         self.elements.append((tag, dict(attrs)))
         self.open = (tag, dict(attrs)) if tag in ("script", "style") else None
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 (as the base class has it)
         self.open = None
 
     def handle_data(self, data: str) -> None:
@@ -61,12 +63,18 @@ def result(kind: str, tmp_path: Path) -> Any:
         return evaluation(model=EVIL, benchmark=Benchmark(EVIL, "1", (item,)))
     if kind == "comparison":
         return compare(synthetic(0), synthetic(1), names=(EVIL, "b"), resamples=20)
+    if kind == "calibration":
+        return calibrate(synthetic(n=200, scale=4.0, manifest={"model": EVIL}))
+    if kind == "decisions":
+        return decide(synthetic(n=120))
+    if kind == "panel":
+        return combine([synthetic(0), synthetic(1)], names=[EVIL, "b"])
     if kind == "board":
         return leaderboard([synthetic(0), synthetic(1)], names=[EVIL, "b"], resamples=20)
     return leaderboard_from_runs([write_runs(tmp_path, 3)], settings=Settings(resamples=20))
 
 
-@pytest.mark.parametrize("kind", ["evaluation", "comparison", "board", "runs"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_page_is_self_contained_and_escaped(kind: str, tmp_path: Path) -> None:
     found = result(kind, tmp_path)
     page = to_html(document_of(found))
@@ -89,10 +97,12 @@ def test_a_page_is_self_contained_and_escaped(kind: str, tmp_path: Path) -> None
             digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
             assert f"{tag}-src 'sha256-{digest}'" in policy
     assert verdict(found)
-    assert "<script>alert" not in first_screen(found)
+    assert "<script>alert" not in found._repr_html_()
+    assert len(repr(found).splitlines()) < 20
+    assert isinstance(found.plot(), Figure)
 
 
-@pytest.mark.parametrize("kind", ["evaluation", "comparison", "board", "runs"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_terminal_and_markdown_have_the_same_verdict(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -64,7 +64,7 @@ def environment(url: str, home: Path, **more: str) -> dict[str, str]:
 
 
 def command(*options: object) -> list[str]:
-    running = () if "published" in options else ("--device", "cpu", "--token-budget", "1024")
+    running = () if "published" in options else ("-J", "device=cpu", "-J", "token_budget=1024")
     judging = () if "--no-metrics" in options else ("--resamples", "20")
     return [sys.executable, "-m", "rmcalib", "batch", *map(str, (*judging, *running, *options))]
 

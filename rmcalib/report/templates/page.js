@@ -168,22 +168,23 @@
 
   function measure(temperature) {
     const bins = Array.from({ length: 10 }, () => ({ n: 0, says: 0, right: 0 }));
-    let says = 0, right = 0, loss = 0, uniform = 0;
+    let says = 0, right = 0, loss = 0, uniform = 0, n = 0;
     for (const one of single) {
+      const weight = one.place < data.wrong ? 1 : data.weight;
       const p = probabilities(one, temperature), sure = Math.max(...p), correct = one.labels.indexOf(1);
-      says += sure;
-      right += one.hit;
+      n += weight;
+      says += weight * sure;
+      right += weight * one.hit;
       const total = one.rewards.reduce((sum, reward) => sum + Math.exp((reward - one.best) / temperature), 0);
-      loss += Math.log(total) - (one.rewards[correct] - one.best) / temperature;
-      uniform += Math.log(one.rewards.length);
+      loss += weight * (Math.log(total) - (one.rewards[correct] - one.best) / temperature);
+      uniform += weight * Math.log(one.rewards.length);
       const bin = bins[Math.min(9, Math.floor(sure * 10))];
-      bin.n += 1; bin.says += sure; bin.right += one.hit;
+      bin.n += weight; bin.says += weight * sure; bin.right += weight * one.hit;
     }
-    const n = single.length;
-    return { says: says / n, right: right / n, kept: 1 - loss / uniform, bins };
+    return { says: says / n, right: right / n, kept: 1 - loss / uniform, n, bins };
   }
 
-  function diagram(bins) {
+  function diagram(bins, n) {
     const svg = byId("slider-diagram"), x = (p) => 46 + 300 * p, y = (p) => 290 - 270 * p;
     svg.replaceChildren();
     draw("line", { x1: x(0), y1: y(0), x2: x(1), y2: y(1), stroke: "var(--soft)", "stroke-dasharray": "4 3" }, svg);
@@ -196,8 +197,8 @@
     const label = draw("text", { x: 12, y: y(0.5), "text-anchor": "middle", "font-size": 12, fill: "var(--ink)", transform: `rotate(-90 12 ${y(0.5)})` }, svg);
     label.textContent = "right";
     for (const bin of bins.filter((one) => one.n)) {
-      const point = draw("circle", { cx: x(bin.says / bin.n), cy: y(bin.right / bin.n), r: 2 + 10 * Math.sqrt(bin.n / single.length), fill: "var(--accent)", "fill-opacity": 0.7 }, svg);
-      draw("title", {}, point).textContent = `${bin.n} prompts: says ${percent(bin.says / bin.n)}, right ${percent(bin.right / bin.n)}`;
+      const point = draw("circle", { cx: x(bin.says / bin.n), cy: y(bin.right / bin.n), r: 2 + 10 * Math.sqrt(bin.n / n), fill: "var(--accent)", "fill-opacity": 0.7 }, svg);
+      draw("title", {}, point).textContent = `${Math.round(bin.n)} prompts: says ${percent(bin.says / bin.n)}, right ${percent(bin.right / bin.n)}`;
     }
   }
 
@@ -231,10 +232,10 @@
     set("kept", one ? undefined : percent(at.kept));
     set("lost", one ? undefined : percent(usable - at.kept));
     bar(at.kept, usable);
-    diagram(at.bins);
+    diagram(at.bins, at.n);
   }
 
-  if (slider && single.length) {
+  if (slider && single.length && data.weight > 0) {
     if (data.temperature) {
       const place = Math.log10(data.temperature);
       if (Math.abs(place) > 2.5) { slider.min = Math.min(-3, place - 1); slider.max = Math.max(3, place + 1); }

@@ -1,0 +1,86 @@
+"""A real GRPO run of TRL with a tiny model is watched from the files that it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rmcalib
+from tests.hub import tiny
+
+pytest.importorskip("trl", reason="TRL is not installed (extra `trl`)")
+pytestmark = pytest.mark.filterwarnings("ignore")
+STEPS, PROMPTS, SAMPLES = 3, 4, 4
+
+
+def reward_model(completions: list[str], **_: Any) -> list[float]:
+    """Log-odds that favour long completions."""
+    return [0.1 * len(text) - 1 for text in completions]
+
+
+def exact_match(completions: list[str], **_: Any) -> list[float]:
+    """Whether the completion has an even number of characters, which the other reward does not know."""
+    return [float(len(text) % 2 == 0) for text in completions]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    import torch
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM
+    from trl import GRPOConfig, GRPOTrainer
+
+    from rmcalib.integrations.trl import WatchCallback
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("grpo")
+    args = GRPOConfig(
+        output_dir=str(folder),
+        max_steps=STEPS,
+        per_device_train_batch_size=PROMPTS * SAMPLES,
+        num_generations=SAMPLES,
+        max_completion_length=6,
+        log_completions=True,
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+        bf16=False,
+        disable_tqdm=True,
+        gradient_checkpointing=False,
+    )
+    trainer = GRPOTrainer(
+        AutoModelForCausalLM.from_config(tiny.tiny_config()),
+        reward_funcs=[reward_model, exact_match],
+        args=args,
+        train_dataset=Dataset.from_list([{"prompt": f"What is {i} + 1?"} for i in range(6)]),
+        processing_class=tiny.tiny_tokenizer(),
+    )
+    watching = WatchCallback(trainer, "reward=reward_model,label=exact_match")
+    trainer.add_callback(watching)
+    trainer.train()
+    return folder, watching
+
+
+def test_the_callback_sees_the_same_and_logs_it(run: tuple[Path, Any]) -> None:
+    folder, watching = run
+    found, direct = watching.watcher.result(), rmcalib.watch(folder)
+    assert found.table.equals(direct.table)
+    logged = [row for row in watching.trainer.state.log_history if "watch/gap" in row]
+    assert [row["watch/gap"] for row in logged] == [row["gap"] for row in direct.steps]
+
+
+def test_a_grpo_run_is_watched_from_its_own_files(run: tuple[Path, Any]) -> None:
+    folder, _ = run
+    found = rmcalib.watch(folder)  # the exact check is the truth, by its name
+    assert found.table["n_samples"].tolist() == [PROMPTS * SAMPLES] * STEPS
+    row = found.steps[0]
+    assert np.isfinite([row["gap"], row["right"], row["mean_reward"]]).all()
+    scores = rmcalib.watch(folder, columns="reward=exact_match,label=exact_match")
+    assert [one["mean_reward"] for one in scores.steps] == pytest.approx(
+        [one["right"] for one in found.steps]
+    )

@@ -1,0 +1,155 @@
+"""Pages in a real browser: every control works, at both widths, under the page's own policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmcalib.metrics import Settings
+from rmcalib.report import evaluate, leaderboard_from_runs, prompts, write_leaderboard
+from tests.hooks import PATIENCE
+from tests.report.boards import synthetic, write_runs
+from tests.report.test_pages import texts
+
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+
+# What a reader does runs as one more script, which the page's policy is told about.
+START = """
+const seen = {errors: []};
+addEventListener("error", (event) => seen.errors.push(String(event.message)));
+document.addEventListener("securitypolicyviolation", (event) => seen.errors.push(event.violatedDirective));
+const at = (id) => document.getElementById(id);
+const key = (name) => document.querySelector(`[data-key="${name}"]`).textContent;
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+const change = async (id, value) => {
+  at(id).value = value; at("filters").dispatchEvent(new Event("input")); await wait(300);
+};
+(async () => { try {
+"""
+END = """
+document.querySelectorAll("details").forEach((one) => { one.open = true; });
+await wait(100);
+seen.overflow = document.documentElement.scrollWidth > innerWidth;
+const size = (text) => parseFloat(getComputedStyle(text).fontSize);
+const letters = (svg) => Math.min(...[...svg.querySelectorAll("text")].map(size))
+  * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+seen.letters = [...document.querySelectorAll("figure svg")].filter((svg) => svg.querySelector("text")).map(letters);
+} catch (error) { seen.errors.push(String(error)); }
+const out = document.createElement("pre");
+out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+})();
+"""
+EVALUATION = """
+seen.listed = at("prompts").children.length;
+await change("outcome", "wrong"); seen.wrong = at("found").textContent;
+seen.marks = [...at("prompts").querySelectorAll("summary span:first-child")].every((one) => one.className === "bad");
+await change("outcome", ""); await change("category", "1"); seen.category = at("found").textContent;
+await change("category", ""); await change("confidence", "0.9"); seen.sure = at("found").textContent;
+await change("confidence", "0"); await change("search", "p17"); seen.search = at("found").textContent;
+await change("search", ""); await change("order", "sure");
+seen.order = [...at("prompts").querySelectorAll("summary")].map((one) => parseFloat(one.textContent.split("says ")[1]));
+const one = at("prompts").querySelector("details"); one.open = true; await wait(50);
+seen.responses = one.querySelectorAll(".response").length;
+seen.link = one.querySelector("a").getAttribute("href");
+location.hash = seen.link; await wait(200);
+seen.linked = at("prompts").children.length;
+seen.says = key("says"); seen.numbers = at("slider-numbers").textContent;
+at("temperature").value = 0.5; at("temperature").dispatchEvent(new Event("input")); seen.hot = key("says");
+at("temperature-fitted").click(); seen.fitted = key("gap"); seen.lost = key("lost");
+at("temperature-one").click(); seen.back = key("says");
+seen.bins = document.querySelectorAll("#slider-diagram circle").length;
+"""
+BOARD = """
+const head = [...document.querySelectorAll("table[data-sortable] thead button")];
+const body = document.querySelector("table[data-sortable] tbody");
+const place = head.findIndex((one) => one.textContent === "right");
+const column = () => [...body.rows].map((row) => parseFloat(row.cells[place].dataset.v));
+head[place].click(); seen.up = column(); head[place].click(); seen.down = column();
+seen.aria = head[place].parentElement.getAttribute("aria-sort");
+"""
+
+
+def act(page: Path, actions: str, width: int, profile: Path) -> dict[str, Any]:
+    """Open a page, act on it, and return what was seen."""
+    script = START + actions + END
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    text = page.read_text(encoding="utf-8")
+    allowed = text.replace("script-src ", f"script-src &#39;sha256-{digest}&#39; ", 1)
+    changed = page.with_name(f"acted-{width}.html")
+    changed.write_text(allowed.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    flags: tuple[str, ...] = (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-sync",
+    )
+    flags += ("--disable-background-networking", "--disable-component-update", "--virtual-time-budget=20000")
+    command = [str(BROWSER), *flags, f"--user-data-dir={profile}", f"--window-size={width},900", "--dump-dom"]
+    done = subprocess.run([*command, changed.as_uri()], capture_output=True, text=True, timeout=PATIENCE)
+    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found is not None, done.stderr[-2000:]
+    seen: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return seen
+
+
+@pytest.mark.parametrize("width", [1280, 500])  # headless windows are not narrower than 500
+def test_every_control_of_an_evaluation_works(width: int, tmp_path: Path) -> None:
+    scores = synthetic(n=180, scale=3.0)
+    found = evaluate(scores, benchmark=texts(180, 100), resamples=20)
+    page = found.to_html(tmp_path / "page.html")
+    seen = act(page, EVALUATION, width, tmp_path / "profile")
+    assert seen["errors"] == []
+    assert seen["overflow"] is False
+    assert min(seen["letters"]) > 8.5
+    assert seen["listed"] == 50
+    reward = scores.reward.reshape(-1, 4)
+    p = np.exp(reward - reward.max(axis=1, keepdims=True))
+    sure = (p / p.sum(axis=1, keepdims=True)).max(axis=1)
+    counts = {name: int(seen[name].split()[0]) for name in ("wrong", "category", "sure", "search")}
+    wrong = int((reward.argmax(axis=1) != 0).sum())
+    assert counts == {"wrong": wrong, "category": 60, "sure": int((sure >= 0.9).sum()), "search": 11}
+    assert seen["marks"]
+    assert seen["order"] == sorted(seen["order"], reverse=True)
+    assert seen["responses"] == 4
+    assert seen["link"].startswith("#prompt:")
+    assert seen["linked"] == 1
+    assert f"{100 * sure.mean():.1f}%" in seen["numbers"]
+    assert seen["hot"] != seen["says"] == seen["back"]
+    assert seen["lost"] == "0.0%"
+    assert abs(float(re.sub(r"[^\d.]", "", seen["fitted"]))) < 5
+    assert seen["bins"] >= 3
+
+
+@pytest.mark.parametrize("width", [1280, 500])
+def test_a_leaderboard_sorts(width: int, tmp_path: Path) -> None:
+    board = leaderboard_from_runs([write_runs(tmp_path / "runs", 4)], settings=Settings(resamples=20))
+    page = write_leaderboard(board, tmp_path / "report")
+    seen = act(page, BOARD, width, tmp_path / "profile")
+    assert seen["errors"] == []
+    assert seen["overflow"] is False
+    assert seen["up"] == sorted(seen["up"]) == seen["down"][::-1]
+    assert seen["aria"] == "descending"
+
+
+def test_a_page_that_leaves_out_prompts_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts, "MOST_PROMPTS", 120)
+    found = evaluate(synthetic(n=300), metrics=["accuracy", "temperature"], resamples=20)
+    page = found.to_html(tmp_path / "page.html")
+    seen = act(page, 'seen.numbers = at("slider-numbers").textContent;', 1280, tmp_path / "profile")
+    assert seen["errors"] == []
+    assert f"right {100 * (found.value('accuracy') or 0):.1f}%" in seen["numbers"]
