@@ -19,7 +19,7 @@ class Wanted:
 
     calibrator: InputFile
     """The calibrator that `rmcalib calibrate` wrote."""
-    to: OutputFile = Path("probabilities.csv")
+    to: OutputFile = Path("runs/probabilities.csv")
     """Where to write the input's rows with their probabilities (.csv, .tsv, .jsonl, .parquet); - prints CSV."""
     accept: Annotated[float | None, Parameter(metavar="P")] = None
     """Also say which prompts to accept: those whose first choice has at least this probability (`rmcalib decide`)."""

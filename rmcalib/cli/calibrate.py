@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Wanted:
     """What is fitted and written."""
 
-    to: OutputFile = Path("calibrator.json")
+    to: OutputFile = Path("runs/calibrator.json")
     """Where to write the calibrator; - is standard output."""
     checkpoint: Folder | None = None
     """Also write a model whose rewards are divided by the temperature, and check its rewards."""
@@ -72,7 +72,7 @@ def command(
         if wanted.checkpoint is not None:
             made = _write_checkpoint(result, judged.model[0] if judged.model else None, wanted, options)
     content = {**_content(result), "file": str(wanted.to), **({} if made is None else {"checkpoint": made})}
-    follow = f"rmcalib apply FILE --calibrator {wanted.to} --to probabilities.csv"
+    follow = f"rmcalib apply FILE --calibrator {wanted.to}"
     show(
         result,
         common,

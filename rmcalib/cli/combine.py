@@ -18,7 +18,7 @@ from rmcalib.cli.sources import open_run
 class Wanted:
     """Which panel is written."""
 
-    to: OutputFile = Path("panel.parquet")
+    to: OutputFile = Path("runs/panel.parquet")
     """Where to write the scores of the panel; ends in .parquet."""
     method: Literal["weights", "mean"] = "weights"
     """Which panel to write: with fitted weights, or with equal ones."""

@@ -66,9 +66,11 @@ def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
     done = invoke("calibrate", "a.csv", "--json")
     found = json.loads(done.out)["calibrator"]
     assert found["low"] < 2.5 < found["high"]
-    assert (tmp_path / "calibrator.json").is_file()
+    assert (tmp_path / "runs/calibrator.json").is_file()
     assert (
-        invoke("apply", "a.csv", "--calibrator", "calibrator.json", "--accept", 0.9, "--to", "p.csv").code
+        invoke(
+            "apply", "a.csv", "--calibrator", "runs/calibrator.json", "--accept", 0.9, "--to", "p.csv"
+        ).code
         == 0
     )
     given, rows = (
@@ -77,9 +79,11 @@ def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
     assert [{name: row[name] for name in given[0]} for row in rows] == given
     assert sum(float(row["probability"]) for row in rows) == pytest.approx(len(rows) / 4)
     assert {row["decision"] for row in rows} == {"accept", "ask"}
-    shown = invoke("apply", "a.csv", "--calibrator", "calibrator.json", "--to", "-")
+    shown = invoke("apply", "a.csv", "--calibrator", "runs/calibrator.json", "--to", "-")
     assert shown.out.splitlines()[0].startswith("prompt_id,response_id,score,is_best,kind,probability")
-    decided = invoke("decide", "a.csv", "--calibrator", "calibrator.json", "--wrong-at-most", 0.3, "--json")
+    decided = invoke(
+        "decide", "a.csv", "--calibrator", "runs/calibrator.json", "--wrong-at-most", 0.3, "--json"
+    )
     assert decided.code == 0, decided.err
     assert json.loads(decided.out)["alpha"] == 0.3
     assert invoke("decide", "a.csv").code == 0
@@ -103,8 +107,8 @@ def test_combine_and_evaluate_the_panel(two: tuple[str, str], tmp_path: Path, in
     done = invoke("combine", *two, "--json")
     assert done.code == 0, done.err
     assert [row["judge"] for row in json.loads(done.out)["members"]] == ["a", "b"]
-    assert len(load_scores(tmp_path / "panel.parquet")) == 480
-    assert "eval --scores panel.parquet" in invoke("combine", *two, "--method", "mean").out
+    assert len(load_scores(tmp_path / "runs/panel.parquet")) == 480
+    assert "eval --scores runs/panel.parquet" in invoke("combine", *two, "--method", "mean").out
 
 
 def test_card(tmp_path: Path, invoke: Invoke) -> None:

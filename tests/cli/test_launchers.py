@@ -71,9 +71,8 @@ def ours(outcome: Outcome) -> list[str]:
     return [line for line in outcome.err.splitlines() if line.startswith("rmcalib:")]
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_two_processes_share_the_work_and_speak_with_one_voice(
-    launcher: str, tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
 ) -> None:
     base = (
         "eval",
@@ -87,7 +86,7 @@ def test_two_processes_share_the_work_and_speak_with_one_voice(
         20,
         "--output",
     )
-    done = ended(launch(launcher, tmp_path, *base, "two"))
+    done = ended(launch("accelerate", tmp_path, *base, "two"))
     assert done.code == 0, done.err
     assert ours(done) == []
     assert done.out.count("report.html") == 1
