@@ -404,7 +404,9 @@ def test_a_model_goes_straight_to_its_gpu_or_is_spread_or_refused(monkeypatch: p
         loading.placement(asked(), 300 * GB, GPUS[0])
     with pytest.raises(ValueError, match="device"):
         loading.placement(asked(device="cuda:1"), 140 * GB, GPUS[1])
-    monkeypatch.setenv("WORLD_SIZE", "4")
+    launched = {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match="torchrun"):
         loading.placement(asked(), 140 * GB, GPUS[1])
     model, _ = tiny_model("llama")  # parts on the CPU
