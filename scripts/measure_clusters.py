@@ -97,7 +97,7 @@ def main() -> None:
 
 Made by `scripts/measure_clusters.py`: {options.runs} simulated data sets per row, {HOW.resamples} resamples each.
 Every one of {QUESTIONS} questions has 1, 3, 5 or 15 near-duplicate prompts: their rewards differ by noise of standard
-deviation 0.2, and {ALIKE:.0%} of them share what decides the correct response. The forecasts are calibrated. The columns
+deviation 0.2, and {ALIKE:.0%} of them share what decides the correct response. Forecasts are calibrated. The columns
 are the coverage of 95% intervals; the last one is how often the test of the ECE rejects at 5%. A coverage from
 {options.runs} data sets is uncertain by about {1.96 * (0.95 * 0.05 / options.runs) ** 0.5:.3f}.
 

@@ -93,11 +93,12 @@ def _why_no_row(metric: str) -> str:
     return "it is not computed" if missing is None else f"no prompt has {missing}"
 
 
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str, names: Iterable[str] | None = None) -> Condition:
     """Parse ``metric>limit`` with ``>``, ``>=``, ``<`` or ``<=``.
 
     The metric may be followed by a category, ``[Math]``, and by a bound, ``.low`` or ``.high``;
-    ``abs(metric)`` takes its size, whose bounds are those of the interval of the size.
+    ``abs(metric)`` takes its size, whose bounds are those of the interval of the size. ``names`` are the metrics
+    that there are; default the catalogue.
 
     >>> parse_condition("ece[Precise IF] >= 0.2").category
     'Precise IF'
@@ -110,6 +111,7 @@ def parse_condition(text: str) -> Condition:
     """
     from rmcalib.metrics import catalogue
 
+    have = list(catalogue() if names is None else names)
     match = _FORM.fullmatch(text)
     try:
         limit = float(match["limit"]) if match else float("nan")
@@ -121,10 +123,10 @@ def parse_condition(text: str) -> Condition:
     if part not in ("value", "low", "high"):
         raise ValueError(f"--fail-if '{text}': unknown '.{part}' (have: .low, .high)")
     metric = match["metric"]
-    have = catalogue()
     if metric not in have:
         near = difflib.get_close_matches(metric.lower(), have, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else "`rmcalib list metrics` shows all"
+        known = "`rmcalib list metrics` shows all" if names is None else f"have: {', '.join(have)}"
+        hint = f"did you mean '{near[0]}'?" if near else known
         raise ValueError(f"--fail-if '{text}': unknown metric '{metric}' ({hint})")
     category = (match["category"] or OVERALL).strip()
     return Condition(text, metric, category, match["sign"], limit, part, bool(match["abs"]))

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from rmcalib.cli.conditions import parse_condition
 from rmcalib.cli.options import (
     MAIN,
     MORE,
     Common,
+    FailIf,
     Name,
     OutputFile,
     Place,
@@ -39,6 +41,7 @@ class Wanted:
     to: OutputFile | None = None
     """Also write the steps as CSV; - is standard output."""
     output: Place = "runs/watch"
+    fail_if: FailIf = ()
     margin: Annotated[float, Parameter(metavar="X", group=MORE)] = 0.03
     """Gaps up to this size raise no alarm."""
     window: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 10
@@ -59,7 +62,7 @@ def command(
     reading: Reading = Reading(),
     common: Common = Common(),
 ) -> int:
-    """Measure every step; exit code 1 if there is an alarm."""
+    """Measure every step; exit code 1 if there is an alarm, or if a condition holds at the last step."""
     from rmcalib._util.files import write_csv
     from rmcalib._util.storage import as_path
     from rmcalib.integrations import watch
@@ -67,6 +70,7 @@ def command(
 
     given = {"--scale": reading.scale, "--cluster": reading.cluster, "--missing": reading.missing}
     refuse(given, "rollouts have rewards, by prompt")
+    conditions = [parse_condition(text, _SHOWN) for text in wanted.fail_if]
     silent = writes_stdout(common, to=wanted.to)
     page = as_path(wanted.output) / "report.html"
 
@@ -96,7 +100,10 @@ def command(
         follow = "" if wanted.follow else f"rmcalib watch {folder} --follow"
         written = {"Steps": wanted.to, "Page": page}
         show(found, common, {**found.content(), "page": str(page)}, written=written, follow=follow)
-    return int(found.alarm is not None)
+    failed = [one for one in conditions if one.met(_rows(found.steps[-1]))] if found.steps else []
+    for one in failed:
+        say(f"step {found.steps[-1]['step']:g}: {one.text} holds")
+    return int(found.alarm is not None or bool(failed))
 
 
 _SHOWN = {
@@ -108,6 +115,21 @@ _SHOWN = {
     "auroc": "AUROC",
     "length_correlation": "with length",
 }
+
+
+def _rows(step: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the numbers of a step as rows that conditions read."""
+    return [
+        {
+            "category": "overall",
+            "metric": name,
+            "value": step.get(name) if _is_known(step.get(name)) else None,
+            "low": step.get(f"{name}_low"),
+            "high": step.get(f"{name}_high"),
+            "note": "it is unknown at the last step",
+        }
+        for name in _SHOWN
+    ]
 
 
 def _say_step(found: Watch) -> None:

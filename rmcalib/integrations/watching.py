@@ -16,6 +16,7 @@ from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration.intervals import check_level
 from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
 from rmcalib.metrics.measures import Settings, gap, length_correlation, right, within_prompt_auroc
+from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.repair import Calibrator
 from rmcalib.repair.calibrator import PointwiseFit, fit_pointwise, labelled_part
@@ -34,7 +35,7 @@ _FACTS = ("mean_reward", "reward_sd", "ties", "drift", "length_correlation", "ri
 
 
 @dataclass(frozen=True, repr=False)
-class Watch:
+class Watch(Shown):
     """What was seen of a training run.
 
     Attributes
@@ -76,17 +77,6 @@ class Watch:
         names = ("alarm", "reference", "sees", "misses", "level", "margin", "waiting")
         rows = [{key: None if value != value else value for key, value in row.items()} for row in self.steps]
         return {"steps": rows, **{name: getattr(self, name) for name in names}}
-
-    def to_html(self, path: str | Path) -> Path:
-        """Write the page: curves over the steps, and a table."""
-        from rmcalib.report import write_page
-
-        return write_page(self, path)
-
-    def _repr_html_(self) -> str:
-        from rmcalib.report import first_screen
-
-        return first_screen(self)
 
     def __repr__(self) -> str:
         """Return the number of steps, and the alarm."""

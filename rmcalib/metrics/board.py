@@ -20,6 +20,7 @@ from rmcalib.metrics.correlation import Method, correlation_rows
 from rmcalib.metrics.diagrams import bin_rows, rejection_rows
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.ranks import rank_sets
+from rmcalib.metrics.results import Shown
 from rmcalib.metrics.split_correlation import ModelErrors, correlate_errors, model_errors
 from rmcalib.metrics.table import OVERALL, Row, parts_of, tidy_row
 from rmcalib.metrics.views import Part, whole_part
@@ -54,7 +55,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Board:
+class Board(Shown):
     """Models ranked by a metric, as tidy tables.
 
     Attributes
@@ -115,23 +116,6 @@ class Board:
             flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
             rows.append(flat | {"note": row["why"]})
         return rows
-
-    def to_html(self, path: str) -> Any:
-        """Write the page."""
-        from rmcalib.report import write_page
-
-        return write_page(self, path)
-
-    def plot(self) -> Any:
-        """Return the first figure of the page as a matplotlib figure."""
-        from rmcalib.report import plot
-
-        return plot(self)
-
-    def _repr_html_(self) -> str:
-        from rmcalib.report import first_screen
-
-        return first_screen(self)
 
     def __repr__(self) -> str:
         """Return the first ten models, one line each."""

@@ -20,18 +20,19 @@ from rmcalib.judges import recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics.catalogue import Metric, chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.planning import prompts_needed
+from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, parts_of, why_missing
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:
-    import pandas
+    pass
 
 __all__ = ["Comparison", "compare", "named_scores", "on_common_prompts"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """Two models on the same prompts.
 
     Attributes
@@ -52,34 +53,10 @@ class Comparison:
     settings: Settings
     needed: int | None = None
 
-    @property
-    def table(self) -> pandas.DataFrame:
-        """One row per category and metric: a, b, difference (b − a), low, high, p_value, better, ..."""
-        import pandas
-
-        return pandas.DataFrame(self.rows)
-
     def row(self, metric: str, category: str = OVERALL) -> Row | None:
         """Return one row; None if it was not compared."""
         found = find_value(self.rows, metric, category)
         return None if found is None else dict(found)
-
-    def to_html(self, path: str) -> Any:
-        """Write the page."""
-        from rmcalib.report import write_page
-
-        return write_page(self, path)
-
-    def plot(self) -> Any:
-        """Return the first figure of the page as a matplotlib figure."""
-        from rmcalib.report import plot
-
-        return plot(self)
-
-    def _repr_html_(self) -> str:
-        from rmcalib.report import first_screen
-
-        return first_screen(self)
 
     def __repr__(self) -> str:
         """Return the verdict."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from rmcalib.calibration import Interval, Softmax, equal_temperatures, mean_inte
 from rmcalib.calibration.intervals import check_level
 from rmcalib.metrics.catalogue import chosen_metrics
 from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import metric_rows
 from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part, reference_of
@@ -23,7 +23,7 @@ from rmcalib.runs import content_hash
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:
-    import pandas
+    pass
 
 __all__ = ["METRICS", "Calibration", "RefusedError", "calibrate"]
 
@@ -58,7 +58,7 @@ class RefusedError(ValueError):
 
 
 @dataclass(frozen=True, repr=False)
-class Calibration:
+class Calibration(Shown):
     """The result of `calibrate`: a calibrator, and the gain that was measured on held-out prompts.
 
     Attributes
@@ -97,30 +97,6 @@ class Calibration:
     def temperature(self) -> float:
         """The temperature that rewards are divided by."""
         return self.calibrator.temperature
-
-    @property
-    def table(self) -> pandas.DataFrame:
-        """The rows as a pandas table."""
-        import pandas
-
-        return pandas.DataFrame(self.rows)
-
-    def to_html(self, path: str | Path) -> Path:
-        """Write the page."""
-        from rmcalib.report import write_page
-
-        return write_page(self, path)
-
-    def plot(self) -> Any:
-        """Return the first figure of the page as a matplotlib figure."""
-        from rmcalib.report import plot
-
-        return plot(self)
-
-    def _repr_html_(self) -> str:
-        from rmcalib.report import first_screen
-
-        return first_screen(self)
 
     def __repr__(self) -> str:
         """Return the temperature with its interval."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import mean_interval
 from rmcalib.calibration.events import design_effect
 from rmcalib.calibration.intervals import check_level
+from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import FEWEST, Part
 from rmcalib.repair.calibrator import labelled_part
 from rmcalib.repair.thresholds import Threshold, exact_limits, log_odds, safe_threshold
@@ -61,7 +61,7 @@ class Regret:
 
 
 @dataclass(frozen=True, repr=False)
-class Decisions:
+class Decisions(Shown):
     """The result of `decide`.
 
     Attributes
@@ -112,23 +112,6 @@ class Decisions:
     def content(self) -> dict[str, Any]:
         """Return all results as a dictionary that can be written as JSON."""
         return {**asdict(self), "asked": self.asked, "cost_of_asking": self.cost_of_asking}
-
-    def to_html(self, path: str | Path) -> Path:
-        """Write the page."""
-        from rmcalib.report import write_page
-
-        return write_page(self, path)
-
-    def plot(self) -> Any:
-        """Return the first figure of the page as a matplotlib figure."""
-        from rmcalib.report import plot
-
-        return plot(self)
-
-    def _repr_html_(self) -> str:
-        from rmcalib.report import first_screen
-
-        return first_screen(self)
 
     def __repr__(self) -> str:
         """Return the threshold, and how many prompts it accepts."""

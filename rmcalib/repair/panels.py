@@ -15,6 +15,7 @@ from rmcalib.calibration import Softmax, mean_interval
 from rmcalib.calibration.intervals import check_level
 from rmcalib.calibration.temperature import cross_fit
 from rmcalib.metrics.comparison import named_scores, on_common_prompts
+from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair.calibrator import replaces
 from rmcalib.scores import Scores
@@ -37,7 +38,7 @@ _BENCHMARK_KEYS = ("benchmark", "benchmark_revision", "benchmark_format", "n_ite
 
 
 @dataclass(frozen=True, repr=False)
-class Panel:
+class Panel(Shown):
     """The result of :func:`combine`: a panel of judges, measured on held-out prompts.
 
     Attributes
@@ -86,23 +87,6 @@ class Panel:
         import pandas
 
         return pandas.DataFrame(self.members)
-
-    def to_html(self, path: str | Path) -> Path:
-        """Write the page."""
-        from rmcalib.report import write_page
-
-        return write_page(self, path)
-
-    def plot(self) -> Any:
-        """Return the first figure of the page as a matplotlib figure."""
-        from rmcalib.report import plot
-
-        return plot(self)
-
-    def _repr_html_(self) -> str:
-        from rmcalib.report import first_screen
-
-        return first_screen(self)
 
     def __repr__(self) -> str:
         """Return the judges, and what the fitted panel gains."""

@@ -23,6 +23,7 @@ from rmcalib.metrics.catalogue import Metric, catalogue, chosen_metrics
 from rmcalib.metrics.diagrams import isotonic_rows, margin_rows, reliability_rows
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.planning import smallest_gap
+from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, metric_rows
 from rmcalib.metrics.texts import response_lengths
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
@@ -31,7 +32,6 @@ from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
     from rmcalib.repair import Calibrator, Decisions
@@ -46,7 +46,7 @@ _MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has ex
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Shown):
     """The evaluation of one model on one benchmark. It computes nothing further.
 
     Attributes
@@ -103,13 +103,6 @@ class Evaluation:
     texts: Benchmark | None = field(default=None, repr=False)
 
     @property
-    def table(self) -> pandas.DataFrame:
-        """The metrics as a pandas table, one row per category and metric."""
-        import pandas
-
-        return pandas.DataFrame(self.rows)
-
-    @property
     def summary(self) -> str:
         """The result in a few sentences."""
         from rmcalib.report.sentences import evaluation_sentences
@@ -145,12 +138,6 @@ class Evaluation:
             "manifest": self.manifest,
         }
 
-    def to_html(self, path: str | Path) -> Path:
-        """Write the page: one self-contained file."""
-        from rmcalib.report.pages import write_page
-
-        return write_page(self, path)
-
     def to_json(self, path: str | Path) -> Path:
         """Write all numbers as JSON."""
         return write_json(path, self.content())
@@ -172,11 +159,6 @@ class Evaluation:
 
         lines = "\n".join(f"  {sentence}" for sentence in evaluation_sentences(self)[:8])
         return f"Evaluation of {self.model} on {self.benchmark}\n{lines}"
-
-    def _repr_html_(self) -> str:
-        from rmcalib.report.pages import first_screen
-
-        return first_screen(self)
 
 
 def evaluate(

@@ -137,6 +137,10 @@ def test_watch(tmp_path: Path, invoke: Invoke) -> None:
     assert found["alarm"]["what"] == "gap"
     text = invoke("watch", "rollouts", "--calibrator", "start", "--start", 40, "--to", "steps.csv")
     assert "rmcalib watch rollouts --follow" in text.out
+    assert invoke("watch", "rollouts", "--fail-if", "mean_reward<1e9").code == 1
+    wrong = invoke("watch", "rollouts", "--fail-if", "gpa>0.1")
+    assert wrong.code == 2
+    assert "gpa" in wrong.err
     assert len((tmp_path / "steps.csv").read_text().splitlines()) == 3
 
 

@@ -1,0 +1,41 @@
+"""How every result shows itself. This is the only place that imports the renderer, when a page is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Shown"]
+
+
+class Shown:
+    """Result objects compute nothing further: rows as a table, a page, a figure, the first screen in a notebook."""
+
+    rows: list[dict[str, Any]]
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The rows as a pandas table."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page: one self-contained file."""
+        from rmcalib.report import write_page
+
+        return write_page(self, path)
+
+    def plot(self) -> Any:
+        """Return the first figure of the page as a matplotlib figure."""
+        from rmcalib.report import plot
+
+        return plot(self)
+
+    def _repr_html_(self) -> str:
+        from rmcalib.report import first_screen
+
+        return first_screen(self)
