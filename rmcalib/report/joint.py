@@ -253,8 +253,8 @@ def joint_document(joint: Joint) -> Document:
 
 
 def _name_cell(model: str, short: str, *, guess: bool) -> Cell:
-    mark = " †" if guess else ""
-    return Cell(f"{model}{mark}", tone="soft" if guess else "", short=f"{short}{mark}")
+    mark = "† " if guess else ""  # first, because a terminal cuts the end of long names
+    return Cell(f"{mark}{model}", tone="soft" if guess else "", short=f"{mark}{short}")
 
 
 def _value_cell(found: Mapping[tuple[str, str, str], Row], name: str, pair: tuple[str, str]) -> Cell:
