@@ -166,8 +166,8 @@ def test_a_long_id_does_not_fill_the_memory(suffix: str, tmp_path: Path) -> None
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     tracemalloc.start()
-    with pytest.raises(ValueError, match=rf"s{suffix}.*item_id"):
-        load_scores(path)
+    found = load_scores(path)  # a prompt's text is replaced by its digest
+    assert max(map(len, found.item_id.tolist())) < 1000
     assert tracemalloc.get_traced_memory()[1] < 100_000_000
     tracemalloc.stop()
 

@@ -163,7 +163,9 @@ def _ranking(board: Leaderboard) -> Table:
 
 def _name_cell(row: Row, short: str) -> Cell:
     guess = row["better_than_guess"] is False
-    marks = f"{'† ' if guess else ''}{'* ' if row['scale'] == 'no' else ''}"  # a terminal cuts the end of names
+    marks = (
+        f"{'† ' if guess else ''}{'* ' if row['scale'] == 'no' else ''}"  # a terminal cuts the end of names
+    )
     tips = [text for text in (_GUESS if guess else "", row["mark"]) if text]
     tone = "soft" if guess else ""
     return Cell(f"{marks}{row['model']}", tone=tone, tip="; ".join(tips), short=f"{marks}{short}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,14 @@ import numpy as np
 from rmcalib._util.display import percent
 from rmcalib._util.terminal import clean_line, count
 from rmcalib.benchmarks import Benchmark
-from rmcalib.judges import Recipe, scale_note, why_no_calibration
+from rmcalib.judges import Recipe, answers_summary, scale_note, why_no_calibration
 from rmcalib.metrics.texts import disagreements
 from rmcalib.metrics.views import Part
 from rmcalib.scores import Scores
 
 __all__ = ["meaning_sentence", "score_notes"]
 
+_LITTLE_MASS = 0.5
 _CROWDED = 0.8  # of all probabilities in one bin
 _READ_AS = {
     "reward": "rewards",
@@ -70,6 +72,7 @@ def score_notes(
     notes += _decided_notes(whole, pointwise=pointwise)
     if not reason:
         notes += _crowded_notes(whole)
+    notes += _answer_notes(scores)
     cut = int(scores.truncated.sum())
     if cut:
         limit = scores.manifest.get("max_length")
@@ -148,3 +151,51 @@ def _shared_rewards(scores: Scores) -> list[str]:
         f"{count(int(shared.sum()), 'response')} share their reward with another response to the same prompt "
         "(common with 16-bit dtypes). A tie of t responses counts as 1/t right."
     ]
+
+
+def _answer_notes(scores: Scores) -> list[str]:
+    """Return notes on position bias, answers that could not be read, and labels without a probability."""
+    found = answers_summary(scores)
+    if not found:
+        return []
+    notes = [_place_note(found["places"])] if "places" in found else []
+    graded = int(np.isnan(scores.details["place"])[scores.offsets[:-1]].sum()) if "places" in found else 0
+    if graded and "votes" not in found:
+        notes.append(
+            f"{count(graded, 'prompt')} got a grade for each response, without a comparison. A softmax of "
+            "grades has little meaning."
+        )
+    unread, answers = found["unread"], found["answers"]
+    if unread:
+        notes.append(
+            f"{unread:,} of {answers:,} answers ({unread / answers:.1%}) could not be read. They are not "
+            "counted, so the forecasts of their prompts are closer to uniform."
+        )
+    if found["floored"]:
+        notes.append(
+            f"The server did not return {found['floored']:,} log-probabilities. They are set to their upper "
+            f"bounds, so probabilities are off by at most {found['largest_floor']:.1g}."
+        )
+    if found.get("label_mass", 1.0) < _LITTLE_MASS:
+        notes.append(
+            f"The labels have only {found['label_mass']:.1%} of the next token's probability: the judge "
+            "tends to write something else first. Use sampled answers instead (-J judging=votes)."
+        )
+    if "votes" in found:
+        fewest, mean, most = found["votes"]
+        counted = f"{fewest}" if fewest == most else f"{fewest} to {most} (mean {mean:.1f})"
+        notes.append(f"Forecasts are smoothed fractions of {counted} votes per question.")
+    return notes
+
+
+def _place_note(places: dict[str, Any]) -> str:
+    means = places["mean_probability"]
+    errors = [error for error in places["standard_error"] if error is not None]
+    spread = f" (standard errors up to {max(errors):.3f})" if errors else ""
+    by_place = ", ".join(f"{letter} {mean:.3f}" for letter, mean in zip(ascii_uppercase, means, strict=False))
+    moves = places.get("choice_moves")
+    moved = f" The answers to {moves:.0%} of the prompts depend on the order or the sample." if moves else ""
+    return (
+        f"Position bias: the mean probability by place is {by_place}, where {1 / len(means):.3f} would be "
+        f"fair{spread}; {places['prompts']:,} prompts. Forecasts are averaged over the orders.{moved}"
+    )

@@ -233,9 +233,13 @@ def write_jsonl(path: str | Path, columns: Columns) -> None:
         n = len(next(iter(columns.values())))
         for start in range(0, n, _CHUNK):
             parts = [array[start : start + _CHUNK].tolist() for array in columns.values()]
-            # JSON has no NaN: unknown values are left out.
+            # JSON has no NaN: unknown labels are null, other unknown values are left out.
             rows = (
-                {name: value for name, value in zip(columns, row, strict=True) if value == value}
+                {
+                    name: value if value == value else None
+                    for name, value in zip(columns, row, strict=True)
+                    if value == value or name == "label"
+                }
                 for row in zip(*parts, strict=True)
             )
             file.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
@@ -260,11 +264,12 @@ def _array(column: Any) -> npt.NDArray[Any]:
             return np.array([*column.to_pylist(), None], dtype=object)[:-1]
         array: npt.NDArray[Any] = column.to_numpy()
         return array
-    texts, numbers = _distinct(column)
-    if column.null_count or any("\0" in text or len(text) > LONGEST_ID for text in texts):
-        # numpy's fixed-width texts hold no None, drop a final NUL, and are large if one is long
-        return np.array([*column.to_pylist(), None], dtype=object)[:-1]
-    return np.array(texts, dtype=np.str_)[numbers]
+    if not column.null_count:
+        texts, numbers = _distinct(column)
+        if not any("\0" in text or len(text) > LONGEST_ID for text in texts):
+            return np.array(texts, dtype=np.str_)[numbers]
+    # numpy's fixed-width texts hold no None, drop a final NUL, and are large if one is long
+    return np.array([*column.to_pylist(), None], dtype=object)[:-1]
 
 
 def _is_text(column: Any) -> bool:
