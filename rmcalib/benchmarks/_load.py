@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -98,6 +98,15 @@ def load_benchmark(
 
 
 def _part_of(benchmark: Benchmark, part: str) -> Benchmark:
+    kept = in_part([item.id for item in benchmark.items], part)
+    items = tuple(item for item, mine in zip(benchmark.items, kept, strict=True) if mine)
+    if not items:
+        raise ValueError(f"part: part {part} of {benchmark.name} contains no prompts")
+    return replace(benchmark, name=f"{benchmark.name}-{part.replace('/', 'of')}", items=items)
+
+
+def in_part(ids: Iterable[str], part: str) -> list[bool]:
+    """Return which ids belong to a part such as "1/2" of all prompts: a hash of the id decides."""
     match = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", part)
     number, of = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= number <= of:
@@ -105,15 +114,8 @@ def _part_of(benchmark: Benchmark, part: str) -> Benchmark:
             f"part: {part!r} is not a part K/N (K from 1 to N, N up to 999); 1/2 and 2/2 are the halves of "
             "a benchmark"
         )
-
-    def belongs(item: Item) -> bool:
-        digest = hashlib.sha256(item.id.encode("utf-8", "surrogatepass")).digest()
-        return int.from_bytes(digest) % of == number - 1
-
-    items = tuple(item for item in benchmark.items if belongs(item))
-    if not items:
-        raise ValueError(f"part: part {part} of {benchmark.name} contains no prompts")
-    return replace(benchmark, name=f"{benchmark.name}-{number}of{of}", items=items)
+    digests = (hashlib.sha256(one.encode("utf-8", "surrogatepass")).digest() for one in ids)
+    return [int.from_bytes(digest) % of == number - 1 for digest in digests]
 
 
 def _is_path(name: str) -> bool:

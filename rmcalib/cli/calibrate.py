@@ -64,6 +64,8 @@ def command(
         replaced = str(wanted.to) != "-" and replaces_calibrator(wanted.to)
         options = _check(source, judged, wanted, scoring, reading)
         scores = open_run(source, reading) if source else _run(judged, scoring, common)
+        if source and judged.part:
+            scores = scores.part(judged.part)
         result = calibrate(scores, seed=wanted.seed)
         result.calibrator.save(wanted.to)
         if replaced and not common.quiet:
@@ -100,7 +102,7 @@ def _check(
         reading.refuse("it reads files of scores")
     else:
         used = {} if wanted.checkpoint else {"--model": judged.model, "-J": scoring.judge}
-        given = {"--endpoint": judged.endpoint, "--part": judged.part, "--limit": scoring.limit}
+        given = {"--endpoint": judged.endpoint, "--limit": scoring.limit}
         refuse({**given, **used, "--benchmark": scoring.benchmark}, f"{source} has the scores already")
     options = judge_options(scoring, judged.endpoint, judged.model[0] if judged.model else "")
     if wanted.checkpoint is None:

@@ -128,7 +128,7 @@ def _check(judged: Judged, wanted: Wanted, scoring: Scoring, reading: Reading) -
             raise ValueError("--scores published: name the model with --model")
     if len(scoring.benchmark) > 1:
         raise ValueError("--benchmark: scores belong to one benchmark, so give one")
-    given = {"--endpoint": judged.endpoint, "--part": judged.part, "--limit": scoring.limit}
+    given = {"--endpoint": judged.endpoint, "--limit": scoring.limit}
     more = {
         "--dry-run": wanted.dry_run,
         "-J": tuple(one for one in scoring.judge if not one.startswith("recipes=")),
@@ -168,13 +168,13 @@ def _given(judged: Judged, wanted: Wanted, scoring: Scoring, reading: Reading) -
                 bench = load_prompts("reward-bench-2", scoring)
             except HubError as error:
                 say(f"warning: the report has no texts to read ({error})")
-        return [(name, bench, published_scores(name)) for name in judged.model]
+        return [(name, bench, _part(published_scores(name), judged.part)) for name in judged.model]
     found = load_all_scores(source, **reading.options())
     if len(found) == 1 and len(judged.model) == 1:
         found = {judged.model[0]: next(iter(found.values()))}
     jobs: list[Job] = []
     for name in judged.model or found:
-        scores = find_model(found, name, source)
+        scores = _part(find_model(found, name, source), judged.part)
         if bench is not None and not {item.id for item in bench.items} & {*scores.item_id.tolist()}:
             raise ValueError(
                 f"{source}: none of its prompts is in {bench.name}: name the benchmark they are from, or "
@@ -185,6 +185,10 @@ def _given(judged: Judged, wanted: Wanted, scoring: Scoring, reading: Reading) -
         manifest = {**scores.manifest, "model": name, "benchmark": label}
         jobs.append((name, bench, replace(scores, manifest=manifest)))
     return jobs
+
+
+def _part(scores: Scores, part: str | None) -> Scores:
+    return scores if part is None else scores.part(part)
 
 
 def _evaluate(

@@ -552,6 +552,7 @@ _POINTWISE = (
         unit="probability",
         label="gap per response",
         group="pointwise",
+        ranked="overall",
         prompts="labelled",
     ),
     *_with_null(
@@ -596,6 +597,7 @@ _POINTWISE = (
         unit="probability",
         label="gap per response, fitted",
         group="pointwise",
+        ranked="overall",
         prompts="labelled",
         needs=None,
     ),
@@ -629,6 +631,7 @@ _POINTWISE = (
         unit="fraction of pairs",
         label="order within prompts",
         group="pointwise",
+        ranked="overall",
         prompts="labelled",
         needs=None,
     ),

@@ -249,6 +249,24 @@ class Scores:
         kept = {name: array[rows] for name, array in self.columns().items()}
         return replace(self, **_fields(kept | {"label": self.label[rows]}))
 
+    def part(self, part: str) -> Scores:
+        """Return part K of N of the prompts, such as ``"1/2"``: the same prompts as ``load_benchmark(part=...)``.
+
+        >>> scores = Scores.from_arrays([[1.0, 0.0]] * 10)
+        >>> scores.part("1/2").n_items + scores.part("2/2").n_items
+        10
+        """
+        from rmcalib.benchmarks._load import in_part
+
+        kept = np.array(in_part(self.item_id[self.offsets[:-1]].tolist(), part), dtype=bool)
+        if not kept.any():
+            raise ValueError(f"part: part {part} of the scores contains no prompts")
+        about = {
+            **self.manifest,
+            "benchmark": f"{self.manifest.get('benchmark') or 'scores'}-{part.replace('/', 'of')}",
+        }
+        return replace(self.take(kept), manifest=about)
+
     def decided(self) -> Scores:
         """Return the prompts with a correct and a wrong response, all of whose labels are known.
 

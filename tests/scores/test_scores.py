@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib._util.files import write_file
+from rmcalib.benchmarks import load_benchmark
 from rmcalib.scores import Scores, load_scores
 
 REWARDS = np.array([[2.0, 1.0, 0.0], [0.5, 3.0, -1.0]])
@@ -259,3 +260,15 @@ def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
         write_file(path, write)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["scores.parquet"]
+
+
+def test_parts_of_scores_are_the_parts_of_their_benchmark() -> None:
+    bench = load_benchmark("demo")
+    ids = [item.id for item in bench.items]
+    scores = Scores.from_arrays([[1.0, 0.0]] * len(ids), item_id=ids)
+    for part in ("1/3", "2/3", "3/3"):
+        own = scores.part(part)
+        wanted = [item.id for item in load_benchmark("demo", part=part).items]
+        assert own.item_id[own.offsets[:-1]].tolist() == wanted
+    with pytest.raises(ValueError, match="4/3"):
+        scores.part("4/3")
