@@ -191,35 +191,31 @@ def sub_k(
         What happened: the items of each instance, best first.
     k : int
         Number of items of an event, from 2 to m.
-    events : int (E, k), optional
-        The events to average over. By default all of them, if there are at most ``max_events`` (200,000).
-    coverage : float, optional
-        Average only over the most frequent events that together make up this fraction of all occurrences.
-        The default is 0.95 if there are more than ``max_events`` events.
-    counted_on : int (N, m), optional
-        Rankings in which events are counted, such as the training fold. By default they are counted in
-        ``orders``, which makes rare events look more frequent than they are. ``null`` and ``interval`` of the
-        result allow for that; the value alone does not.
-    max_events : int
-        Largest number of events for which all are used.
-    weighting : {"uniform", "frequency", "probability"}
-        Weights of the average over events: equal, by frequency in the data, or by mean probability.
-    open_events : {"leave_out", "marginalise"}
-        What to do where a partial ranking does not decide an event. "leave_out" leaves the instance out of
-        that event. "marginalise" uses the probability of the event given what was observed.
-    protocol : {"exact", "reference"}
-        "exact" follows the definition; "reference" does what the paper's public code does.
-    support : int (R, m), optional
-        For the reference protocol: the rankings over which it sums.
-    bins, spacing, discrepancy, norm, debias
-        How the error of one event is computed, as in `ece`.
-    rng : numpy Generator or int
-        Used only if marginals have to be estimated by sampling.
+    **options
+        Which events, how they are averaged, and how the error of one is computed; see the notes.
 
     Returns
     -------
     NotionResult
         The error as ``value``; its methods ``null`` and ``interval`` give its uncertainty.
+
+    Notes
+    -----
+    The options, which `top_k` and `rankwise` share:
+
+    - ``events``, int (E, k): the events to average over; default all, if there are at most ``max_events`` (200,000).
+    - ``coverage``, float: only the most frequent events that together make up this fraction of all occurrences;
+      default 0.95 if there are more than ``max_events`` events.
+    - ``counted_on``, int (N, m): rankings in which events are counted, such as the training fold. By default they
+      are counted in ``orders``, which makes rare events look more frequent than they are. ``null`` and ``interval``
+      of the result allow for that; the value alone does not.
+    - ``weighting``: "uniform", by "frequency" in the data, or by mean "probability".
+    - ``open_events``: where a partial ranking does not decide an event, "leave_out" leaves the instance out of that
+      event; "marginalise" uses the probability of the event given what was observed.
+    - ``protocol``: "exact" follows the definition; "reference" does what the paper's public code does, which sums
+      over the rankings ``support``, int (R, m).
+    - ``bins``, ``spacing``, ``discrepancy``, ``norm``, ``debias``: as in `ece`.
+    - ``rng``: used only if marginals have to be estimated by sampling.
 
     Examples
     --------
