@@ -38,6 +38,7 @@ CASES: dict[str, tuple[str, str]] = {
     "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.npz"),
     "fuzz_files": ("--files 60", " 0 surprises"),
     "measure_alarms": ("--runs 1 --to {}/alarms.md", "calibrated"),
+    "measure_clusters": ("--runs 1 --output {}", "80 × 15"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
     "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),
     "measure_notions": ("--runs 2 --cases 1 --processes 1 --output {}", "Calibrated forecasts"),

@@ -77,7 +77,7 @@ def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_pa
     assert run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1") == expected
     hub.fail(".*", status=503)
     counted = "slept = []; time.sleep = slept.append\n"
-    *lines, seconds = run(hub.url, tmp_path, f"{counted}{code}; print(sum(slept))")
+    *lines, seconds = run(hub.url, tmp_path, f"{counted}{code}; print(sum(x for x in slept if x >= 0.5))")
     assert lines == expected
     assert float(seconds) == 2.0  # one second for each name, then the cache is used
 
