@@ -191,7 +191,7 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     gaps = markdown(opposite_gaps(of_gaps))
     return f"""# Coverage of the intervals of a difference
 
-Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting ({SMOOTH_RUNS} for the smooth
+Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting (at most {SMOOTH_RUNS} for the smooth
 ECE), {HOW.resamples} resamples each, in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%.
 A coverage from {runs} data sets is uncertain by about {1.96 * (0.95 * 0.05 / runs) ** 0.5:.3f}.
 
