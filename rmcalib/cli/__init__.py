@@ -180,7 +180,7 @@ def main() -> None:
 
 
 def _prepare_streams() -> None:
-    """Let a terminal that knows only ASCII show what it can, and a closed stream swallow what it is told."""
+    """Replace characters that a terminal cannot show, and discard the output to a closed stream."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

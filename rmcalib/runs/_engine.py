@@ -105,18 +105,17 @@ def scored_parts(task: Task) -> Iterator[Part]:
     from rmcalib.runs._run import package_versions
 
     yield Part()
-    told: list[str] = []
-    with _listening(task.judge.name, told):
+    with _own_warnings(task.judge.name) as found:
         identity = task.judge.identity()
         about = {**about_judge(task.judge), "versions": package_versions()}
-    yield Part(identity, about, warnings=_taken(told))
+    yield Part(identity, about, warnings=tuple(found))
     chunks = scored_chunks(task.judge, task.items)
     while True:
-        with _listening(task.judge.name, told):
+        with _own_warnings(task.judge.name) as found:
             chunk = next(chunks, None)
         if chunk is None:
             break
-        yield Part(scored=tuple(chunk), warnings=_taken(told))
+        yield Part(scored=tuple(chunk), warnings=tuple(found))
     if task.free is not None:
         free_checkpoint(task.free)
 
@@ -148,26 +147,21 @@ def cause(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _listening(name: str, told: list[str]) -> Iterator[None]:
+def _own_warnings(name: str) -> Iterator[list[str]]:
     """Collect our own warnings. Those of libraries go to the worker's log."""
+    found: list[str] = []
 
     def show(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
         line = " ".join(str(message).split())
         if filename.startswith(_PACKAGE) and issubclass(category, UserWarning):
-            told.append(line)
+            found.append(line)
         else:
             sys.stderr.write(f"{name}: {category.__name__}: {line}\n")
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = show
-        yield
-
-
-def _taken(told: list[str]) -> tuple[str, ...]:
-    taken = tuple(told)
-    told.clear()
-    return taken
+        yield found
 
 
 class LocalEngine:
