@@ -56,7 +56,7 @@ def says(view: ViewName) -> Measure:
 
     def measure(part: Part, _: Settings) -> Estimate:
         events = _events(part, view)
-        return Estimate.mean(events.per_prompt(events.p), within=(0.0, 1.0), cluster=events.cluster)
+        return Estimate.stated(events.per_prompt(events.p), cluster=events.cluster)
 
     return _known(view, measure)
 
@@ -245,7 +245,7 @@ def usable_information(part: Part, _: Settings) -> Estimate:
     return Estimate(part.scale.usable, len(part), limits=limits, influence=influence, cluster=part.cluster)
 
 
-def temperature(part: Part, _: Settings) -> Estimate:
+def temperature(part: Part, settings: Settings) -> Estimate:
     """Temperature that maximises the likelihood on all prompts."""
     if len(part) < FEWEST:
         return Estimate.missing(len(part), f"needs at least {FEWEST} prompts")
@@ -253,11 +253,11 @@ def temperature(part: Part, _: Settings) -> Estimate:
     if scale.fit.at_limit is not None:
         return Estimate.missing(len(part), _LIMITS[scale.fit.at_limit])
 
-    def limits(level: float) -> tuple[float, float] | None:
+    def limits(level: float) -> tuple[float, float]:
         found = scale.temperature_interval(level)
-        return (found.low, found.high) if np.isfinite(found.high) else None
+        return found.low, found.high
 
-    low, high = limits(0.95) or (scale.temperature_interval().low, np.inf)
+    low, high = limits(settings.level)
     return Estimate(
         scale.fit.temperature,
         len(part),
@@ -328,7 +328,7 @@ def correct_first(which: Literal["says", "right"]) -> Measure:
                 part.of_first_choice(part.is_correct.astype(np.float64)), cluster=part.cluster
             )
         p = np.add.reduceat(np.where(part.is_correct, np.exp(part.log_p), 0.0), part.starts)
-        return Estimate.mean(np.minimum(p, 1.0), within=(0.0, 1.0), cluster=part.cluster)
+        return Estimate.stated(np.minimum(p, 1.0), cluster=part.cluster)
 
     return measure
 
