@@ -213,12 +213,8 @@ class VllmJudge:
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts; if the server ends, its last lines are in the error."""
         judge = self._judge()
-        try:
+        with self._noticing():
             yield from scored_chunks(judge, items, progress)
-        except ServerError:
-            for server in self._servers:
-                server.check()
-            raise
 
     def close(self) -> None:
         """Stop the server."""
@@ -230,11 +226,22 @@ class VllmJudge:
         """Return the judge that asks the server; the first call starts and checks the server."""
         if self._served is None:
             try:
-                self._served = self._start()
+                with self._noticing():
+                    self._served = self._start()
             except BaseException:
                 self.close()
                 raise
         return self._served
+
+    @contextlib.contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """If a request fails because a server has ended, say that, with the server's last lines."""
+        try:
+            yield
+        except ServerError:
+            for server in self._servers:
+                server.check()
+            raise
 
     def _start(self) -> Judge:
         settings, name = self.settings, self.name
