@@ -22,6 +22,7 @@ __all__ = [
     "LONE_SURROGATE",
     "LONGEST_ID",
     "LONGEST_NAME",
+    "adapter",
     "decoded",
     "json_lines",
     "parse_json",
@@ -189,14 +190,15 @@ def typed(kind: type[T], value: object, where: str) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = _adapter(kind).validate_python(value)  # type: ignore[arg-type]
+        found: T = adapter(kind).validate_python(value)  # type: ignore[arg-type]
         return found
     except ValidationError as error:
         raise ValueError(f"{where}: {'; '.join(problems_of(error))}") from None
 
 
 @functools.cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what checks values of a type; it is made once."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

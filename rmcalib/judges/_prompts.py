@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rmcalib._util.texts import parse_yaml
-from rmcalib.judges._settings import check_names
+from rmcalib.judges._registry import check_names
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item

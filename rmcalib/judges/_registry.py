@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal
 
-from rmcalib._util.texts import parse_yaml
-from rmcalib.judges._devices import DTYPES
+from annotated_types import Gt, Lt
+
+from rmcalib._util.texts import adapter, parse_yaml, problems_of
 from rmcalib.judges._judge import SCALES, Scale
-from rmcalib.judges._templates import POOLINGS
 from rmcalib.scores import Scores
 
 LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
 ENTRY_POINTS = "rmcalib.models"
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "status": ("plain", "recipe", "rebuilt", "own-code", "unsupported"),
-    "bradley_terry": ("yes", "modified", "no", "unknown"),
-    "scale": SCALES,
-    "pooling": POOLINGS,
-    "dtype": DTYPES,
-    "attention": ("eager", "sdpa", "flash_attention_2"),
-}
 _ABOUT = ("loss", "evidence", "bradley_terry", "parameters", "note")
 _BY_LOSS: dict[str, Scale] = {"yes": "log-utilities", "modified": "log-utilities", "no": "ratings"}
 
@@ -100,11 +93,11 @@ class Recipe:
     """
 
     model: str
-    status: str = "plain"
+    status: Literal["plain", "recipe", "rebuilt", "own-code", "unsupported"] = "plain"
     reason: str = ""
     template: str | None = None
-    dtype: str | None = None
-    attention: str | None = None
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    attention: Literal["eager", "sdpa", "flash_attention_2"] | None = None
     max_length: int | None = None
     trust_remote_code: bool = False
     column: int | None = None
@@ -114,16 +107,16 @@ class Recipe:
     backbone_prefix: str | None = None
     architecture: str | None = None
     output: str = "logits"
-    pooling: str = "checkpoint"
+    pooling: Literal["checkpoint", "last_token", "before_first_pad"] = "checkpoint"
     append_token_id: int | None = None
     tokenizer: str | None = None
     loss: str = "unknown"
     evidence: str = ""
-    bradley_terry: str = "unknown"
-    parameters: float | None = None
+    bradley_terry: Literal["yes", "modified", "no", "unknown"] = "unknown"
+    parameters: Annotated[float, Gt(0), Lt(math.inf)] | None = None
     note: str = ""
     family: str | None = None
-    scale: str | None = None
+    scale: Scale | None = None
 
 
 def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
@@ -218,23 +211,37 @@ def recipe_from(entry: Any, where: str) -> Recipe:
     1
     >>> recipe_from({"model": "me/rm", "colunm": 1}, "mine.yaml, entry 1")
     Traceback (most recent call last):
-    ValueError: mine.yaml, entry 1 (me/rm): unknown field 'colunm' (did you mean 'column'?)
+    ValueError: mine.yaml, entry 1 (me/rm): colunm: unknown field (did you mean 'column'?)
     """
+    from pydantic import ValidationError
+
     if isinstance(entry, Recipe):
-        return _checked(entry, f"{where} ({entry.model})")
+        entry = dataclasses.asdict(entry)
     if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
         raise ValueError(f"{where}: an entry needs `model: org/name`")
     where = f"{where} ({entry['model']})"
-    fields = {field.name: field for field in dataclasses.fields(Recipe)}
-    values: dict[str, Any] = {}
-    for key, value in entry.items():
-        if key not in fields:
-            near = difflib.get_close_matches(str(key), list(fields), n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(fields)}"
-            raise ValueError(f"{where}: unknown field {key!r} ({remedy})")
-        if value is not None:
-            values[key] = _typed(str(fields[key].type), key, value, where)
-    return _checked(Recipe(**values), where)
+    values = {str(key): value for key, value in entry.items() if value is not None}
+    try:
+        check_names(values, [field.name for field in dataclasses.fields(Recipe)], "field")
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    if isinstance(values.get("bradley_terry"), bool):  # YAML reads yes and no without quotes as booleans
+        values["bradley_terry"] = "yes" if values["bradley_terry"] else "no"
+    try:  # as JSON, where pydantic's strict mode takes objects: no `true` for a number, and no 1 for `true`
+        recipe: Recipe = adapter(Recipe).validate_json(json.dumps(values, default=str), strict=True)
+    except ValidationError as error:
+        raise ValueError(f"{where}: {'; '.join(problems_of(error))}") from None
+    return _checked(recipe, where)
+
+
+def check_names(given: Iterable[str], known: Iterable[str], what: str = "setting") -> None:
+    """Raise a `ValueError` for the first name that is not known, with the nearest one that is."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(names)}"
+            raise ValueError(f"{name}: unknown {what} ({remedy})")
 
 
 def scale_of(recipe: Recipe) -> Scale:
@@ -243,7 +250,7 @@ def scale_of(recipe: Recipe) -> Scale:
     >>> scale_of(Recipe("org/rm", bradley_terry="yes")), scale_of(Recipe("org/rm"))
     ('log-utilities', 'unknown')
     """
-    return cast("Scale", recipe.scale) if recipe.scale else _BY_LOSS.get(recipe.bradley_terry, "unknown")
+    return recipe.scale if recipe.scale else _BY_LOSS.get(recipe.bradley_terry, "unknown")
 
 
 def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, Recipe]) -> Recipe:
@@ -380,12 +387,6 @@ def scale_note(recipe: Recipe) -> str:
 def _checked(recipe: Recipe, where: str) -> Recipe:
     if not recipe.model.strip():
         raise ValueError(f"{where}: an entry needs `model: org/name`")
-    if recipe.parameters is not None and not 0 < recipe.parameters < math.inf:
-        raise ValueError(f"{where}: parameters: {recipe.parameters:g} is not a number of billions, such as 8")
-    for key, allowed in _CHOICES.items():
-        value = getattr(recipe, key)
-        if value is not None and value not in allowed:
-            raise ValueError(f"{where}: {key}: unknown {value!r} (have: {', '.join(allowed)})")
     if recipe.status == "unsupported" and not recipe.reason:
         raise ValueError(f"{where}: 'unsupported' needs a `reason`")
     if recipe.head == "own-code" and not recipe.trust_remote_code:
@@ -395,23 +396,6 @@ def _checked(recipe: Recipe, where: str) -> Recipe:
     if "/" in (recipe.head_file or "") or "\\" in (recipe.head_file or ""):
         raise ValueError(f"{where}: head_file: must be a file beside config.json, not in a subfolder")
     return recipe
-
-
-def _typed(kind: str, key: str, value: Any, where: str) -> Any:
-    """Return `value` if it has the type of its field. YAML reads yes and no without quotes as booleans."""
-    if key == "bradley_terry" and isinstance(value, bool):
-        return "yes" if value else "no"
-    base = kind.removesuffix(" | None")
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    right = {
-        "str": isinstance(value, str),
-        "bool": isinstance(value, bool),
-        "int": number and math.isfinite(value) and int(value) == value,
-        "float": number,
-    }[base]
-    if not right:
-        raise ValueError(f"{where}: {key} must be {base}, not {value!r}")
-    return float(value) if base == "float" else value
 
 
 def _from_entry_points() -> list[Recipe]:

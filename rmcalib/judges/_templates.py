@@ -86,8 +86,6 @@ _PINNED_CLOCK = (
 )
 _RENDER_SECONDS = 8.0  # for the responses of one prompt, which take milliseconds
 
-POOLINGS = ("checkpoint", "last_token", "before_first_pad")
-
 
 @dataclass(frozen=True)
 class Encoded:

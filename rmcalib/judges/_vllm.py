@@ -31,6 +31,7 @@ from rmcalib._util.hub import HubError, translated
 from rmcalib._util.processes import process_rank
 from rmcalib._util.terminal import clean_line
 from rmcalib.judges import _keeper
+from rmcalib.judges._checks import check_config
 from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._devices import choose_device, main_memory
 from rmcalib.judges._files import ModelFiles, find_files, identify
@@ -59,6 +60,7 @@ _MEMORY_FOR_TWO = 0.45  # of each GPU, for a policy and for its reference
 _TOLERANCE = {"float32": 1e-3}
 _NARROW = 5e-2
 _PREFIX = re.compile(r"^(\([^)]*pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] )?")  # of a line of vLLM's log
+_ERROR = re.compile(r"\b\w+(Error|Exception): ")
 _PLACES = ("served", "endpoint_", "answered_by", "texts_by")  # what an identity says about the server
 
 
@@ -124,10 +126,11 @@ class Server:
             )
 
     def last_lines(self, count: int = 6) -> str:
-        """Return the last lines of the server's output as one line."""
+        """Return the last lines of the server's output as one line: its errors, if it reports any."""
         lines = Path(self._output.name).read_text(errors="replace").split("\n")
         shown = [_PREFIX.sub("", clean_line(line))[:200] for line in lines if line.strip()]
-        return " | ".join(shown[-count:]) or "nothing yet"
+        errors = [line for line in shown if _ERROR.search(line)] if count > 1 else []
+        return " | ".join((errors or shown)[-count:]) or "nothing yet"
 
     def _seconds(self) -> float:
         return time.monotonic() - self._started
@@ -275,6 +278,8 @@ class VllmJudge:
         recipe = settings.recipe_for(name)
         files = find_files(name, settings, tokenizer=recipe.tokenizer)
         asked = Asked(name, recipe, settings, files.code_commit)
+        weights = weight_files(files.weights)
+        check_config(name, files.weights, weights, trust_remote_code=settings.trust_remote_code)
         with translated(name):
             config: Any = AutoConfig.from_pretrained(files.weights, **asked.code())
         if isinstance(self._here, Classifier):
@@ -288,7 +293,7 @@ class VllmJudge:
             longest = min(limit, most)
         own = getattr(config, "dtype", None)
         width = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0
-        size = width * sum(file.stat().st_size for file in weight_files(files.weights))
+        size = width * sum(file.stat().st_size for file in weights)
         return _Found(name, files, tokenizer, str(dtype).removeprefix("torch."), longest, size)
 
     def _serve(self, model: _Found, more: Sequence[str]) -> Server:

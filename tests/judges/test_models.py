@@ -381,7 +381,7 @@ def _four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
 
-def asked(recipe_dtype: str | None = None, **options: Any) -> loading.Asked:
+def asked(recipe_dtype: Any = None, **options: Any) -> loading.Asked:
     return loading.Asked("org/rm", Recipe("org/rm", dtype=recipe_dtype), LoadOptions(**options))
 
 

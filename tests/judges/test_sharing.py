@@ -13,7 +13,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.judges._scoring import ItemScorer, Work, full_rows, grow_trees, sorted_batches, tokens_that_fit
+from rmcalib.judges._scoring import ItemScorer, Work, full_rows, grow_trees, sorted_batches
 from rmcalib.judges._sharing import (
     Row,
     Text,
@@ -27,7 +27,6 @@ from rmcalib.judges._sharing import (
 )
 from rmcalib.judges._templates import Encoded, pooled_position
 from tests.judges.families import WINDOW, families, family_model, family_texts
-from tests.judges.tiny import tiny_model
 
 # For every prompt: how many tokens its responses share, and how many each has of its own.
 Prompts = list[tuple[int, list[int]]]
@@ -140,22 +139,6 @@ def test_pooling_is_the_stock_rule_whatever_padding_follows(ids: list[int], pad:
     assert (
         pooled_position(ids, pad=None) == pooled_position(ids, pooling="last_token", pad=pad) == len(ids) - 1
     )
-
-
-@pytest.mark.parametrize("share", [True, False])
-def test_the_budget_shrinks_with_memory_and_is_a_power_of_two(
-    share: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, _ = tiny_model("gemma2")
-    how = how_to_share(model) if share else None
-    budgets = []
-    for free in (80e9, 8e7, 1e6, 1.0):
-        monkeypatch.setattr("rmcalib.judges._devices.free_memory", lambda _, free=free: free)
-        budgets.append(tokens_that_fit(model, how))
-    assert budgets == sorted(budgets, reverse=True)
-    assert budgets[0] == 8_192
-    assert budgets[-1] == 1
-    assert all(tokens & (tokens - 1) == 0 for tokens in budgets)
 
 
 def outcome(family: str) -> tuple[str | None, float] | None:
