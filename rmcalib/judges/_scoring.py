@@ -14,7 +14,6 @@ stay on the device until all passes of a window have been started.
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -327,11 +326,9 @@ def plan(model: RewardModel, sharing: Sharing | None, texts: Sequence[Text], bud
     if sharing is None:
         trees, budget = [Tree((text,)) for text in texts], min(budget, usual)
     elif sharing.branches:
-        grown = grow_trees(texts, longest=budget, kappa=math.inf)
-        return [[row] for row in full_rows(grown, min(usual, budget))]
-    else:  # the memory of a mask grows with the square of the row
-        kappa = _attention_crossover(model)
-        trees = grow_trees(texts, longest=min(budget, 2 * model.max_length), kappa=kappa)
+        return [[row] for row in full_rows(grow_trees(texts, longest=budget), min(usual, budget))]
+    else:  # the work and the memory of a mask grow with the square of the row
+        trees = grow_trees(texts, longest=min(budget, 2 * model.max_length))
     cost = 0 if sharing is None and needs_same_length(model) else _PASS_COST["cpu" if cpu else ""]
     return sorted_batches([(tree,) for tree in trees], budget=budget, padding=cost)
 
@@ -371,32 +368,19 @@ def full_rows(trees: Iterable[Tree], length: int) -> list[Row]:
     return sorted((tuple(row) for row in rows), key=row_length, reverse=True)
 
 
-def grow_trees(texts: Iterable[Text], *, longest: int, kappa: float) -> list[Tree]:
-    """Gather the texts of each prompt into trees of at most `longest` tokens.
-
-    With a mask, a row of L tokens costs L (1 + L/kappa), because attention is computed for the whole row. A
-    text joins the tree of its prompt if this costs less than another row with a copy of the prompt.
-    """
-
-    def cost(length: int) -> float:
-        return length * (1 + length / kappa)
-
-    prompts: dict[int, list[Text]] = {}
-    for text in texts:
-        prompts.setdefault(text.prompt, []).append(text)
-    trees = []
-    for group in prompts.values():
-        branch, length = [group[0]], len(group[0])
-        for text in group[1:]:
-            longer = length + len(text) - text.encoded.prefix_len
-            if longer <= longest and cost(longer) <= cost(length) + cost(len(text)):
-                branch.append(text)
-                length = longer
-            else:
-                trees.append(Tree(tuple(branch)))
-                branch, length = [text], len(text)
-        trees.append(Tree(tuple(branch)))
-    return trees
+def grow_trees(texts: Iterable[Text], *, longest: int) -> list[Tree]:
+    """Gather the texts of each prompt into trees of at most `longest` tokens."""
+    trees: list[list[Text]] = []
+    prompt, length = -1, 0
+    for text in sorted(texts, key=lambda text: text.prompt):
+        longer = length + len(text) - text.encoded.prefix_len
+        if text.prompt == prompt and longer <= longest:
+            trees[-1].append(text)
+            length = longer
+        else:
+            trees.append([text])
+            prompt, length = text.prompt, len(text)
+    return [Tree(tuple(tree)) for tree in trees]
 
 
 def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int], torch.Tensor]:
@@ -458,14 +442,6 @@ def rounding(dtype: torch.dtype, rewards: FloatArray) -> float:
     factor = _EPSILONS.get(str(dtype).removeprefix("torch."), 4.0)
     scale = max(1.0, float(np.ptp(rewards))) if len(rewards) else 1.0
     return factor * float(torch.finfo(dtype).eps) * scale
-
-
-def _attention_crossover(model: RewardModel) -> float:
-    """Return the row length at which attention costs as much as all products with weights."""
-    config = running_config(model)
-    weights = sum(parameter.numel() for parameter in model.backbone.layers[-1].parameters())
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return float(weights / (2 * config.num_attention_heads * head))
 
 
 def _forget_lengths(backbone: Any) -> None:
