@@ -6,6 +6,7 @@ object, written in one request. A reader never sees an incomplete file.
 
 import contextlib
 import csv
+import difflib
 import io
 import json
 import os
@@ -47,6 +48,16 @@ def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | No
     except (OSError, ValueError):  # the name may be too long, or contain a NUL
         return None
     return "folder" if stat.S_ISDIR(mode) else "file" if mode else None
+
+
+def similar_file(path: str | os.PathLike[str]) -> str:
+    """Return a hint at the file or folder beside a missing one that its name resembles; empty if there is none."""
+    try:
+        beside = {one.name: one for one in Path(path).parent.iterdir()}
+    except (OSError, ValueError):
+        return ""
+    near = difflib.get_close_matches(Path(path).name, beside, n=1, cutoff=0.75)
+    return f" (did you mean '{beside[near[0]]}'?)" if near else ""
 
 
 def check_output(path: Path) -> None:

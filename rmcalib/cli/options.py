@@ -3,6 +3,7 @@
 The text under a field, or the `help` of an alias, is the help of the option.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,21 @@ from cyclopts import Group, Parameter, Token
 
 from rmcalib._util.files import check_output
 
+HELP_ALL = "--help-all"
+
+
+def _folded(console: Any, options: Any, panel: Any) -> None:
+    """Show the options that few people need with --help-all, and else only that there are some."""
+    from cyclopts.help import DefaultFormatter
+
+    if HELP_ALL in sys.argv:
+        DefaultFormatter()(console, options, panel)
+    else:
+        console.print(f"{len(panel.entries)} more options: {HELP_ALL}\n")
+
+
 MAIN = Group("Options", sort_key=1)
-MORE = Group("More options", sort_key=2)
+MORE = Group("More options", sort_key=2, help_formatter=_folded)
 OUTPUT = Group("Output", sort_key=3)
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.files import write_file
+from rmcalib._util.files import similar_file, write_file
 from rmcalib._util.parquet import opened_parquet
 from rmcalib._util.storage import as_path, read_file
 from rmcalib._util.texts import LONGEST_ID, decoded, json_lines, parse_json
@@ -251,6 +251,8 @@ def read_bytes(path: str | Path) -> bytes:
     """Return the content of a file or object; a ValueError says why it cannot be read."""
     try:
         return read_file(as_path(path))
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: no such file{similar_file(path)}") from error
     except OSError as error:
         raise ValueError(f"{path}: {_why(error)}") from error
 
