@@ -1,13 +1,13 @@
 """How much of the correlation between calibration and accuracy is due to the scale of the rewards?
 
 There are two parts. Simulated boards have models whose scale is independent of their skill: the script
-measures the correlation of each error with accuracy for several mean scales. For a table of published models
-(the paper's 48), skill and scale of each model follow from its accuracy and its mean margin under a normal
-model: the script exchanges their scales, or calibrates them all perfectly, and measures again.
+measures the correlation of each error with accuracy for several mean scales. For the paper's 48 models
+(results/published_reward_models.csv), skill and scale of each follow from its accuracy and its mean margin
+under a normal model: the script exchanges their scales, or calibrates them all perfectly, and measures again.
 
 Writes results/scale.csv, results/scale.md and results/scale.png.
 
-    python scripts/measure_scale.py [--table paper_reward_models.csv] [--boards 8]
+    python scripts/measure_scale.py [--boards 6]
 """
 
 from __future__ import annotations
@@ -183,7 +183,12 @@ def report(rows: Sequence[Row], boards: int) -> str:
     def span(name: str) -> str:
         return f"{min(sweep[name]):+.2f} to {max(sweep[name]):+.2f}"
 
-    text = f"""# How much of the correlation between calibration and accuracy is due to scale
+    own, exchanged = (
+        next(float(r["value"]) for r in rows if (r["board"], r["measure"]) == (board, "reference"))
+        for board in ("own scales", "exchanged scales")
+    )
+
+    return f"""# How much of the correlation between calibration and accuracy is due to scale
 
 Made by `scripts/measure_scale.py`. The tables show Kendall's tau between an error and accuracy, over models.
 It is positive if models with a smaller error are more accurate.
@@ -205,16 +210,7 @@ a model's rewards (0 is right) is normal with standard deviation {SPREAD} around
 - **|log T|**: tau is {span("abs_log_temperature")}.
 - **Lost information**: tau is {span("lost_information")}. If rewards are too small, the same wrong
   scale costs a skilled model more.
-"""
-    if not facts:
-        return text
-    own, exchanged = (
-        next(float(r["value"]) for r in rows if (r["board"], r["measure"]) == (board, "reference"))
-        for board in ("own scales", "exchanged scales")
-    )
-    return (
-        text
-        + f"""
+
 ## The paper's {facts["models"]:.0f} models
 
 The table has the accuracy, the mean margin and `ece_score` = 1 − mean P(chosen) of each model. Tau of
@@ -244,7 +240,6 @@ Tau of each error with accuracy:
   accuracy even more. The other errors would be noise.
 - By the ECE, lost information or |log T|, the accurate models among these are hardly better calibrated.
 """
-    )
 
 
 def figure(rows: Sequence[Row]) -> Any:
@@ -270,16 +265,11 @@ def figure(rows: Sequence[Row]) -> Any:
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--table", type=Path, help="CSV with ece_score, model_accuracy and margin_to_mean")
-    parser.add_argument("--boards", type=int, default=8, help="simulated boards for each mean scale")
+    parser.add_argument("--boards", type=int, default=6, help="simulated boards for each mean scale")
     parser.add_argument("--output", type=Path, default=RESULTS)
     args = parser.parse_args()
-    path, kept = args.output / "scale.csv", []
-    if args.table is None and path.exists():
-        with path.open(encoding="utf-8", newline="") as file:
-            kept = [row for row in csv.DictReader(file) if row["part"] == "table"]
-    rows = simulated(args.boards) + (kept if args.table is None else of_table(args.table))
-    write_csv(path, rows)
+    rows = simulated(args.boards) + of_table(RESULTS / "published_reward_models.csv")
+    write_csv(args.output / "scale.csv", rows)
     write_text(args.output / "scale.md", report(rows, args.boards))
     save = partial(figure(rows).savefig, format="png", metadata={"Software": None})
     write_file(args.output / "scale.png", save)

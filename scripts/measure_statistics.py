@@ -66,7 +66,7 @@ def summary(
         "coverage": round(float(held.mean()), 4),
         "interval_above": round(float((truth < low - 1e-9).mean()), 4),
         "interval_below": round(float((truth > high + 1e-9).mean()), 4),
-        "width": round(float((high - low).mean()), 5),
+        "width": round(float((high - low)[np.isfinite(high)].mean()), 5) if np.isfinite(high).any() else None,
         "rejected": round(float(np.mean(tested)), 4) if tested else None,
         "contradictions": int(np.sum(contradictions)) if tested else None,
         "shown": len(rows),
@@ -132,7 +132,10 @@ is uncertain by about {margin:.3f}, so an exact interval shows {LOW} to {HIGH}.
 {worst["prompts"]} prompts).** The null tests reject {min(rates):.3f} to {max(rates):.3f} of the calibrated
 forecasts at 5%. Interval and test disagree about 0 in {against} of {sum(int(row["shown"]) for row in tested)}
 data sets and measures. A calibrated model is called over- or under-confident in at most {called:.1%} of the data
-sets of any setting. Where a report shows no interval (a temperature without an upper limit), nothing is counted.
+sets of any setting. Where a report shows no interval, nothing is counted. "T is at least 0.3, without upper limit" is
+an interval, too; its infinite width is left out of the mean width. Rewards with nearly no information have a finite
+upper limit in a tenth of the data sets. Those are data sets that look informative by chance, and among them alone the
+limit is too low in up to half.
 
 ## By measure
 

@@ -201,7 +201,7 @@ def table() -> pd.DataFrame:
 
 
 def diagram(found: pd.DataFrame) -> Any:
-    """Draw both diagrams: on the left where no counterexample exists, on the right the others."""
+    """Draw both diagrams for general forecasts: what implies what, and what does not."""
     from matplotlib.figure import Figure
 
     places = {
@@ -212,50 +212,46 @@ def diagram(found: pd.DataFrame) -> Any:
         "rankwise sub-k": (0.12, 0.12),
         "rankwise top-k": (0.88, 0.12),
     }
-    figure = Figure(figsize=(11, 4.6), layout="constrained", dpi=150)
+    exists = found[found["model"] == "general"].groupby(["from", "to"])["counterexample"].agg(["any", "all"])
+    figure = Figure(figsize=(12, 5), layout="constrained", dpi=150)
     for axes, implied in zip(figure.subplots(1, 2), (True, False), strict=True):
-        for name, (x, y) in places.items():
-            box = {"boxstyle": "round,pad=0.5", "facecolor": "#eaf1f9", "edgecolor": "#2463a6"}
-            axes.text(x, y, name, ha="center", va="center", fontsize=9, bbox=box)
-        general = found[found["model"] == "general"].query("not (`from` == 'top-k' and k == m - 1)")
-        for key, rows in general.groupby(["from", "to"]):
-            source, target = map(str, key)
-            exists = rows["counterexample"]
-            if exists.all() if implied else not exists.any():
-                continue
-            some = exists.any() and not exists.all()
-            axes.annotate(
-                "",
-                places[target],
-                places[source],
-                arrowprops={
-                    "arrowstyle": "-|>",
-                    "color": "#2463a6" if implied else "#c23b4b",
-                    "linestyle": "--" if some else "-",
-                    "shrinkA": 24,
-                    "shrinkB": 24,
-                    "connectionstyle": "arc3,rad=0" if implied and not some else "arc3,rad=0.18",
-                },
-            )
-        title = (
-            "implies (dashed: for some k only)" if implied else "does not imply: a counterexample is found"
-        )
-        axes.set_title(title, loc="left", fontsize=11)
+        box = {"boxstyle": "round,pad=0.5", "facecolor": "#eaf1f9", "edgecolor": "#2463a6"}
+        boxes = {
+            name: axes.text(*place, name, ha="center", va="center", fontsize=10, bbox=box).get_bbox_patch()
+            for name, place in places.items()
+        }
+        shown = exists[~exists["all"] if implied else exists["any"]]
+        for row in shown.reset_index().to_dict("records"):
+            source, target = row["from"], row["to"]
+            bent = (target, source) in shown.index  # beside the arrow back
+            look = {
+                "arrowstyle": "-|>,head_width=0.3,head_length=0.6",
+                "color": "#2463a6" if implied else "#c23b4b",
+                "linestyle": "--" if row["any"] != row["all"] else "-",
+                "connectionstyle": f"arc3,rad={0.2 if bent else 0}",
+                "patchA": boxes[source],
+                "patchB": boxes[target],
+                "shrinkA": 2,
+                "shrinkB": 4,
+            }
+            axes.annotate("", places[target], places[source], arrowprops=look)
+        verb = "implies" if implied else "does not imply: there is a counterexample"
+        axes.set_title(f"{verb} (dashed: for some k only)", loc="left", fontsize=11)
         axes.set(xlim=(0, 1), ylim=(0, 1))
         axes.axis("off")
     return figure
 
 
 def main(folder: Path = Path("results")) -> pd.DataFrame:
-    """Write relations.csv and hierarchy.png."""
-    from functools import partial
+    """Write relations.csv, unless it is there, and hierarchy.png; return the relations."""
+    from rmcalib._util.files import write_bytes, write_text
+    from rmcalib.report.figures import figure_bytes
 
-    from rmcalib._util.files import write_file, write_text
-
-    found = table()
-    write_text(folder / "relations.csv", found.to_csv(index=False))
-    save = partial(diagram(found).savefig, format="png", metadata={"Software": None})
-    write_file(folder / "hierarchy.png", save)
+    path = folder / "relations.csv"
+    if not path.is_file():
+        write_text(path, table().to_csv(index=False))
+    found = pd.read_csv(path)
+    write_bytes(folder / "hierarchy.png", figure_bytes(diagram(found), "png"))
     return found
 
 

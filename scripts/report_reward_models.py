@@ -32,7 +32,7 @@ from rmcalib.scores import Scores
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results/reward_models"
-PAPER = ROOT / "tests/golden/paper_models.csv"
+PAPER = ROOT / "results/published_reward_models.csv"
 Row = dict[str, Any]
 Cells = dict[str, Row]
 REWARDS = (

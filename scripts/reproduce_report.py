@@ -1,20 +1,26 @@
 """The tables and figures of results/, from the rows of scripts/reproduce_paper.py."""
 
+import gzip
 import math
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import paper_figures
 import paper_relations
+import paper_reward_models
+from scipy.stats import kendalltau
 
-from rmcalib._util.files import write_bytes, write_file, write_text
+from rmcalib._util.files import write_bytes, write_text
 from rmcalib._util.markdown import markdown_table
+from rmcalib.report.figures import figure_bytes
 from rmcalib.tabular import DATASETS, load_dataset
 from rmcalib.tabular._prolr import fold_means
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHIPPED = Path(__file__).parents[1] / "results"
 MODELS = {
@@ -25,6 +31,7 @@ MODELS = {
     "PlackettLuceRPC": "pl-rpc",
 }
 LEARNERS = tuple(MODELS.values())
+SMALLEST = 1e-6  # rows are kept with six digits
 CELL = ["dataset", "learner", "family", "notion", "k", "discrepancy"]
 # Rows, features, labels, rankings of the paper's table of data sets.
 PAPER_SIZES = {
@@ -42,19 +49,17 @@ PAPER_SIZES = {
 
 
 def write_report(tables: dict[str, pd.DataFrame], folder: Path) -> None:
-    """Write the CSV files, the figures, and results/label_ranking.md."""
+    """Write results/label_ranking.md, and the tables and figures that the pages show."""
     means = {name: fold_means(table) for name, table in tables.items()}
-    for name, table in tables.items():
-        write_compressed(folder / f"{name}.csv.gz", table)
     cells = agreement(means, SHIPPED / "published_errors.csv.gz")
     write_compressed(folder / "agreement.csv.gz", cells)
     taus = tau_agreement(tables["reference"], SHIPPED / "published_tau.csv")
-    write_text(folder / "tau.csv", taus.to_csv(index=False))
-    sizes = dataset_table()
-    write_text(folder / "datasets.csv", sizes.to_csv(index=False))
+    write_table(folder / "tau.csv", taus)
+    sizes = dataset_table(folder / "datasets.csv")
+    write_table(folder / "datasets.csv", sizes)
+    relations = paper_relations.main(folder)
+    paper_reward_models.main(folder)
     both = pd.concat([means["reference"], means["same"]], ignore_index=True)
-    found = paper_relations.main(folder) if not (folder / "relations.csv").is_file() else None
-    relations = pd.read_csv(folder / "relations.csv") if found is None else found
     correlations = write_figures(means, both, folder)
     parts = [
         "# Label ranking: every table\n",
@@ -68,6 +73,9 @@ def write_report(tables: dict[str, pd.DataFrame], folder: Path) -> None:
         outside_text(cells),
         "### Kendall's tau of the published folds\n",
         tau_text(taus),
+        "## Errors by k\n",
+        "As in the paper's appendix; the numbers are in errors.csv.\n",
+        *(f"![{name}](errors_{name}.png)\n" for name in dict.fromkeys(means["reference"]["dataset"])),
         "## The same fits, by both protocols (sub-2)\n",
         same_text(both),
         "## Forecasts that are calibrated by construction\n",
@@ -87,40 +95,45 @@ def write_report(tables: dict[str, pd.DataFrame], folder: Path) -> None:
 
 
 def write_compressed(path: Path, table: pd.DataFrame) -> None:
-    import gzip
+    """Write a table with six digits."""
+    write_bytes(path, gzip.compress(six_digits(table).to_csv(index=False).encode(), mtime=0))
 
-    text = table.map(lambda value: float(f"{value:.6g}") if isinstance(value, float) else value)
-    write_bytes(path, gzip.compress(text.to_csv(index=False).encode(), mtime=0))
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    write_text(path, six_digits(table).to_csv(index=False))
+
+
+def six_digits(table: pd.DataFrame) -> pd.DataFrame:
+    return table.map(lambda value: float(f"{value:.6g}") if isinstance(value, float) else value)
 
 
 def agreement(means: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame:
     """Return every published cell beside ours. Cells of the filter top_10 are left out: the paper has none.
 
-    ``tolerance`` is three standard errors of the published folds, with the spread of tree seeds added for
-    rpc and pl-rpc where it was measured.
+    ``file`` is the discrepancy of the published file. Full-rank errors do not depend on it, so they were
+    published twice. ``tolerance`` is three standard errors of the published folds, with the spread
+    of tree seeds added for rpc and pl-rpc where it was measured.
     """
     rows = pd.read_csv(path, dtype={"commit": str})
-    rows = rows[(rows["ece"] >= 0) & (rows["weighting"] != "top_10")]
-    strong = rows["notion"] == "fullrank"  # does not depend on the discrepancy; its rows are there for each
-    rows = rows[~strong | (rows["discrepancy"] == "abs")]
+    rows = rows[rows["weighting"] != "top_10"].rename(columns={"discrepancy": "file"})
     filtered = rows["weighting"].map({"uniform": "", "95_prob_mass": "-95"})
-    names = rows["discrepancy"].map({"abs": "abs", "jeff": "jeffreys_unit"})
+    names = rows["file"].map({"abs": "abs", "jeff": "jeffreys_unit"})
     rows = rows.assign(
         learner=rows["model"].map(MODELS),
         notion=rows["notion"].map({"rankwise": "rankwise", "fullrank": "full-rank"}) + filtered,
         discrepancy=names.where(rows["notion"] == "rankwise", "l1"),
     )
-    published = rows.groupby([*CELL, "commit"])["ece"].agg(["mean", "sem"]).reset_index()
+    published = rows.groupby([*CELL, "file", "commit"])["ece"].agg(["mean", "sem"]).reset_index()
     published = published.rename(columns={"mean": "published", "sem": "standard_error"})
     ours = {name: table[table["protocol"] == "reference"] for name, table in means.items()}
-    seeds = pd.concat([ours[name] for name in ("reference", "seed1", "seed2") if name in ours])
+    seeds = pd.concat([ours[name] for name in ("reference", "seed1", "seed2")])
     seeds = seeds[seeds["learner"].isin(("rpc", "pl-rpc"))].groupby(CELL)["mean"].agg(["std", "count"])
     spread = seeds["std"].where(seeds["count"] > 1).rename("seed_sd").reset_index()
     mine = ours["reference"][[*CELL, "mean"]].rename(columns={"mean": "ours"})
     cells = published.merge(mine, how="left", on=CELL).merge(spread, how="left", on=CELL)
     cells["difference"] = cells["ours"] - cells["published"]
     wide = np.hypot(cells["standard_error"], cells["seed_sd"].fillna(0))
-    cells["tolerance"] = np.maximum(3 * wide, 1e-6)
+    cells["tolerance"] = np.maximum(3 * wide, SMALLEST)
     cells["agrees"] = (cells["difference"].abs() <= cells["tolerance"]).where(cells["ours"].notna())
     cells["reason"] = [reason(row) for row in cells.to_dict("records")]
     return cells
@@ -134,12 +147,10 @@ def reason(row: dict[Any, Any]) -> str:
         return ""
     if row["dataset"] in ("glass", "movies") and row["family"] == "top":
         return "published with an older aggregation"
+    if row["learner"] in ("rpc", "pl-rpc") and math.isnan(row["seed_sd"]):
+        return "unseeded trees; the spread of seeds was not measured here"
     if row["learner"] in ("rpc", "pl-rpc"):
-        return (
-            "unseeded trees; the spread of seeds was not measured here"
-            if math.isnan(row["seed_sd"])
-            else "unseeded trees"
-        )
+        return "unseeded trees, but more than three seeds explain"
     return "not explained"
 
 
@@ -152,10 +163,14 @@ def tau_agreement(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     return rows.drop(columns="model").merge(own, how="left", on=["dataset", "learner", "fold"])
 
 
-def dataset_table() -> pd.DataFrame:
-    """Return the size of every data set, its number of rankings, and which fraction of all they are."""
+def dataset_table(path: Path) -> pd.DataFrame:
+    """Return the size of every data set, its number of rankings, and which fraction of all they are.
+
+    Rows that are in the file stay: the files of the data sets are fixed by their hashes.
+    """
+    there = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=["dataset"])
     rows = []
-    for name in DATASETS:
+    for name in set(DATASETS) - set(there["dataset"]):
         data = load_dataset(name)
         n_rankings = len(np.unique(data.orders, axis=0))
         features = data.numeric.shape[1] + data.texts.shape[1]
@@ -167,7 +182,7 @@ def dataset_table() -> pd.DataFrame:
             | {"paper": " × ".join(map(str, PAPER_SIZES.get(name, ()))) or "–"}
             | {"agrees": PAPER_SIZES.get(name, size) == size}
         )
-    return pd.DataFrame(rows)
+    return pd.concat([there, pd.DataFrame(rows)], ignore_index=True).sort_values("dataset", ignore_index=True)
 
 
 def pick(means: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
@@ -181,6 +196,11 @@ def value(means: pd.DataFrame, column: str = "mean", **wanted: Any) -> float:
 
 def show(number: float, digits: int = 3) -> str:
     return "n/a" if math.isnan(number) else f"{number:.{digits}f}"
+
+
+def gap(number: float) -> str:
+    """Show a difference of values that are kept with six digits."""
+    return f"below {SMALLEST:.0e}" if number < SMALLEST else f"{number:.1e}"
 
 
 def markdown(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
@@ -205,7 +225,7 @@ def agreement_text(cells: pd.DataFrame) -> str:
         made = rows[rows["ours"].notna()]
         gaps = made["difference"].abs()
         near = f"{int(made['agrees'].astype(bool).sum())} of {len(made)}"
-        numbers = [f"{gaps.median():.1e}", f"{gaps.max():.1e}"] if len(made) else ["n/a", "n/a"]
+        numbers = [gap(gaps.median()), gap(gaps.max())] if len(made) else ["n/a", "n/a"]
         lines.append([dataset, learner, str(len(rows)), near, *numbers])
     made = cells[cells["ours"].notna()]
     total = f"{int(made['agrees'].astype(bool).sum())} of {len(made)}"
@@ -216,7 +236,7 @@ def agreement_text(cells: pd.DataFrame) -> str:
 def outside_text(cells: pd.DataFrame) -> str:
     outside = cells[cells["agrees"].eq(False)]
     groups = outside.groupby(["dataset", "learner", "family", "notion", "reason"], sort=False)
-    lines = [[*key, str(len(rows)), f"{rows['difference'].abs().max():.1e}"] for key, rows in groups]
+    lines = [[*key, str(len(rows)), gap(rows["difference"].abs().max())] for key, rows in groups]
     return markdown(["data set", "learner", "events", "notion", "reason", "cells", "largest"], lines)
 
 
@@ -224,9 +244,9 @@ def tau_text(taus: pd.DataFrame) -> str:
     lines = []
     for (dataset, learner), rows in taus.groupby(["dataset", "learner"], sort=False):
         made = rows.dropna(subset="ours")
-        gap = f"{(made['ours'] - made['published']).abs().max():.1e}" if len(made) else "n/a"
+        largest = gap((made["ours"] - made["published"]).abs().max()) if len(made) else "n/a"
         ours = float(made["ours"].mean()) if len(made) else math.nan
-        lines.append([dataset, learner, show(rows["published"].mean()), show(ours), gap])
+        lines.append([dataset, learner, show(rows["published"].mean()), show(ours), largest])
     return markdown(["data set", "learner", "published", "ours", "largest difference of a fold"], lines)
 
 
@@ -314,57 +334,79 @@ def repair_text(means: pd.DataFrame) -> str:
 
 
 def write_figures(means: dict[str, pd.DataFrame], both: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Draw everything that the pages show; return Kendall's tau of absolute and Jeffreys errors per k."""
+    """Write each figure with its table; return Kendall's tau of absolute and Jeffreys errors per k."""
     reference = means["reference"]
     filtered = reference[reference["discrepancy"].isin(("abs", "l1"))]
-    for dataset in dict.fromkeys(reference["dataset"]):
-        suffix = "" if dataset == "libras" else "-95"  # the filter is not published for libras
-        own = filtered[(filtered["dataset"] == dataset)]
-        own = own[own["notion"].isin((f"rankwise{suffix}", f"full-rank{suffix}"))]
-        title = f"{dataset}: reference protocol" + (", 95% filter" if suffix else "")
+    suffix = filtered["dataset"].map(lambda name: "" if name == "libras" else "-95")  # as published
+    errors = filtered[filtered["notion"].isin(("rankwise", "full-rank")) & (suffix == "")]
+    errors = pd.concat([filtered[filtered["notion"].isin(("rankwise-95", "full-rank-95"))], errors])
+    write_table(folder / "errors.csv", errors[[*CELL, "mean", "sd", "folds"]])
+    for dataset, own in errors.groupby("dataset"):
+        title = f"{dataset}: reference protocol" + ("" if dataset == "libras" else ", 95% filter")
         save(folder / f"errors_{dataset}.png", paper_figures.panels_by_k(own, title=title))
+
     weak = pick(both, discrepancy="abs", notion="rankwise-95")
+    weak = weak[weak["dataset"].isin(("political", "movies")) & weak["k"].isin((2, 3))]
     panels = [
         (f"{dataset}, {text}", {"dataset": dataset, "protocol": protocol})
         for protocol, text in (("reference", "as published"), ("exact", "exact marginals"))
         for dataset in ("political", "movies")
     ]
-    save(
-        folder / "same_fits.png",
-        paper_figures.bars(weak, panels=panels, title="The same fits, measured two ways"),
-    )
-    weak = reference[(reference["notion"] == "rankwise-95") & (reference["family"] == "sub")]
-    keys = ["dataset", "learner", "k"]
-    left, right = (
-        weak[weak["discrepancy"] == name].set_index(keys)["mean"].rename(axis)
-        for name, axis in (("abs", "x"), ("jeffreys_unit", "y"))
-    )
-    points = pd.concat([left, right], axis=1).dropna().reset_index()
+    write_table(folder / "same_fits.csv", weak[["protocol", *CELL, "mean", "sd"]])
+    drawn = paper_figures.bars(weak, panels=panels, title="The same fits, measured two ways")
+    save(folder / "same_fits.png", drawn)
+
+    points, correlations = jeffreys_points(reference)
+    write_table(folder / "abs_jeffreys.csv", points)
     title = "Absolute difference against Jeffreys divergence, one point per data set and learner"
-    figure, correlations = paper_figures.abs_against_jeffreys(points, title=title)
-    save(folder / "abs_jeffreys.png", figure)
+    save(folder / "abs_jeffreys.png", paper_figures.abs_against_jeffreys(points, correlations, title=title))
+
     control = pick(means["control"], family="sub", k=2, discrepancy="abs")
-    exact = pick(control, protocol="exact", notion="rankwise").set_index(["dataset", "learner"])
-    other = pick(control, protocol="reference", notion="rankwise-95").set_index(["dataset", "learner"])
-    table = pd.DataFrame({"x": other["mean"], "y": exact["mean"], "null": exact["null_mean"]}).reset_index()
-    title = "Forecasts that are calibrated by construction: what each protocol reports (sub-2)"
-    save(
-        folder / "control.png",
-        paper_figures.paired(table, x_name="reference, 95%", y_name="exact", title=title),
+    table = side_by_side(
+        {
+            "reference, 95%": pick(control, protocol="reference", notion="rankwise-95"),
+            "exact": pick(control, protocol="exact", notion="rankwise"),
+        }
     )
+    write_table(folder / "calibrated.csv", table)
+    title = "Forecasts that are calibrated by construction: what each protocol reports (sub-2)"
+    drawn = paper_figures.paired(table, ("reference, 95%", "exact"), title=title)
+    save(folder / "calibrated.png", drawn)
+
     repaired = pick(means["recalibration"], notion="rankwise", family="sub", k=2)
-    rows = []
-    for row in repaired[repaired["learner"].isin(("rc", "pl-rpc", "mallows"))].to_dict("records"):
-        after = pick(repaired, dataset=row["dataset"], learner=f"{row['learner']}+pl")
-        rows.append(
-            {"dataset": row["dataset"], "learner": row["learner"], "x": row["mean"]}
-            | {"y": float(after["mean"].iloc[0]), "null": float(after["null_mean"].iloc[0])}
-        )
+    mixed = repaired["learner"].str.endswith("+pl")
+    after = repaired[mixed].assign(learner=repaired["learner"].str.removesuffix("+pl"))
+    table = side_by_side({"before": repaired[repaired["learner"].isin(after["learner"])], "after": after})
+    write_table(folder / "repairs.csv", table)
     title = "Sub-2 error before and after mixing with Plackett-Luce"
-    drawn = paper_figures.paired(pd.DataFrame(rows), x_name="before", y_name="after", title=title)
-    save(folder / "recalibration.png", drawn)
+    save(folder / "repairs.png", paper_figures.paired(table, ("before", "after"), title=title))
     return correlations
 
 
-def save(path: Path, figure: Any) -> None:
-    write_file(path, partial(figure.savefig, format="png", metadata={"Software": None}))
+def jeffreys_points(reference: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return both errors of each data set, learner and k, and Kendall's tau of the two per k."""
+    weak = pick(reference, notion="rankwise-95", family="sub")
+    columns = {"abs": "abs", "jeffreys_unit": "jeffreys"}
+    points = weak.pivot(index=["dataset", "learner", "k"], columns="discrepancy", values="mean")
+    points = points.rename(columns=columns).dropna().reset_index()
+    rows = []
+    for k, own in points.groupby("k"):
+        tau = kendalltau(own["abs"], own["jeffreys"])
+        rows.append({"k": k, "n": len(own), "tau": tau.statistic, "p_value": tau.pvalue})
+    return points, pd.DataFrame(rows)
+
+
+def side_by_side(means: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the means of two selections as columns, and the null mean of the second."""
+    keys = ["dataset", "learner"]
+    columns = {name: table.set_index(keys)["mean"] for name, table in means.items()}
+    *_, last = means.values()
+    return (
+        pd.DataFrame(columns | {"null_mean": last.set_index(keys)["null_mean"]})
+        .reindex(last.set_index(keys).index)
+        .reset_index()
+    )
+
+
+def save(path: Path, figure: "Figure") -> None:
+    write_bytes(path, figure_bytes(figure, "png"))

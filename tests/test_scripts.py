@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import importlib.util
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import pandas as pd
 import pytest
 
 from tests.scores.rewardmath import write_own
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
+RESULTS = ROOT / "results"
 # Imported by other scripts.
 MODULES = {
     "demo_world",
     "paper_figures",
     "paper_relations",
+    "paper_reward_models",
     "reproduce_report",
     "worlds",
 }
@@ -47,7 +52,7 @@ CASES: dict[str, tuple[str, str]] = {
     "measure_votes": ("--runs 1 --only 150 --output {}", "150 prompts"),
     "plan_leaderboard": ("", "GPU-hours"),
     "report_reward_models": ("--resamples 2 --output {}", "README.md"),
-    "reproduce_paper": ("--datasets iris --tables control --processes 1 --results {}", "iris"),
+    "reproduce_paper": ("--report --results {}", "not made: exact of wine"),
     "train_demo_model": ("--steps 2 --questions 60 --batch 2 --output {}", "mean confidence"),
     "train_with_rmcalib": ("--steps 2 --eval-steps 1 --batch 2 --limit 20 --output {}", ""),
     "write_metrics_page": ("--check", ""),
@@ -91,6 +96,26 @@ def test_it_runs_through(
         assert any(folder.iterdir())
 
 
+@pytest.mark.parametrize("table", ["reference", "exact", "recalibration"])
+def test_missing_folds_are_made_as_those_that_are_shipped(
+    table: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = importlib.import_module("reproduce_paper")
+    iris_only(script, folder, monkeypatch)
+    shipped = script.read_rows(folder, table)
+    left_out = shipped["learner"].str.startswith("mallows")
+    script.write_compressed(folder / f"{table}.csv.gz", shipped[~left_out])
+    (step, *_) = (step for step in script.steps() if step.table == table and "iris" in step.datasets)
+    step = replace(step, datasets=("iris",))
+    assert script.missing(step, "iris", script.read_rows(folder, table)) == ("mallows",)
+    script.run([step], folder, folder / "runs", 1)
+    made = script.read_rows(folder, table)
+    keys = ["learner", "fold", "family", "notion", "k", "protocol", "discrepancy"]
+    pd.testing.assert_frame_equal(
+        made.sort_values(keys, ignore_index=True), shipped.sort_values(keys, ignore_index=True), rtol=2e-6
+    )
+
+
 def few_prompts(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute the values of unlimited data from fewer prompts."""
     if hasattr(script, "MANY"):
@@ -115,13 +140,15 @@ def small_files(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
 
 
 def iris_only(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
-    """Put the results of iris where those of the experiments that are not run are read from."""
+    """Put the rows of iris where the report reads rows from."""
     folder.mkdir()
-    for path in (ROOT / "results").glob("*.csv"):
-        head, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [row for row in rows if row.startswith("iris,")]
-        folder.joinpath(path.name).write_text("".join([head, *kept]), encoding="utf-8")
-    shutil.copy(ROOT / "results" / "README.md", folder)
+    for name in ("datasets.csv", "relations.csv"):
+        shutil.copy(RESULTS / name, folder)
+    for path in RESULTS.glob("*.csv.gz"):
+        if path.name not in ("agreement.csv.gz", "published_errors.csv.gz"):
+            head, *rows = gzip.decompress(path.read_bytes()).decode().splitlines(keepends=True)
+            kept = [row for row in rows if row.startswith("iris,")]
+            (folder / path.name).write_bytes(gzip.compress("".join([head, *kept]).encode()))
 
 
 PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {

@@ -19,6 +19,7 @@ from rmcalib.calibration.intervals import (
     jump_interval,
     mean_difference,
     proportion_interval,
+    stated_interval,
 )
 
 __all__ = ["NO_INTERVAL", "Estimate", "difference_of", "size_difference_of"]
@@ -39,7 +40,7 @@ class Estimate:
     n : int
         Number of prompts.
     limits : function of a level, optional
-        Returns the limits of the interval, or None if there are none.
+        Returns the limits of the interval, or None if there are none. The upper one may be infinite.
     values : float (n,), optional
         One number per prompt, if the value is their mean. Differences are then paired prompt by prompt.
     if_right, if_wrong : float (n,), optional
@@ -114,6 +115,12 @@ class Estimate:
         """Return the mean of numbers in [0, 1] that are mostly 0 or 1, with its exact interval."""
         found = cls.mean(values, cluster=cluster)
         return replace(found, limits=lambda level: proportion_interval(values, level, cluster))
+
+    @classmethod
+    def stated(cls, p: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
+        """Return the mean of one stated probability per prompt, with the interval of `stated_interval`."""
+        found = cls.mean(p, cluster=cluster)
+        return replace(found, limits=lambda level: stated_interval(p, level, cluster))
 
     @classmethod
     def median(cls, values: FloatArray) -> Estimate:
@@ -200,6 +207,8 @@ def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference |
         return _rounded(found, a, b)
     one, other = a.interval(level), b.interval(level)
     if one is None or other is None or a.influence is None or b.influence is None:
+        return None
+    if not np.isfinite([one.high, other.high]).all():
         return None
     centres = None if a.centre is None or b.centre is None else (a.centre(), b.centre())
     return _rounded(difference(one, other, *_influences(a, b), centres=centres), a, b)

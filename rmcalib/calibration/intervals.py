@@ -29,6 +29,7 @@ __all__ = [
     "outcome_limits",
     "proportion_interval",
     "skew_interval",
+    "stated_interval",
 ]
 
 Limits = tuple[float, float]
@@ -108,6 +109,25 @@ def skew_interval(values: FloatArray, level: float = 0.95, cluster: IntArray | N
     error = spread / float(np.sqrt(n))
     # With very skewed values a limit can lie on the wrong side of the mean.
     return min(mean - error * inverse(t), mean), max(mean - error * inverse(-t), mean)
+
+
+def stated_interval(p: FloatArray, level: float = 0.95, cluster: IntArray | None = None) -> Limits:
+    """Return the interval of the mean of stated probabilities p (n,), such as confidences, in [0, 1].
+
+    If all of a sample are close to 1, less sure ones were perhaps only missed. At most r = 1 − (α/2)^(1/n) of
+    all prompts are less sure than every observed one, with probability 1 − α/2. If those have half the
+    log-odds of the least sure one on average, the mean is smaller by r times their distance from it. The
+    lower limit of `skew_interval` allows for that. Below 1/2, halving would make them surer: nothing changes.
+    """
+    from scipy.special import expit, logit
+
+    low, high = skew_interval(p, level, cluster)
+    n = len(p) if cluster is None else int(cluster.max()) + 1
+    unseen = 1 - ((1 - level) / 2) ** (1 / n)
+    mean, least = float(p.mean()), float(p.min())
+    if least > 0.5:
+        low = min(low, mean - unseen * (mean - float(expit(logit(least) / 2))))
+    return max(low, 0.0), min(high, 1.0)
 
 
 def proportion_interval(values: FloatArray, level: float = 0.95, cluster: IntArray | None = None) -> Limits:
@@ -267,7 +287,9 @@ def difference(
     ``influence`` (n,) is what each prompt or cluster contributes to the deviation of an estimate; their
     correlation is that of the estimates. ``centres`` are the errors without the bias of noise, for
     calibration errors: where an interval reaches 0, noise alone may explain the error, and a positive
-    correlation would not be believable.
+    correlation would not be believable. MOVER subtracts the two distances from each other if the correlation
+    is near 1, and what remains may be too short, so the result is united with `skew_interval` of the
+    differences of influences.
     """
     spread = float(np.sqrt((influence_a**2).sum() * (influence_b**2).sum()))
     correlation = float((influence_a * influence_b).sum()) / spread if spread > 0 else 0.0
@@ -277,8 +299,9 @@ def difference(
         hold_0 = (a.low <= 0) + (b.low <= 0)
         correlation = (correlation, min(correlation, 0.0), -1.0)[hold_0]
     middle, value = centre_b - centre_a, b.value - a.value
-    below = _combined(centre_b - b.low, a.high - centre_a, correlation)
-    above = _combined(b.high - centre_b, centre_a - a.low, correlation)
+    less, more = skew_interval((influence_b - influence_a) * len(influence_a), a.level)
+    below = max(_combined(centre_b - b.low, a.high - centre_a, correlation), middle - value - less)
+    above = max(_combined(b.high - centre_b, centre_a - a.low, correlation), value + more - middle)
     low, high = min(middle - below, value), max(middle + above, value)
     p_value = 1.0 if value * middle <= 0 else _p_value(middle, below, above, a.level)
     if low <= 0 <= high:  # a limit at exactly 0 does not exclude it

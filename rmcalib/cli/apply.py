@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rmcalib.cli.options import MAIN, Common, InputFile, OutputFile, Reading, Source, refuse, writes_stdout
-from rmcalib.cli.screen import following, messages, print_json, print_lines
+from rmcalib.cli.screen import messages, show
 
 
 @Parameter(name="*", group=MAIN)
@@ -52,16 +52,9 @@ def command(
         else:
             found.save(wanted.to)
     rows = len(found.table)
-    if common.json:
-        content = {"rows": rows, "prompts": found.n, "accepted": found.accepted, "columns": list(found.added)}
-        print_json({**content, "file": str(wanted.to)})
-    elif not (common.quiet or silent):
-        accepted = "" if found.accepted is None else f"; {found.accepted:.1%} of prompts are accepted"
-        print_lines(
-            f"{rows:,} rows of {found.n:,} prompts at T = {found.calibrator.temperature:.3g}{accepted}"
-        )
-        follow = (
-            "" if wanted.accept is not None else "rmcalib decide RUN (labelled, to find what to --accept)"
-        )
-        following({"Probabilities": wanted.to}, follow)
+    content = {"rows": rows, "prompts": found.n, "accepted": found.accepted, "columns": list(found.added)}
+    follow = "" if wanted.accept is not None else "rmcalib decide RUN (labelled, to find what to --accept)"
+    if not silent:
+        file = str(wanted.to)
+        show(found, common, {**content, "file": file}, written={"Probabilities": wanted.to}, follow=follow)
     return 0

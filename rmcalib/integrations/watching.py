@@ -18,8 +18,8 @@ from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
 from rmcalib.metrics.measures import Settings, gap, length_correlation, right, within_prompt_auroc
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
-from rmcalib.repair import Calibrator
-from rmcalib.repair.calibrator import PointwiseFit, fit_pointwise, labelled_part
+from rmcalib.repair import Calibration, Calibrator
+from rmcalib.repair.calibrator import PointwiseFit, as_calibrator, fit_pointwise, labelled_part
 from rmcalib.scores import Scores, find_model, load_all_scores
 from rmcalib.scores.rollouts import RolloutReader
 
@@ -119,7 +119,7 @@ class Watcher:
     ('gap', True)
     """
 
-    calibrator: Calibrator | str | Path | None = None
+    calibrator: Calibrator | Calibration | str | Path | None = None
     level: float = 0.95
     margin: float = 0.03
     window: int = 10
@@ -143,8 +143,7 @@ class Watcher:
         if self.calibrator == START:
             self.kind, self._map = START, None
         elif self.calibrator is not None:
-            given = self.calibrator
-            own = given if isinstance(given, Calibrator) else Calibrator.load(given)
+            own = as_calibrator(self.calibrator)
             if own.threshold is None:
                 raise ValueError(
                     "calibrator: it has no threshold b, so it says nothing about single samples; fit one with "
@@ -354,10 +353,10 @@ class Watcher:
 
 
 def watch(
-    folder: str | Path,
+    folder: Any,
     *,
     columns: str | Mapping[str, Any] | None = None,
-    calibrator: Calibrator | str | Path | None = None,
+    calibrator: Calibrator | Calibration | str | Path | None = None,
     benchmark: Any = None,
     follow: bool = False,
     level: float = 0.95,
@@ -373,9 +372,9 @@ def watch(
 
     Parameters
     ----------
-    folder : str or Path
+    folder : path, DataFrame or Scores
         The folder of rollouts of verl, TRL, ms-swift, NeMo-RL or LLaMA-Factory, or a file; see
-        :mod:`rmcalib.scores.rollouts`.
+        :mod:`rmcalib.scores.rollouts`. Or a table of samples with a column of steps.
     columns : mapping or str, optional
         Which column is what: ``"reward=score,label=acc"``. Usual names are found without it.
     calibrator : Calibrator, path or "start", optional
@@ -420,11 +419,18 @@ def watch(
         n = len(part) if part.cluster is None else int(part.cluster.max()) + 1
         watcher.kind = "benchmark"
         watcher._use(fit.temperature.value, fit.threshold.value, fit.covariance, n)
-    reader = RolloutReader(folder, columns)
+    reader = RolloutReader(folder, columns) if isinstance(folder, str | Path) else None
+    if reader is None:
+        follow = False  # a table does not grow
     ended = until or (lambda found: found.alarm is not None)
     seen: dict[float, bytes] = {}
     while True:
-        for step, samples in _new_steps(reader, reward, seen, follow=follow):
+        steps = (
+            steps_in(load_all_scores(folder, columns), "the table", reward)
+            if reader is None
+            else _new_steps(reader, reward, seen, follow=follow)
+        )
+        for step, samples in steps:
             watcher.add(step, *samples)
             if on_step is not None:
                 on_step(watcher.result())
@@ -453,13 +459,19 @@ def _new_steps(
 
 def steps_of(reader: RolloutReader, reward: str | None = None) -> Iterator[tuple[float, Samples]]:
     """Yield the steps that are written so far: prompts, rewards, labels and lengths, as `Watcher.add` takes them."""
-    found = _read(reader)
+    return steps_in(_read(reader), str(reader.source), reward)
+
+
+def steps_in(
+    found: Mapping[str, Scores], source: str, reward: str | None = None
+) -> Iterator[tuple[float, Samples]]:
+    """Yield the steps of samples with one or several rewards; ``reward`` names the one that is watched."""
     if reward is None and len(found) > 1:
         raise ValueError(
-            f"{reader.source}: which reward is watched? Name it, and the truth if another one is: "
+            f"{source}: which reward is watched? Name it, and the truth if another one is: "
             f"columns='reward=...,label=...' (has {', '.join(found)})"
         )
-    scores = next(iter(found.values())) if reward is None else find_model(found, reward, reader.source)
+    scores = next(iter(found.values())) if reward is None else find_model(dict(found), reward, source)
     steps = np.asarray(scores.extra.get("step", np.zeros(len(scores))), dtype=np.float64)
     for step in np.unique(steps).tolist():
         own = scores.take(steps[scores.offsets[:-1]] == step)

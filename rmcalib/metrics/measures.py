@@ -48,6 +48,7 @@ class Settings:
 
 
 Measure = Callable[[Part, Settings], Estimate]
+NullField = Literal["mean", "high", "p_value"]
 ViewName = Literal["top_1", "first_choice", "pairs", "preferred", "pointwise", "pointwise_fitted", "votes"]
 
 
@@ -56,7 +57,7 @@ def says(view: ViewName) -> Measure:
 
     def measure(part: Part, _: Settings) -> Estimate:
         events = _events(part, view)
-        return Estimate.mean(events.per_prompt(events.p), within=(0.0, 1.0), cluster=events.cluster)
+        return Estimate.stated(events.per_prompt(events.p), cluster=events.cluster)
 
     return _known(view, measure)
 
@@ -144,7 +145,7 @@ def smooth_ece(part: Part, settings: Settings) -> Estimate:
     )
 
 
-def null(measure: Measure, field: Literal["mean", "high", "p_value"]) -> Measure:
+def null(measure: Measure, field: NullField) -> Measure:
     """The null test of an error: what a calibrated model would show."""
 
     def of_null(part: Part, settings: Settings) -> Estimate:
@@ -245,7 +246,7 @@ def usable_information(part: Part, _: Settings) -> Estimate:
     return Estimate(part.scale.usable, len(part), limits=limits, influence=influence, cluster=part.cluster)
 
 
-def temperature(part: Part, _: Settings) -> Estimate:
+def temperature(part: Part, settings: Settings) -> Estimate:
     """Temperature that maximises the likelihood on all prompts."""
     if len(part) < FEWEST:
         return Estimate.missing(len(part), f"needs at least {FEWEST} prompts")
@@ -253,11 +254,11 @@ def temperature(part: Part, _: Settings) -> Estimate:
     if scale.fit.at_limit is not None:
         return Estimate.missing(len(part), _LIMITS[scale.fit.at_limit])
 
-    def limits(level: float) -> tuple[float, float] | None:
+    def limits(level: float) -> tuple[float, float]:
         found = scale.temperature_interval(level)
-        return (found.low, found.high) if np.isfinite(found.high) else None
+        return found.low, found.high
 
-    low, high = limits(0.95) or (scale.temperature_interval().low, np.inf)
+    low, high = limits(settings.level)
     return Estimate(
         scale.fit.temperature,
         len(part),
@@ -328,7 +329,7 @@ def correct_first(which: Literal["says", "right"]) -> Measure:
                 part.of_first_choice(part.is_correct.astype(np.float64)), cluster=part.cluster
             )
         p = np.add.reduceat(np.where(part.is_correct, np.exp(part.log_p), 0.0), part.starts)
-        return Estimate.mean(np.minimum(p, 1.0), within=(0.0, 1.0), cluster=part.cluster)
+        return Estimate.stated(np.minimum(p, 1.0), cluster=part.cluster)
 
     return measure
 
@@ -418,13 +419,35 @@ def spearman_sums(
 # Votes.
 
 
-def ballots(
-    values: Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], FloatArray],
-    *,
-    several: bool = False,
-    proportion: bool = False,
-) -> Measure:
-    """Mean of one number per prompt that people voted on; with ``several``, of prompts with several votes."""
+Ballots = Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], FloatArray]
+_BALLOTS: dict[str, Ballots] = {
+    "says": lambda _, p, __: p,
+    "agreement": lambda _, __, agree: agree,
+    "gap": lambda _, p, agree: p - agree,
+    "log_loss": lambda votes, _, __: votes_of.vote_log_losses(votes),
+    "brier": lambda votes, _, __: votes_of.vote_briers(votes),
+}
+"""One number per prompt from the votes, what the first choice says, and the fraction of people who agree."""
+_BALLOTS_OF_SEVERAL: dict[str, Ballots] = {
+    "agreement_ceiling": lambda votes, _, __: votes_of.vote_agreement_ceilings(votes),
+    "majority_agreement": lambda votes, _, __: votes_of.majority_agreements(votes),
+    "voter_disagreement": lambda votes, _, __: votes_of.voter_disagreements(votes),
+    "disagreement_excess": lambda votes, _, agree: 1 - agree - votes_of.voter_disagreements(votes),
+    "log_loss_ceiling": lambda votes, _, __: votes_of.vote_log_loss_ceilings(votes),
+    "log_loss_excess": lambda votes, _, __: (
+        votes_of.vote_log_losses(votes) - votes_of.vote_log_loss_ceilings(votes)
+    ),
+    "brier_ceiling": lambda votes, _, __: votes_of.vote_brier_ceilings(votes),
+    "brier_excess": lambda votes, _, __: votes_of.vote_briers(votes) - votes_of.vote_brier_ceilings(votes),
+}
+"""The same for prompts with several votes, which show how people differ."""
+_SHARES = ("agreement", "majority_agreement", "voter_disagreement")
+
+
+def ballots(which: str) -> Measure:
+    """Mean of one number per prompt that people voted on; see ``_BALLOTS``."""
+    several = which in _BALLOTS_OF_SEVERAL
+    values = (_BALLOTS_OF_SEVERAL if several else _BALLOTS)[which]
 
     def measure(part: Part, _: Settings) -> Estimate:
         if part.ballots is None:
@@ -440,7 +463,7 @@ def ballots(
         each = values(found, p, agree)
         if not np.isfinite(each).all():
             return Estimate.missing(len(each), "what some people chose has probability 0")
-        return Estimate.proportion(np.clip(each, 0.0, 1.0)) if proportion else Estimate.mean(each)
+        return Estimate.proportion(np.clip(each, 0.0, 1.0)) if which in _SHARES else Estimate.mean(each)
 
     return measure
 

@@ -16,11 +16,13 @@ from rmcalib._util.texts import parse_json
 from rmcalib.calibration.events import by_cluster
 from rmcalib.calibration.intervals import Interval, student_quantile
 from rmcalib.calibration.maps import SigmoidMap, fit_sigmoid
+from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:
+    from rmcalib.repair.calibration import Calibration
     from rmcalib.repair.decisions import Decisions
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "CalibratorCheck",
     "PointwiseFit",
     "apply",
+    "as_calibrator",
     "fit_pointwise",
     "labelled_part",
     "reference_of",
@@ -188,8 +191,14 @@ class Calibrator:
         return cls(**values)
 
 
-@dataclass(frozen=True)
-class Applied:
+def as_calibrator(given: Any) -> Calibrator:
+    """Return a calibrator from what users have: one, the result of `calibrate`, or a file."""
+    found = getattr(given, "calibrator", given)
+    return found if isinstance(found, Calibrator) else Calibrator.load(found)
+
+
+@dataclass(frozen=True, repr=False)
+class Applied(Shown):
     """The result of `apply`: the input's rows with what their rewards mean.
 
     Attributes
@@ -242,7 +251,7 @@ class Applied:
 
 def apply(
     scores: Any,
-    calibrator: Calibrator | str | Path,
+    calibrator: Calibrator | Calibration | str | Path,
     *,
     decisions: Decisions | float | None = None,
     columns: str | Mapping[str, Any] | None = None,
@@ -254,7 +263,7 @@ def apply(
     ----------
     scores : Scores, DataFrame or path
         The rewards; see `load_scores`.
-    calibrator : Calibrator or path
+    calibrator : Calibrator, Calibration or path
         The result of `calibrate`, or its file.
     decisions : Decisions or float, optional
         The result of `decide` for calibrated scores, or its threshold.
@@ -286,8 +295,7 @@ def apply(
     """
     from rmcalib.scores import load_with_rows
 
-    if not isinstance(calibrator, Calibrator):
-        calibrator = Calibrator.load(calibrator)
+    calibrator = as_calibrator(calibrator)
     loaded = load_with_rows(scores, columns, scale=scale)
     own = loaded.scores
     found: dict[str, Any] = {"probability": own.at_temperature(calibrator.temperature).probabilities}

@@ -36,6 +36,7 @@ __all__ = ["board_document", "write_leaderboard"]
 
 FEWEST_MODELS = 10
 """With fewer models, correlations over them are not shown."""
+_MOST_CATEGORIES = 12  # columns of the page; leaderboard.csv has all
 _TABLES = (
     *("training", "metrics", "correlations", "split_correlations"),
     *("ranks", "reliability", "rejection", "check"),
@@ -188,11 +189,15 @@ def _says(board: Leaderboard) -> Section | None:
 def _categories(board: Leaderboard) -> Section | None:
     if len(board.categories) < 2:
         return None
+    shown = list(board.categories)[:_MOST_CATEGORIES]
     rows = [
-        [Cell(row["model"]), *(Cell(number(score), score) for score in row["category_scores"].values())]
+        [
+            Cell(row["model"]),
+            *(Cell(number(row["category_scores"][name]), row["category_scores"][name]) for name in shown),
+        ]
         for row in board.models
     ]
-    head = [_MODEL, *(Column(name) for name in board.categories)]
+    head = [_MODEL, *(Column(name) for name in shown)]
     return Section(
         "categories", "Scores by category", [Table("Scores by category", head, rows, sortable=True)]
     )

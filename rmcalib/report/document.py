@@ -32,6 +32,7 @@ __all__ = [
     "Tile",
     "Words",
     "print_document",
+    "script_json",
     "table_of",
     "to_fragment",
     "to_html",
@@ -206,7 +207,7 @@ def to_html(document: Document) -> str:
             policy=policy,
             style=_safe(style),
             script=_safe(script),
-            data=_json(document.data),
+            data=_safe(script_json(document.data)),
         )
     )
 
@@ -266,12 +267,12 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _json(data: Any) -> Any:
+def script_json(data: Any) -> str:
     """Return data as JSON that cannot end the element that holds it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return _safe(text)
+    return text
 
 
 # Terminal.

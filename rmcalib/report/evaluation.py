@@ -34,7 +34,7 @@ from rmcalib.scores import Scores, load_scores
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from rmcalib.repair import Calibrator, Decisions
+    from rmcalib.repair import Calibration, Calibrator, Decisions
 
 __all__ = ["CURVES", "UNNAMED", "Curve", "Evaluation", "evaluate", "made_from", "write_evaluation"]
 
@@ -171,7 +171,7 @@ def evaluate(
     metrics: Iterable[str | Metric] | None = None,
     group_by: Iterable[str] = (),
     cluster: str | None = None,
-    calibrator: Calibrator | str | Path | None = None,
+    calibrator: Calibrator | Calibration | str | Path | None = None,
     ties: Ties = "drop",
     curve: Curve = "bins",
     bins: int = 10,
@@ -198,7 +198,7 @@ def evaluate(
         Report the gap by category (always), length, responses, or columns of the benchmark.
     cluster : str, optional
         A column that says which prompts belong together.
-    calibrator : Calibrator or path, optional
+    calibrator : Calibrator, Calibration or path, optional
         Divide the rewards by its temperature first.
     ties : {"drop", "davidson"}
         How people's votes for "equally good" are counted.
@@ -338,12 +338,12 @@ def _clustered(scores: Scores, cluster: str | None) -> Scores:
     return replace(scores, cluster=np.asarray(scores.extra[cluster]).astype(str))
 
 
-def _calibrated(scores: Scores, calibrator: Calibrator | str | Path) -> tuple[Scores, list[str]]:
+def _calibrated(scores: Scores, calibrator: Any) -> tuple[Scores, list[str]]:
     """Return calibrated scores, and whether the calibrator holds on them."""
-    from rmcalib.repair import Calibrator
+    from rmcalib.repair.calibrator import as_calibrator
     from rmcalib.report.repairs import check_words
 
-    used = calibrator if isinstance(calibrator, Calibrator) else Calibrator.load(calibrator)
+    used = as_calibrator(calibrator)
     try:
         notes = [check_words(used, used.check(scores))]
     except ValueError:  # no labels, or too few, to check it on

@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from rmcalib._util.display import number, short_names, shortened
 from rmcalib.metrics.table import OVERALL
 
@@ -180,6 +182,20 @@ def margin_figure(rows: Table, title: str = "") -> Figure:
     axes.set_title(_shown(title, 40), loc="left", fontsize=11, color=INK)
     axes.set_xlabel("reward of the correct response minus the best wrong one")
     axes.set_ylabel("prompts")
+    return figure
+
+
+def probability_figure(values: Any) -> Figure | None:
+    """Draw a histogram of probabilities."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return None
+    figure = _figure(4.6, 2.5)
+    axes = figure.subplots()
+    _plain(axes)
+    axes.hist(known, bins=20, range=(0, 1), color=BLUE, rwidth=0.92)
+    axes.set_xlabel("probability")
+    axes.set_ylabel("responses")
     return figure
 
 

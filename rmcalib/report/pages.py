@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,9 +83,9 @@ PAIRS = {
 }
 _NAME = Column("category", text=True)
 _RELIABILITY = (
-    "How often responses are correct, against the probability that was stated for it. The bars contain 95% of a "
-    "calibrated model's points. An over-confident model is above the diagonal on the left and below it on the "
-    "right."
+    "Each point is a group of responses: the probability that was stated for them, and how often they are correct. "
+    "The bars contain 95% of a calibrated model's points. Points of an over-confident model are above the diagonal "
+    "on the left and below it on the right."
 )
 _POINTWISE = {
     "pointwise_confidence": "says",
@@ -97,8 +97,9 @@ _POINTWISE = {
     "best_of_n_chance": "by chance",
 }
 _FOREST = (
-    "Gap of each category: the point is partially pooled, the bar is the category's own interval. A diamond and * "
-    "mark gaps beyond chance, corrected for looking at many."
+    "Gap of each category. The bar is the category's own interval, the tick its own gap; the point is partially "
+    "pooled, which moves small categories towards the others. A diamond and * mark gaps beyond chance, corrected "
+    "for looking at many (Holm)."
 )
 _POOLED = (
     "Partially pooled gaps move small groups towards the mean of all (Morris 1983); p-values are corrected by Holm's "
@@ -106,6 +107,8 @@ _POOLED = (
 )
 _PERCENT = ("confidence", "accuracy", "agreement", "auroc", "best_of_n", "best_of_n_chance")
 _PAGE_ONLY = ("usable_information", "ece", "ece_p_value", "temperature")
+_MOST_ROWS = 40  # categories in a table or a figure
+_MOST_PANELS = 12  # categories with a diagram or a column of their own
 Row = Mapping[str, Any]
 
 
@@ -136,22 +139,28 @@ def plot(result: Any) -> Figure:
 
 def document_of(result: Any) -> Document:
     """Return the document of any result."""
+    from rmcalib.integrations import Watch
+    from rmcalib.repair import Applied, Calibration, Decisions, Panel
+    from rmcalib.report import repairs
     from rmcalib.report.boards import board_document
     from rmcalib.report.joint import Joint, joint_document
-
-    if isinstance(result, Evaluation):
-        return evaluation_document(result)
-    if isinstance(result, Comparison):
-        return comparison_document(result)
-    if isinstance(result, Board):
-        return board_document(result)
-    if isinstance(result, Joint):
-        return joint_document(result)
-    from rmcalib.integrations import Watch
-    from rmcalib.report.repairs import repair_document
     from rmcalib.report.watches import watch_document
 
-    return watch_document(result) if isinstance(result, Watch) else repair_document(result)
+    builders: list[tuple[type, Callable[[Any], Document]]] = [
+        (Evaluation, evaluation_document),
+        (Comparison, comparison_document),
+        (Board, board_document),
+        (Joint, joint_document),
+        (Calibration, repairs.calibration_document),
+        (Applied, repairs.applied_document),
+        (Decisions, repairs.decisions_document),
+        (Panel, repairs.panel_document),
+        (Watch, watch_document),
+    ]
+    for kind, build in builders:
+        if isinstance(result, kind):
+            return build(result)
+    raise TypeError(f"there is no page of a {type(result).__name__}")
 
 
 # Cells.
@@ -272,12 +281,13 @@ def _evaluation_tiles(result: Evaluation) -> list[Tile]:
 
 
 def _evaluation_sections(result: Evaluation) -> list[Section | None]:
-    rows = result.rows
     facts = result.facts
+    manifest = {
+        key: value for key, value in result.manifest.items() if key != "inputs"
+    }  # they are repeated there
     calibrated = facts["no_calibration"] is None and facts["one_answer"] > 1 and facts["view"] == "top_1"
-    categories = categories_of(rows)
     by_category = category_table(result)
-    panels = list(dict.fromkeys(row["panel"] for row in result.reliability))
+    panels = _largest(result, list(dict.fromkeys(row["panel"] for row in result.reliability)), _MOST_PANELS)
     diagrams = [_diagram(result, panel, i) for i, panel in enumerate(panels)]
     return [
         Section("prompt-list", "All prompts", widget="prompts"),
@@ -304,13 +314,13 @@ def _evaluation_sections(result: Evaluation) -> list[Section | None]:
         if result.margins
         else None,
         _answers_section(result),
-        _everything(result, categories),
+        _everything(result),
         Section(
             "manifest",
             "How the scores were made",
             [
                 Words(
-                    [clean(json.dumps(result.manifest, indent=2, ensure_ascii=False, default=str))],
+                    [clean(json.dumps(manifest, indent=2, ensure_ascii=False, default=str))],
                     verbatim=True,
                 )
             ],
@@ -338,8 +348,8 @@ def category_table(result: Evaluation) -> Table | None:
     shown = {key: label for key, label in names.items() if key in known}
     if not shown:
         return None
-    names_of = result.scores.category[result.scores.offsets[:-1]].tolist()
-    sizes = Counter(map(shown_name, names_of)) | {OVERALL: len(names_of)}
+    sizes, categories = _sizes(result), categories_of(rows)
+    listed = _largest(result, categories, _MOST_ROWS)
     body = [
         [
             Cell(clean_line(category)),
@@ -351,7 +361,7 @@ def category_table(result: Evaluation) -> Table | None:
                 for key in shown
             ),
         ]
-        for category in categories_of(rows)
+        for category in listed
         if (n := sizes.get(category, 0))
     ]
     head = [
@@ -359,8 +369,32 @@ def category_table(result: Evaluation) -> Table | None:
         Column("prompts"),
         *(metric_column(key, label, page_only=key in _PAGE_ONLY) for key, label in shown.items()),
     ]
-    caption = f"Brackets are {result.settings.level:.0%} intervals."
+    caption = f"Brackets are {result.settings.level:.0%} intervals.{_left_out(listed, categories)}"
     return Table("Metrics by category", head, body, caption, sortable=True)
+
+
+def _sizes(result: Evaluation) -> Counter[str]:
+    """Return how many prompts each category has."""
+    names = result.scores.category[result.scores.offsets[:-1]].tolist()
+    return Counter(map(shown_name, names)) | Counter({OVERALL: len(names)})
+
+
+def _largest(result: Evaluation, categories: Sequence[str], most: int) -> list[str]:
+    """Return the categories with the most prompts, in their order; a page has no room for hundreds."""
+    sizes = _sizes(result)
+    kept = sorted(categories, key=lambda name: -sizes[name])[:most]
+    return [name for name in categories if name in kept]
+
+
+def _left_out(shown: Sequence[str], categories: Sequence[str]) -> str:
+    left = len(categories) - len(shown)
+    return f" The largest categories; {left:,} more are in metrics.csv." if left else ""
+
+
+def _listed(groups: Sequence[Row]) -> list[Row]:
+    """Return the groups that a figure or a table has room for, in their order: flagged and large ones."""
+    kept = sorted(range(len(groups)), key=lambda i: (not groups[i]["flagged"], -groups[i]["n"]))[:_MOST_ROWS]
+    return [groups[i] for i in sorted(kept)]
 
 
 def _forest(name: str, groups: Sequence[Row], caption: str = "") -> Drawing:
@@ -374,7 +408,7 @@ def _forest(name: str, groups: Sequence[Row], caption: str = "") -> Drawing:
             "high": 100 * row["high"],
             "marked": row["flagged"],
         }
-        for row in groups
+        for row in _listed(groups)
         if row["pooled"] is not None
     ]
     axis = "← under-confident · gap in points · over-confident →"
@@ -387,9 +421,11 @@ def _groups_section(result: Evaluation) -> Section | None:
     others = [row for row in result.groups if row["group_by"] != "category"]
     if len(result.groups) < 2:
         return None
+    listed = _listed(result.groups)
+    left = len(result.groups) - len(listed)
     table = table_of(
         "Gap by group",
-        result.groups,
+        listed,
         {
             Column("group", text=True): lambda row: clean_line(row["group"]),
             Column("grouped by", text=True): lambda row: clean_line(row["group_by"]),
@@ -403,7 +439,7 @@ def _groups_section(result: Evaluation) -> Section | None:
                 Cell(direction(row["gap"]), tone="bad") if row["flagged"] else Cell("no", tone="soft")
             ),
         },
-        _POOLED,
+        f"{_POOLED} {left:,} more groups, none of them flagged, are in metrics.json." if left else _POOLED,
         sortable=True,
     )
     drawn = _forest("groups-figure", others)
@@ -450,25 +486,30 @@ def _answers_section(result: Evaluation) -> Section | None:
     return Section("answers", "The judge's own answers", [table])
 
 
-def _everything(result: Evaluation, categories: Sequence[str]) -> Section:
+def _everything(result: Evaluation) -> Section:
     """All metrics, by group of the catalogue: one row per metric, one column per category."""
-    known = catalogue()
+    known, every = catalogue(), categories_of(result.rows)
+    categories = _largest(result, every, _MOST_PANELS)
     names = list(dict.fromkeys(row["metric"] for row in result.rows))
     place = {name: i for i, name in enumerate(GROUPS)}
     names.sort(key=lambda name: place[known[name].group] if name in known else len(place))
     found = {(row["category"], row["metric"]): row for row in result.rows}
     rows = [
         [
-            Cell(name, tip=known[name].meaning if name in known else ""),
+            Cell(name),
             *(
                 metric_cell(found.get((category, name)), name, limits=category == OVERALL)
                 for category in categories
             ),
+            Cell(_meaning(name)),
         ]
         for name in names
     ]
     columns = [Column("metric", text=True), *(Column(clean_line(category)) for category in categories)]
-    caption = "Hover over a name for its meaning. metrics.csv has all intervals, and the reason for each empty cell."
+    columns.append(Column("meaning", text=True))
+    caption = (
+        f"metrics.csv has all intervals, and the reason for each empty cell.{_left_out(categories, every)}"
+    )
     return Section("everything", "All metrics", [Table("All metrics", columns, rows, caption)])
 
 
@@ -510,9 +551,12 @@ def comparison_document(found: Comparison) -> Document:
         {"label": _label(row["metric"]), "marked": bool(row["better"]), "value": 100 * row["difference"]}
         | {end: None if row[end] is None else 100 * row[end] for end in ("low", "high")}
         for row in first
-        if row["metric"] in (*HEADLINE, *PAIRS) and row["difference"] is not None
+        if row["metric"] in (*HEADLINE, *PAIRS)
+        and row["difference"] is not None
+        and abs(row["difference"]) <= 1  # information can be less than -1, which hides all other differences
     ]
-    shown = categories_of(found.rows)
+    sizes = {row["category"]: row["n"] for row in found.rows}
+    shown = sorted(categories_of(found.rows), key=lambda name: -sizes[name])[:_MOST_PANELS]
     others = [row for row in found.rows if row not in first and row["category"] in shown]
     a, b, n = clean_line(found.a), clean_line(found.b), max((row["n"] for row in found.rows), default=0)
     differences = Drawing(

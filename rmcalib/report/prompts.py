@@ -1,4 +1,4 @@
-"""The prompts of an evaluation for the page's script: rewards of all of them, and as many texts as fit."""
+"""The prompts of an evaluation for the page's script: their rewards, and as many texts as fit."""
 
 from __future__ import annotations
 
@@ -6,77 +6,105 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rmcalib._util.terminal import REPLACEMENT, clean_line
 from rmcalib.benchmarks import Item
 from rmcalib.metrics.rewardbench import tied_categories
+from rmcalib.report.document import script_json
 
 if TYPE_CHECKING:
     from rmcalib.report.evaluation import Evaluation
+    from rmcalib.scores import Scores
 
 __all__ = ["prompt_data"]
 
-MOST_PROMPTS = 20_000
-"""With more prompts than this, the page lists the wrong or surprising ones and a sample of the others."""
-TEXT_BYTES = 2_200_000
-"""How many bytes of texts a page holds."""
+ENTRY_BYTES = 1_500_000
+"""How many bytes of prompts a page holds without their texts. If there are more, the page has a sample of them."""
+PAGE_BYTES = 2_500_000
+"""How many bytes of prompts and texts a page holds."""
 _CUTS = (4000, 2000, 1000, 700, 500, 350, 250)
 _UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_Places = npt.NDArray[np.int64]
 
 
 def prompt_data(evaluation: Evaluation) -> dict[str, Any]:
-    """Return what the script shows: one entry per prompt, the least expected outcome first.
+    """Return what the script shows: one entry per prompt, wrong ones first.
 
-    Each entry is [id, category, rewards, labels, one, texts or nothing]: labels are 1, 0 or -1 (unknown), and
-    ``one`` is 1 if the prompt has a single right answer, which says, right and gap are about. Texts are cut so
-    that they fit; if they do not, the prompts with the least expected outcomes keep theirs.
+    Each entry is [id, category, rewards, labels, one, texts or nothing]. ``labels`` has one sign per response: 1,
+    0, or - if it is unknown. ``one`` is 1 if the prompt has a single right answer: says, right and gap are about
+    these. ``strata`` says how many prompts of the data each entry stands for: [[entries, weight], ...]. Texts are
+    cut until they fit; if they do not, the first entries keep theirs.
     """
     scores = evaluation.scores
-    starts, n = scores.offsets[:-1], scores.n_items
-    log_p = np.log(np.maximum(scores.probabilities, 1e-300))
-    label = scores.label
-    best = np.maximum.reduceat(np.where(label == 1, log_p, -np.inf), starts)  # of the correct response
-    first = np.maximum.reduceat(log_p, starts)
-    surprise = np.where(np.isfinite(best), -best, -1.0)
-    wrong = np.isfinite(best) & (best < first)
-    rest = np.random.default_rng(evaluation.settings.seed).permutation(n)
-    order = [*np.flatnonzero(wrong)[np.argsort(-surprise[wrong], kind="stable")], *rest[~wrong[rest]]]
-    kept, n_wrong = np.array(order[:MOST_PROMPTS], dtype=np.int64), int(wrong.sum())
+    starts, label = scores.offsets[:-1], scores.label
+    strata = _strata(scores, evaluation.settings.seed)
+    kept = np.concatenate([places for places, _ in strata])
     single = (np.add.reduceat(label == 1, starts) == 1) & ~np.isnan(np.add.reduceat(label, starts))
     single &= ~np.isin(scores.category[starts], sorted(tied_categories(scores)))
-    texts, cut = _texts(evaluation, kept, n_wrong)
     categories = list(dict.fromkeys(scores.category[starts].tolist()))
     place = {name: i for i, name in enumerate(categories)}
-    entries = []
-    for rank, i in enumerate(kept.tolist()):
+    entries: list[list[Any]] = []
+    for i in kept.tolist():
         rows = slice(int(scores.offsets[i]), int(scores.offsets[i + 1]))
-        labels = np.nan_to_num(label[rows], nan=-1.0).astype(int).tolist()
-        entry: list[Any] = [clean_line(scores.item_id[rows.start]), place[scores.category[rows.start]]]
-        entry += [[float(f"{reward:.6g}") for reward in scores.reward[rows].tolist()], labels, int(single[i])]
-        entries.append([*entry, texts[rank]] if rank in texts else entry)
-    best_t = next((row["value"] for row in evaluation.rows if row["metric"] == "temperature"), None)
+        labels = "".join("-" if one != one else str(int(one)) for one in label[rows].tolist())
+        rewards = [float(f"{reward:.6g}") for reward in scores.reward[rows].tolist()]
+        name, category = clean_line(scores.item_id[rows.start]), place[scores.category[rows.start]]
+        entries.append([name, category, rewards, labels, int(single[i])])
+    texts = _texts(
+        evaluation, kept, sum(len(places) for places, _ in strata[:-1]), PAGE_BYTES - _bytes(entries)
+    )
+    for rank, own in texts.items():
+        entries[rank].append(own)
+    best = next((row["value"] for row in evaluation.rows if row["metric"] == "temperature"), None)
     return {
         "categories": [clean_line(name) for name in categories],
         "prompts": entries,
-        "total": n,
-        "wrong": n_wrong,
-        # Each of the others stands for so many that the page leaves out; 0 if there is none.
-        "weight": (n - n_wrong) / (len(kept) - n_wrong)
-        if len(kept) > n_wrong
-        else 0.0
-        if n > len(kept)
-        else 1.0,
+        "total": scores.n_items,
+        "strata": [[len(places), weight] for places, weight in strata],
         "texts": len(texts),
-        "cut": cut,
-        "temperature": best_t,
+        "temperature": best,
         "calibrated": evaluation.facts["no_calibration"] is None and evaluation.facts["view"] == "top_1",
     }
 
 
-def _texts(evaluation: Evaluation, kept: Any, n_wrong: int) -> tuple[dict[int, list[str]], int]:
-    """Return the texts of prompts by their place, and the length at which the longest of them are cut."""
+def _strata(scores: Scores, seed: int) -> list[tuple[_Places, float]]:
+    """Return the prompts of the page in three parts, and how many prompts each one stands for.
+
+    The parts are wrong choices, the least expected first; a sample of the other wrong ones, if they take more than
+    half of the page; and all others, or a sample of them.
+    """
+    starts, n = scores.offsets[:-1], scores.n_items
+    log_p = np.log(np.maximum(scores.probabilities, 1e-300))
+    best = np.maximum.reduceat(np.where(scores.label == 1, log_p, -np.inf), starts)  # of the correct response
+    is_wrong = np.isfinite(best) & (best < np.maximum.reduceat(log_p, starts))
+    wrong = np.flatnonzero(is_wrong)
+    wrong = wrong[np.argsort(best[wrong], kind="stable")]
+    others = np.random.default_rng(seed).permutation(n)
+    others = others[~is_wrong[others]]
+    size = np.char.str_len(scores.item_id[starts]) + 10 * np.diff(scores.offsets) + 20
+    if size.sum() <= ENTRY_BYTES:
+        return [(wrong, 1.0), (others, 1.0)]
+    if size[wrong].sum() <= ENTRY_BYTES / 2:
+        first, second = wrong, wrong[:0]
+    else:
+        first = wrong[: _fitting(size[wrong], ENTRY_BYTES / 4)]
+        rest = np.random.default_rng(seed).permutation(wrong[len(first) :])
+        second = rest[: max(1, _fitting(size[rest], ENTRY_BYTES / 4))]
+    left = ENTRY_BYTES - size[first].sum() - size[second].sum()
+    third = others[: max(1, _fitting(size[others], left))]
+    parts = [(first, len(first)), (second, len(wrong) - len(first)), (third, len(others))]
+    return [(places, total / len(places)) for places, total in parts if len(places)]
+
+
+def _fitting(sizes: npt.NDArray[Any], most: float) -> int:
+    return int(np.searchsorted(np.cumsum(sizes), most, side="right"))
+
+
+def _texts(evaluation: Evaluation, kept: _Places, n_wrong: int, most: int) -> dict[int, list[str]]:
+    """Return the texts of prompts by their place in the page, cut so that they fit if they can."""
     if evaluation.texts is None:
-        return {}, 0
+        return {}
     items = {item.id: item for item in evaluation.texts.items}
     scores = evaluation.scores
     sizes, ids = np.diff(scores.offsets), scores.item_id[scores.offsets[:-1]]
@@ -87,17 +115,21 @@ def _texts(evaluation: Evaluation, kept: Any, n_wrong: int) -> tuple[dict[int, l
     }
     made: dict[int, list[str]] = {}
     for longest in _CUTS:
-        # Wrong choices are what people read, so their texts are cut last.
-        made, left = {}, TEXT_BYTES
+        made, left = {}, most
         for rank, item in own.items():
-            texts = _cut(item, longest if rank < n_wrong else longest // 2)
-            left -= sum(len(text.encode("utf-8", "replace")) + 4 + text.count("\n") for text in texts)
+            texts = _cut(item, longest if rank < n_wrong else longest // 2)  # people read wrong choices first
+            left -= _bytes(texts) + 1
             if left < 0:
                 break
             made[rank] = texts
         if len(made) == len(own):
-            return made, longest
-    return made, _CUTS[-1]
+            break
+    return made
+
+
+def _bytes(content: Any) -> int:
+    """Return how many bytes something takes in the page."""
+    return len(script_json(content).encode("utf-8", "replace"))
 
 
 def _cut(item: Item, longest: int) -> list[str]:

@@ -23,22 +23,9 @@ from rmcalib.report.document import (
 )
 
 if TYPE_CHECKING:
-    from rmcalib.repair import Calibration, Calibrator, CalibratorCheck, Decisions, Panel
+    from rmcalib.repair import Applied, Calibration, Calibrator, CalibratorCheck, Decisions, Panel
 
-__all__ = ["calibration_sentences", "check_words", "decision_sentences", "panel_sentences", "repair_document"]
-
-
-def repair_document(result: Any) -> Document:
-    """Return the document of a calibration, of decisions or of a panel."""
-    from rmcalib.repair import Calibration, Decisions, Panel
-
-    if isinstance(result, Decisions):
-        return _decisions_document(result)
-    if isinstance(result, Calibration):
-        return _calibration_document(result)
-    if isinstance(result, Panel):
-        return _panel_document(result)
-    raise TypeError(f"there is no page of a {type(result).__name__}")
+__all__ = ["calibration_sentences", "check_words", "decision_sentences", "panel_sentences"]
 
 
 # Decisions.
@@ -88,7 +75,8 @@ def decision_sentences(found: Decisions) -> list[str]:
     return sentences
 
 
-def _decisions_document(found: Decisions) -> Document:
+def decisions_document(found: Decisions) -> Document:
+    """Return the document of decisions: the threshold, and accuracy by how sure the model is."""
     choice = found.choice
     tiles = [
         Tile(
@@ -128,6 +116,36 @@ def _percent_cell(key: str, row: Any) -> Cell:
     return Cell(percent(row[key]), row[key])
 
 
+# What a calibrator makes of rewards.
+
+
+def applied_document(found: Applied) -> Document:
+    """Return the document of rows with their probabilities: the first ten of them."""
+    table = found.table
+    accepted = "" if found.accepted is None else f" {percent(found.accepted)} of the prompts are accepted."
+    sentence = f"Probabilities at T = {temperature_text(found.calibrator.temperature)}.{accepted}"
+    shown: Columns = {Column(str(name), text=True): partial(_applied_cell, name) for name in table.columns}
+    surest = [name for name in found.added if name.startswith("probability")]
+    return Document(
+        title="What the rewards mean",
+        subtitle=f"{count(len(table), 'row')}, {count(found.n, 'prompt')}",
+        sentences=[sentence],
+        first=[
+            table_of("The first rows", table.head(10).to_dict("records"), shown),
+            Drawing(
+                "probabilities",
+                partial(figures.probability_figure, table[surest].to_numpy().ravel()),
+                "Histogram of the probabilities",
+            ),
+        ],
+    )
+
+
+def _applied_cell(name: str, row: Any) -> Cell:
+    value = row[name]
+    return Cell(f"{value:.4g}", value) if isinstance(value, float) else Cell(clean_line(str(value))[:80])
+
+
 # Calibrations.
 
 
@@ -154,7 +172,8 @@ def calibration_sentences(found: Calibration) -> list[str]:
     return sentences
 
 
-def _calibration_document(found: Calibration) -> Document:
+def calibration_document(found: Calibration) -> Document:
+    """Return the document of a calibration: the temperature, and metrics before and after."""
     from rmcalib.report.pages import metric_cell, metric_column
 
     overall = {(row["stage"], row["metric"]): row for row in found.rows if row["category"] == "overall"}
@@ -235,7 +254,8 @@ def panel_sentences(found: Panel) -> list[str]:
     return sentences or ["There is no panel to report."]
 
 
-def _panel_document(found: Panel) -> Document:
+def panel_document(found: Panel) -> Document:
+    """Return the document of a panel: which judges add something."""
     members: Columns = {
         Column("judge", text=True): lambda row: clean_line(row["judge"]),
         "T": lambda row: temperature_text(row["temperature"]),

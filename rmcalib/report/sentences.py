@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.display import number, p_value, percent, points, temperature_text
+from rmcalib._util.display import number, p_value, percent, points, short_names, temperature_text
 from rmcalib._util.terminal import clean_line, count
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import OVERALL, find_value
@@ -279,18 +279,20 @@ def comparison_sentences(found: Comparison) -> list[str]:
     if gap["better"]:
         by = _size({"value": gap["size_difference"], "low": gap["size_low"], "high": gap["size_high"]})
         smaller = points(by, sign=False, unit=" points")
-        first = f"{_winner(found, gap)} is better calibrated: its gap is smaller by {smaller}"
+        winner = _winner(found, gap)
+        first = f"{winner} is better calibrated: its gap is smaller by {smaller}"
+        accuracy = accuracy.replace(f"{winner} is", "it is also", 1)
         return [f"{first}; {accuracy}." if accuracy else f"{first}.", *more]
     if more or (right is not None and right["better"]):
-        return [f"No difference of the gaps shown; {accuracy}.", *more]
+        return [f"No difference between the gaps is shown; {accuracy}.", *more]
     others = [row for name in _OTHERS if (row := found.row(name)) is not None and row["better"]]
     if others:
         names = {
             who: [metric_name(row["metric"]) for row in others if _winner(found, row) == who]
-            for who in map(clean_line, (found.a, found.b))
+            for who in _called(found).values()
         }
         said = [f"{who} is better by {' and '.join(own)}" for who, own in names.items() if own]
-        return [f"No difference of the gaps shown; accuracy does not differ; {'; '.join(said)}."]
+        return [f"No difference between the gaps is shown; accuracy does not differ; {'; '.join(said)}."]
     enough = found.needed is None or found.needed <= gap["n"]
     need = "" if enough else f"; {found.needed:,} prompts would show one of 3 points"
     return [f"No difference shown{need}."]
@@ -310,14 +312,18 @@ def _kept_words(found: Comparison) -> list[str]:
     if row is None or not row["better"]:
         return []
     by = _size({"value": row["difference"], "low": row["low"], "high": row["high"]})
-    who = _winner(found, row)
-    return [
-        f"The probabilities of {who} keep more information: {_share(by)} of a uniform guess's uncertainty."
-    ]
+    more = points(by, sign=False, unit=" points")
+    return [f"The probabilities of {_winner(found, row)} keep more information, by {more}."]
 
 
 def _winner(found: Comparison, row: Row) -> str:
-    return clean_line(found.b if row["better"] == "b" else found.a)
+    return _called(found)[row["better"]]
+
+
+def _called(found: Comparison) -> dict[str, str]:
+    """Return what sentences call the two: names without their organisations, where that tells them apart."""
+    short = short_names([found.a, found.b])
+    return {"a": clean_line(short[found.a]), "b": clean_line(short[found.b])}
 
 
 def _size(row: Row) -> Row:

@@ -42,7 +42,7 @@ COLUMNS = (
 )
 """Columns of the results: what was measured, the value with its interval, numbers of test rows and events,
 the null distribution (mean, 95% point, p-value), and how the run was made."""
-_NUMBERS = ("value", "low", "high", "null_mean", "null_high", "p_value")
+NUMBERS = ("value", "low", "high", "null_mean", "null_high", "p_value")
 _CALIBRATION_SHARE = 0.2
 _MANY_EVENTS = 50_000
 
@@ -200,7 +200,7 @@ def read_results(path: str | Path) -> "pd.DataFrame":
     import pandas as pd
 
     table = pd.read_csv(BytesIO(read_file(as_path(path))), dtype=str, keep_default_na=False)
-    for name in _NUMBERS:
+    for name in NUMBERS:
         # Python's float returns exactly what was written; pandas may differ in the last bit.
         table[name] = [float(text or "nan") for text in table[name]]
     for name in ("fold", "k", "n"):

@@ -32,6 +32,7 @@ LEARNER_NAMES = {
 _COLOURS = {"pl": "#2463a6", "mallows": "#d9822b", "rc": "#3a9266", "rpc": "#8a5fb0", "pl-rpc": "#c23b4b"}
 _MARKERS = {"pl": "o", "mallows": "s", "rc": "^", "rpc": "D", "pl-rpc": "v"}
 _GREY = "#8a8f98"
+_DOTTED: dict[str, Any] = {"linewidth": 0.8, "linestyle": ":", "zorder": 1}
 _OTHERS = ("#4f6d7a", "#a65e2e", "#6b8e23", "#b04a7a", "#3d3d8f", "#7a6f2f")
 _REPAIRS = {"t": ", temperature", "u": ", with uniform", "pl": ", with Plackett-Luce"}
 
@@ -252,38 +253,40 @@ def stagewise_verdicts(table: "pd.DataFrame", *, alpha: float = 0.05) -> list[st
 def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibration error") -> "Figure":
     """Draw error against k, with one panel per family and one line per learner.
 
-    ``table`` has rows of :func:`fold_means` of one data set, notion and protocol. Error bars are ± one
-    standard deviation over folds. Dotted lines are null means: the expected error of a calibrated forecast.
+    ``table`` has rows of :func:`fold_means` of one data set, notion and protocol.
     """
     from matplotlib.figure import Figure
 
     families = [family for family in ("sub", "top") if (table["family"] == family).any()]
-    learners = learners_of(table)
     figure = Figure(figsize=(4.6 * len(families) + 1.6, 3.8), layout="constrained", dpi=150)
     grid = figure.subplots(1, len(families), squeeze=False, sharey=True)[0]
-    dotted: dict[str, Any] = {"linewidth": 0.8, "linestyle": ":", "zorder": 1}
     for axes, family in zip(grid, families, strict=True):
-        for number, learner in enumerate(learners):
-            own = table[(table["family"] == family) & (table["learner"] == learner)].sort_values("k")
-            base, repair = _parts(learner)
-            # Shifted sideways, so that error bars do not hide each other.
-            shifted = own["k"] + 0.04 * (number - (len(learners) - 1) / 2)
-            drawn: dict[str, Any] = {"color": colour(learner), "marker": _MARKERS.get(base, "o")}
-            drawn |= {"linestyle": "--" if repair else "-", "linewidth": 1.5, "markersize": 5, "capsize": 2}
-            axes.errorbar(shifted, own["mean"], own["sd"], label=_name(learner), **drawn)
-            axes.plot(own["k"], own["null_mean"], color=colour(learner), **dotted)
+        draw_errors(axes, table[table["family"] == family], learners_of(table))
         axes.set_title(f"{family}-k", loc="left", fontsize=11)
         axes.set_xlabel("k")
-        axes.set_xticks(sorted(table[table["family"] == family]["k"].unique()))
-        tidy(axes)
     grid[0].set_ylabel(label)
     if table["mean"].min() >= 0:
         grid[0].set_ylim(bottom=0)
-    grid[0].plot([], [], color=_GREY, label="if calibrated", **dotted)
+    grid[0].plot([], [], color=_GREY, label="if calibrated", **_DOTTED)
     handles, names = grid[0].get_legend_handles_labels()
     figure.legend(handles, names, frameon=False, fontsize=9, loc="outside right center")
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return figure
+
+
+def draw_errors(axes: "Axes", table: "pd.DataFrame", learners: Sequence[str]) -> None:
+    """Draw error against k with ± one standard deviation over folds; dotted lines are null means."""
+    for number, learner in enumerate(learners):
+        own = table[table["learner"] == learner].sort_values("k")
+        base, repair = _parts(learner)
+        # Shifted sideways, so that learners do not hide each other.
+        shifted = own["k"] + 0.04 * (number - (len(learners) - 1) / 2)
+        look: dict[str, Any] = {"color": colour(learner), "marker": _MARKERS.get(base, "o")}
+        look |= {"linestyle": "--" if repair else "-", "linewidth": 1.5, "markersize": 5, "capsize": 2}
+        axes.errorbar(shifted, own["mean"], own["sd"], label=learner_name(learner), **look)
+        axes.plot(own["k"], own["null_mean"], color=colour(learner), **_DOTTED)
+    axes.set_xticks(sorted(table["k"].unique()))
+    tidy(axes)
 
 
 def learners_of(table: "pd.DataFrame") -> list[str]:
@@ -303,7 +306,8 @@ def _parts(learner: str) -> tuple[str, str]:
     return (base, repair) if base and repair in _REPAIRS else (learner, "")
 
 
-def _name(learner: str) -> str:
+def learner_name(learner: str) -> str:
+    """Return the name of a learner in figures."""
     base, repair = _parts(learner)
     return LEARNER_NAMES.get(base, base) + _REPAIRS.get(repair, "")
 

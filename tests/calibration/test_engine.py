@@ -14,7 +14,12 @@ from rmcalib.calibration import Events, ece, ece_interval, ece_null, mean_interv
 from rmcalib.calibration.binning import ErrorOptions
 from rmcalib.calibration.errors import binned, smooth
 from rmcalib.calibration.events import Independent, OneOf, Voters
-from rmcalib.calibration.intervals import clopper_pearson, jump_interval, proportion_interval
+from rmcalib.calibration.intervals import (
+    clopper_pearson,
+    jump_interval,
+    proportion_interval,
+    stated_interval,
+)
 from rmcalib.calibration.simulation import Cells, Features, draw_sums, expected_sums
 from rmcalib.metrics.views import whole_part
 from rmcalib.scores import Scores
@@ -198,6 +203,15 @@ def test_intervals_allow_for_errors_that_were_not_seen() -> None:
     interval = ece_interval(p, y, groups=np.repeat(np.arange(40), 2), resamples=199)
     assert interval.low == 0
     assert interval.high > 3 / 40 / 2
+
+
+@pytest.mark.parametrize("n", [12, 40])
+def test_the_interval_of_the_confidence_allows_for_unsure_prompts_that_were_not_seen(n: int) -> None:
+    rng = np.random.default_rng(0)
+    p = 1 / (1 + np.exp(-rng.normal(6.3, 1.4, size=200_000)))  # mean 0.995
+    held = [low <= p.mean() <= high for low, high in (stated_interval(rng.choice(p, n)) for _ in range(300))]
+    assert np.mean(held) > 0.93
+    assert stated_interval(np.full(n, 0.4)) == pytest.approx((0.4, 0.4))
 
 
 def test_bad_groups_are_named() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 
@@ -206,6 +207,16 @@ def test_a_folder_is_watched(tmp_path: Path) -> None:
     assert found.content()["steps"][0]["gap"] == pytest.approx(0, abs=0.15)
     other = rmcalib.watch(tmp_path, columns="reward=acc,label=acc")
     assert other.alarm is not None
+
+
+def test_a_table_is_watched_like_the_folder_that_it_came_from(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for step in range(3):
+        write(tmp_path, step, 60, 0.3, rng)
+    rows = [json.loads(line) for file in sorted(tmp_path.iterdir()) for line in file.read_text().splitlines()]
+    columns = "prompt=input,reward=score,label=acc,step=step"
+    ours, theirs = rmcalib.watch(pd.DataFrame(rows), columns=columns), rmcalib.watch(tmp_path)
+    assert [row["gap"] for row in ours.steps] == pytest.approx([row["gap"] for row in theirs.steps])
 
 
 def test_a_benchmark_is_the_reference(tmp_path: Path) -> None:

@@ -61,6 +61,21 @@ def test_gaps_of_opposite_sign_have_no_winner() -> None:
     assert wide["better"] == "a"
 
 
+def test_the_difference_of_lost_information_where_few_prompts_dominate() -> None:
+    """5% of the prompts are surely wrong, and the second forecast is surer about all."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(60):
+        rewards = rng.normal(size=(100, 4))
+        rewards[:, 0] += 5
+        correct = np.where(rng.random(100) < 0.05, 1, 0)
+        one = Scores.from_arrays(rewards, correct)
+        row = compare(one, one.at_temperature(1 / 1.5), metrics=["lost_information"]).row("lost_information")
+        assert row is not None
+        found.append((row["difference"], row["low"]))
+    difference, low = np.array(found).T
+    assert np.mean(low > difference.mean()) <= 0.1
+
+
 def test_improper_numbers_have_no_better_side() -> None:
     found = compare(calibrated_scores(80), calibrated_scores(80, confidence=4.0), resamples=20).table
     improper = found[found["metric"].isin(["mean_confidence", "reference_top_1", "margin_mean"])]

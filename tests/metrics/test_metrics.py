@@ -111,6 +111,22 @@ def test_no_wrong_choice_does_not_mean_no_error() -> None:
         assert found[OVERALL, name]["high"] > found[OVERALL, name]["value"] + 0.01, name
 
 
+def test_a_temperature_without_an_upper_limit_has_a_lower_one() -> None:
+    rng, held = np.random.default_rng(0), []
+    for _ in range(200):
+        rewards = rng.normal(0, 0.1, size=(40, 2))  # calibrated, with nearly no information
+        first = rng.random(40) < 1 / (1 + np.exp(rewards[:, 1] - rewards[:, 0]))
+        part = whole_part(Scores.from_arrays(rewards, (~first).astype(int)))
+        found = catalogue()["temperature"].measure(part, FEW)
+        limits = found.interval()
+        if limits is not None:
+            held.append(limits.low <= 1 <= limits.high)
+            row = metric_rows(part, [catalogue()["temperature"]], FEW)[0]
+            assert (row["high"] is None) == (row["low"] is None) == bool(row["note"])
+    assert len(held) > 100
+    assert np.mean(held) > 0.93
+
+
 @pytest.mark.parametrize("size", [1e-90, 1e90])
 def test_any_unit_of_rewards(size: float) -> None:
     scores = calibrated_scores(40, seed=1)

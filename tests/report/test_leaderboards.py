@@ -27,7 +27,7 @@ from rmcalib.report import (
 from rmcalib.scores import Scores
 from tests.report.boards import synthetic, write_run, write_runs
 
-PAPER = Path(__file__).parents[1] / "golden/paper_models.csv"
+PAPER = Path(__file__).parents[2] / "results/published_reward_models.csv"
 FAST = Settings(resamples=50)
 
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from rmcalib.benchmarks import Benchmark, Item
+from rmcalib.integrations import watch
 from rmcalib.metrics import Settings, compare, leaderboard
-from rmcalib.repair import calibrate, combine, decide
+from rmcalib.repair import apply, calibrate, combine, decide
 from rmcalib.report import (
     document_of,
     evaluate,
@@ -32,7 +34,7 @@ from tests.report.boards import evaluation, synthetic, write_runs
 
 EVIL = "org/<script>alert(1)</script>$x$&`|\x1b[31m"
 MB = 1_000_000
-KINDS = ("evaluation", "comparison", "board", "runs", "calibration", "decisions", "panel")
+KINDS = ("evaluation", "comparison", "board", "runs", "calibration", "applied", "decisions", "panel", "watch")
 
 
 class Reader(HTMLParser):
@@ -65,6 +67,12 @@ def result(kind: str, tmp_path: Path) -> Any:
         return compare(synthetic(0), synthetic(1), names=(EVIL, "b"), resamples=20)
     if kind == "calibration":
         return calibrate(synthetic(n=200, scale=4.0, manifest={"model": EVIL}))
+    if kind == "applied":
+        rows = pd.DataFrame({"prompt": ["a", "a"], EVIL: [EVIL, "b"], "reward": [1.0, 0.0]})
+        return apply(rows, calibrate(synthetic(n=40)))
+    if kind == "watch":
+        samples = {"prompt": np.arange(40) // 2, "reward": np.arange(40.0) % 3, "label": np.arange(40) % 2}
+        return watch(pd.DataFrame({**samples, "step": np.arange(40) // 20}))
     if kind == "decisions":
         return decide(synthetic(n=120))
     if kind == "panel":
@@ -143,20 +151,36 @@ def test_the_page_of_a_benchmark_is_small_and_has_all_prompts() -> None:
 
 
 def test_beyond_the_limits_wrong_prompts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompts, "MOST_PROMPTS", 120)
-    monkeypatch.setattr(prompts, "TEXT_BYTES", 20_000)
+    monkeypatch.setattr(prompts, "ENTRY_BYTES", 12_000)
+    monkeypatch.setattr(prompts, "PAGE_BYTES", 30_000)
     found = evaluate(
         synthetic(n=300, skill=1.5), benchmark=texts(300, 100), metrics=["accuracy"], resamples=20
     )
     data = data_of(to_html(document_of(found)))
     assert data["total"] == 300
-    assert len(data["prompts"]) == 120
-    assert 0 < data["texts"] < 120
+    assert 150 < len(data["prompts"]) < 250
+    assert 0 < data["texts"] < len(data["prompts"])
+    assert sum(entries * weight for entries, weight in data["strata"]) == pytest.approx(300)
     wrong = {entry[0] for entry in data["prompts"] if np.argmax(entry[2]) != 0}
     reward = found.scores.reward.reshape(-1, 4)
     assert wrong == {f"p{i}" for i in np.flatnonzero(reward.argmax(axis=1) != 0)}
     with_texts = [len(entry) == 6 for entry in data["prompts"]]
     assert with_texts == sorted(with_texts, reverse=True)  # the least expected outcomes keep their texts
+
+
+@pytest.mark.parametrize("skill", [-3.0, 1.0])  # nearly always wrong, or often right
+def test_a_page_of_many_prompts_is_small_and_stands_for_all_of_them(skill: float) -> None:
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=(30_000, 4)) + np.array([skill, 0, 0, 0])
+    many = Scores.from_arrays(rewards, category=[f"category {i % 80}" for i in range(30_000)])
+    found = evaluate(many, metrics=["accuracy", "overconfidence"], resamples=20)
+    page = to_html(document_of(found))
+    assert len(page.encode()) <= 3 * MB
+    data = data_of(page)
+    weights = np.concatenate([np.full(entries, weight) for entries, weight in data["strata"]])
+    assert weights.sum() == pytest.approx(30_000)
+    right = [float(np.argmax(entry[2]) == 0) for entry in data["prompts"]]
+    assert np.average(right, weights=weights) == pytest.approx(found.value("accuracy"), abs=1e-9)
 
 
 def test_hundred_models_and_long_names_have_a_page(tmp_path: Path) -> None:

@@ -42,9 +42,11 @@
     });
   }
 
+  // Labels are signs: 1 correct, 0 wrong, - unknown. A stratum's prompts stand for so many that the page leaves out.
+  const weights = data ? data.strata.flatMap(([entries, weight]) => Array(entries).fill(weight)) : [];
   const prompts = data ? data.prompts.map(([id, category, rewards, labels, one, texts], place) => {
-    const best = Math.max(...rewards);
-    return { id, category, rewards, labels, single: one === 1, texts, place, best, tied: rewards.filter((one) => one === best).length };
+    const best = Math.max(...rewards), tied = rewards.filter((reward) => reward === best).length;
+    return { id, category, rewards, labels, single: one === 1, texts, place, weight: weights[place], best, tied };
   }) : [];
 
   function probabilities(prompt, temperature) {
@@ -57,11 +59,11 @@
     prompt.p = probabilities(prompt, 1);
     prompt.sure = Math.max(...prompt.p);
     const first = prompt.rewards.indexOf(prompt.best);
-    prompt.right = prompt.labels[first] === 1;
-    prompt.known = prompt.labels.includes(1);
+    prompt.right = prompt.labels[first] === "1";
+    prompt.known = prompt.labels.includes("1");
     if (!prompt.single) continue;
     // A tie of t responses counts as 1/t right.
-    prompt.hit = prompt.rewards[prompt.labels.indexOf(1)] === prompt.best ? 1 / prompt.tied : 0;
+    prompt.hit = prompt.rewards[prompt.labels.indexOf("1")] === prompt.best ? 1 / prompt.tied : 0;
   }
 
   // Prompts.
@@ -73,8 +75,9 @@
     const item = element("li"), details = element("details"), summary = element("summary");
     const mark = prompt.known ? (prompt.right ? "✓ right" : "✗ wrong") : "not decided";
     const outcome = element("span", mark, prompt.known ? (prompt.right ? "good" : "bad") : "soft");
-    const about = element("span", ` · ${data.categories[prompt.category]} · ${prompt.id} ${data.calibrated ? `· says ${format(prompt.sure)}` : ""}`);
+    const about = element("span", ` · ${data.categories[prompt.category]} · ${prompt.id}${data.calibrated ? ` · says ${format(prompt.sure)}` : ""}`);
     summary.append(outcome, about);
+    if (prompt.texts) summary.append(element("span", ` · ${prompt.texts[0].slice(0, 80)}${prompt.texts[0].length > 80 ? "…" : ""}`, "soft"));
     details.append(summary);
     details.addEventListener("toggle", () => { if (details.open && details.childElementCount === 1) fill(details, prompt); });
     item.append(details);
@@ -91,10 +94,10 @@
     }
     const order = prompt.rewards.map((_, i) => i).sort((a, b) => prompt.rewards[b] - prompt.rewards[a]);
     for (const i of order) {
-      const label = prompt.labels[i], box = element("div", undefined, label === 1 ? "response right" : "response");
-      const words = label === 1 ? "✓ correct" : label === 0 ? "✗ wrong" : "no label";
-      box.append(element("strong", words, label === 1 ? "good" : "bad"));
-      box.append(element("span", ` ${format(prompt.p[i])}  reward ${prompt.rewards[i]}`, "soft"));
+      const [words, tone, border] = { 1: ["✓ correct", "good", " right"], 0: ["✗ wrong", "bad", ""] }[prompt.labels[i]] ?? ["no label", "soft", " open"];
+      const box = element("div", undefined, `response${border}`);
+      box.append(element("strong", words, tone));
+      box.append(element("span", `${data.calibrated ? ` · probability ${format(prompt.p[i])}` : ""} · reward ${prompt.rewards[i]}`, "soft"));
       box.append(element("p", prompt.texts ? prompt.texts[i + 1] : "No text in this page."));
       details.append(box);
     }
@@ -127,8 +130,8 @@
     more();
     const left = data.total - prompts.length;
     byId("found").textContent = `${found.length.toLocaleString("en")} of ${prompts.length.toLocaleString("en")} prompts` +
-      (left > 0 ? `; the page leaves out ${left.toLocaleString("en")} others, a random part of those that are right` : "") +
-      (data.texts && data.texts < prompts.length ? `; ${data.texts.toLocaleString("en")} have their texts here, the wrong ones first` : "") + ".";
+      (left > 0 ? `. This page has ${data.strata.length < 3 ? "all wrong ones" : "the least expected ones"} and a random part of the others; ${left.toLocaleString("en")} do not fit` : "") +
+      (data.texts && data.texts < prompts.length ? `; ${data.texts.toLocaleString("en")} of them have their texts here, wrong ones first` : "") + ".";
   }
 
   function showPrompt(id) {
@@ -170,8 +173,8 @@
     const bins = Array.from({ length: 10 }, () => ({ n: 0, says: 0, right: 0 }));
     let says = 0, right = 0, loss = 0, uniform = 0, n = 0;
     for (const one of single) {
-      const weight = one.place < data.wrong ? 1 : data.weight;
-      const p = probabilities(one, temperature), sure = Math.max(...p), correct = one.labels.indexOf(1);
+      const weight = one.weight;
+      const p = probabilities(one, temperature), sure = Math.max(...p), correct = one.labels.indexOf("1");
       n += weight;
       says += weight * sure;
       right += weight * one.hit;
@@ -226,7 +229,7 @@
     byId("temperature-value").textContent = temperature.toPrecision(3);
     const gap = 100 * (at.says - at.right), one = Math.abs(temperature - 1) < 1e-9;
     const words = `${gap >= 0 ? "+" : "−"}${Math.abs(gap).toFixed(1)}`;
-    byId("slider-numbers").textContent = `At T = ${temperature.toPrecision(3)} it says ${percent(at.says)} and is right ${percent(at.right)}: gap ${words} points; kept information ${percent(at.kept)}.`;
+    byId("slider-numbers").textContent = `At T = ${temperature.toPrecision(3)} it says ${percent(at.says)} and is right ${percent(at.right)}: gap ${words} points; kept information ${percent(at.kept)}${data.total > prompts.length ? ", estimated from the prompts on this page" : ""}.`;
     set("says", one ? undefined : percent(at.says));
     set("gap", one ? undefined : `${words} points`);
     set("kept", one ? undefined : percent(at.kept));
@@ -235,7 +238,7 @@
     diagram(at.bins, at.n);
   }
 
-  if (slider && single.length && data.weight > 0) {
+  if (slider && single.length) {
     if (data.temperature) {
       const place = Math.log10(data.temperature);
       if (Math.abs(place) > 2.5) { slider.min = Math.min(-3, place - 1); slider.max = Math.max(3, place + 1); }
