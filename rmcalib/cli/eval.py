@@ -128,7 +128,7 @@ def _check(judged: Judged, wanted: Wanted, scoring: Scoring, reading: Reading) -
             raise ValueError("--scores published: name the model with --model")
     if len(scoring.benchmark) > 1:
         raise ValueError("--benchmark: scores belong to one benchmark, so give one")
-    given = {"--endpoint": judged.endpoint, "--limit": scoring.limit}
+    given = {"--endpoint": judged.endpoint, "--backend": scoring.backend, "--limit": scoring.limit}
     more = {
         "--dry-run": wanted.dry_run,
         "-J": tuple(one for one in scoring.judge if not one.startswith("recipes=")),

@@ -227,6 +227,8 @@ class Scoring:
     """At most this many prompts, taken evenly from the whole benchmark."""
     output: Annotated[Place, Parameter(group=MAIN)] = "runs"
     judge: JudgeSettings = ()
+    backend: Annotated[Literal["transformers", "vllm"] | None, Parameter(group=MAIN)] = None
+    """What runs the model: transformers (the default), or vllm, whose server is started and stopped for it."""
     format: Annotated[Name | None, Parameter(metavar="NAME")] = None
     """How the benchmark's file is written, such as rm-bench or trl; default rmcalib's own schema."""
     fresh: Fresh = False

@@ -8,6 +8,8 @@ file or message contains it.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import functools
 import json
 import os
@@ -305,7 +307,16 @@ def _connections(_process: int) -> tuple[asyncio.AbstractEventLoop, httpx.AsyncC
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True, name="rmcalib-requests").start()
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-    return loop, httpx.AsyncClient(timeout=None, limits=limits, follow_redirects=False)
+    here: Any = {"all://127.0.0.1": None, "all://localhost": None}  # never through a proxy
+    client = httpx.AsyncClient(timeout=None, limits=limits, follow_redirects=False, mounts=here)
+    atexit.register(_close, loop, client)
+    return loop, client
+
+
+def _close(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
+    """Close the connections at the end of the process, which Python would warn about."""
+    with contextlib.suppress(Exception):
+        asyncio.run_coroutine_threadsafe(client.aclose(), loop).result(1.0)
 
 
 def _show_wait(state: tenacity.RetryCallState) -> None:

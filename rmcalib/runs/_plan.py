@@ -150,7 +150,8 @@ def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
     own = {each.name for each in fields(Recipe)}
     try:
         kind = judge_kind(given.pop("kind", None), given)
-        is_classifier = kind == "classifier"  # all its fields are those of a recipe
+        # All fields of a classifier are those of a recipe, unless another program runs it.
+        is_classifier = kind == "classifier" and "backend" not in given
         recipe = recipe_from({k: v for k, v in given.items() if is_classifier or k in own}, where)
         recipe = known.get(recipe.model, recipe) if recipe == Recipe(recipe.model) else recipe
         if is_classifier:
