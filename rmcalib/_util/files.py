@@ -6,7 +6,6 @@ object, written in one request. A reader never sees an incomplete file.
 
 import contextlib
 import csv
-import difflib
 import io
 import json
 import os
@@ -15,11 +14,11 @@ import stat
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
-from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, write_object
+from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, read_input, write_object
 from rmcalib._util.texts import decoded, parse_json, repeated
 
 __all__ = [
@@ -48,16 +47,6 @@ def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | No
     except (OSError, ValueError):  # the name may be too long, or contain a NUL
         return None
     return "folder" if stat.S_ISDIR(mode) else "file" if mode else None
-
-
-def similar_file(path: str | os.PathLike[str]) -> str:
-    """Return a hint at the file or folder beside a missing one that its name resembles; empty if there is none."""
-    try:
-        beside = {one.name: one for one in Path(path).parent.iterdir()}
-    except (OSError, ValueError):
-        return ""
-    near = difflib.get_close_matches(Path(path).name, beside, n=1, cutoff=0.75)
-    return f" (did you mean '{beside[near[0]]}'?)" if near else ""
 
 
 def check_output(path: Path) -> None:
@@ -193,7 +182,7 @@ def read_csv_table(path: str | Path) -> CsvTable:
     """
     rows: list[list[str]] = []
     lines: list[int] = []
-    text = decoded(read_file(Path(path)), str(path))
+    text = decoded(read_input(path), str(path))
     limit = csv.field_size_limit(max(len(text), 1))  # responses may be longer than csv's limit
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
@@ -243,8 +232,8 @@ def utc(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write ``rows`` with the same keys as CSV atomically; None becomes an empty cell.
+def write_csv(path: str | Path, rows: Any) -> Path:
+    """Write rows (mappings with the same keys, or a pandas table) as CSV atomically; None becomes an empty cell.
 
     Texts that a spreadsheet would take for a formula get an apostrophe.
 
@@ -253,6 +242,8 @@ def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     ...     write_csv(Path(folder) / "a.csv", [{"metric": "ece", "value": 0.1}]).read_text().split()
     ['metric,value', 'ece,0.1']
     """
+    if hasattr(rows, "to_dict"):
+        rows = rows.astype(object).where(rows.notna(), None).to_dict("records")
     if not rows:
         raise ValueError(f"rows: nothing to write to {path}")
     buffer = io.StringIO()

@@ -11,8 +11,9 @@ from pathlib import Path
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from rmcalib import __version__
-from rmcalib._util.interrupts import INTERRUPTED
+from rmcalib._util.interrupts import INTERRUPTED, end_now
 from rmcalib._util.terminal import clean_line
+from rmcalib._util.waiting import is_late
 from rmcalib.cli.options import HELP_ALL, config_file
 
 __all__ = ["app", "main"]
@@ -177,7 +178,10 @@ def main() -> None:
         code = 2 if isinstance(error, _BAD_INPUT) else 1
     if code == INTERRUPTED:
         sys.stderr.write("rmcalib: interrupted; run the same command again to continue\n")
-    sys.exit(code if isinstance(code, int) else 0)
+    code = code if isinstance(code, int) else 0
+    if is_late():
+        end_now(code)
+    sys.exit(code)
 
 
 def _prepare_streams() -> None:

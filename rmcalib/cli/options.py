@@ -284,16 +284,14 @@ def config_file(app: Any, _: Any, arguments: Any) -> None:
     """Take values from the YAML file that --config names. What the command line gives stays."""
     from cyclopts.argument import update_argument_collection
 
+    from rmcalib._util.storage import read_input
     from rmcalib._util.texts import parse_yaml
 
     given = next((one for one in arguments if "--config" in one.names and one.tokens), None)
     if given is None:
         return
     path = given.tokens[0].value
-    try:
-        content = parse_yaml(Path(path).read_bytes(), path) or {}
-    except OSError as error:
-        raise ValueError(f"--config {path}: {error.strerror or error}") from None
+    content = parse_yaml(read_input(path), f"--config {path}") or {}
     if not isinstance(content, dict):
         raise ValueError(f"--config {path}: expected names and values, such as 'seed: 1'")
     values = {str(name).replace("_", "-"): value for name, value in content.items() if value is not None}

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib._util.files import similar_file
 from rmcalib._util.hub import folder_name
 from rmcalib._util.nested import flattened
-from rmcalib._util.storage import StorageError, as_path, find_files, read_file
+from rmcalib._util.storage import StorageError, as_path, find_files, read_file, similar_file
 from rmcalib._util.terminal import clean_line
 from rmcalib.report.evaluation import UNNAMED
 from rmcalib.runs import read_run

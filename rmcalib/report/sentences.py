@@ -436,16 +436,10 @@ def _bracket(row: Row) -> str:
 
 
 def _share(row: Row) -> str:
-    """Return a fraction with its interval as a percentage, or as "times" beyond ±1."""
-    values = [row["value"], row.get("low"), row.get("high")]
-    if abs(row["value"]) > 1:
-        texts = [
-            None if value is None else f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
-            for value in values
-        ]
-        first = f"{texts[0]} times"
-    else:
-        digits = 0 if abs(row["value"]) >= 0.0995 else 1
-        texts = [None if value is None else f"{100 * value:.{digits}f}" for value in values]
-        first = f"{texts[0]}%"
-    return first if texts[1] is None else f"{first} [{texts[1]}, {texts[2]}]"
+    """Return a fraction with its interval as a percentage."""
+    digits = 0 if abs(row["value"]) >= 0.0995 else 1
+    value, low, high = (
+        None if (found := row.get(name)) is None else f"{100 * found:,.{digits}f}"
+        for name in ("value", "low", "high")
+    )
+    return f"{value}%" if low is None else f"{value}% [{low}, {high}]"

@@ -300,7 +300,7 @@ def test_any_order_of_rows_gives_the_same_prompts(n: int, m: int, seed: int, ids
         ("x.csv", "prompt,score\na,1\na,high\n", "reward"),
         ("x.parquet", "PAR1", "x.parquet"),
         ("x.xlsx", "", "unknown file type"),
-        ("gone/x.json", None, "no such file"),
+        ("gone/x.json", None, "No such file"),
         ("gone/x.parquet", None, "x.parquet"),
     ],
 )
