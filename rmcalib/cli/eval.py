@@ -88,8 +88,8 @@ def command(
             if wanted.dry_run:
                 return _show_costs(jobs, judged, scoring, common)
             for _, bench, scores in jobs:
-                own = bench.categories if scores is None and bench is not None else scores.category.tolist()  # type: ignore[union-attr]
-                check_categories(conditions, dict.fromkeys(own))
+                own = dict.fromkeys(bench.categories if scores is None else scores.category.tolist())  # type: ignore[union-attr]
+                check_categories(conditions, own)
         done: list[Done] = []
         failed: list[dict[str, str]] = []
         for name, bench, scores in jobs:
@@ -260,11 +260,10 @@ def _show(
         for one in done:
             print_document(document_of(one.result))
             following({"Report": one.folder / "report.html"}, "")
-        if done:
-            several = len(done) > 1
-            following(
-                {}, f"rmcalib {f'report {scoring.output}' if several else f'calibrate {done[0].folder}'}"
-            )
+        if len(done) > 1:
+            following({}, f"rmcalib report {scoring.output}")
+        elif done and done[0].result.reliability:  # there are probabilities to repair
+            following({}, f"rmcalib calibrate {done[0].folder}")
     if wanted.markdown is not None:
         notes = [*(f"{one['model']}: {one['error']}" for one in failed), *holding]
         write_text(wanted.markdown, markdown_summary([document_of(one.result) for one in done], notes))

@@ -73,8 +73,7 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
     """
     from rmcalib.judges import KINDS, judge_settings, parsed_settings
     from rmcalib.judges._load import registered_judges
-    from rmcalib.judges._registry import check_names
-    from rmcalib.judges._settings import field_types
+    from rmcalib.judges._settings import check_names, field_types
 
     given: dict[str, str] = {}
     for text in scoring.judge:

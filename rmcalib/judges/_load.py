@@ -19,7 +19,6 @@ from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._files import check_model_name
 from rmcalib.judges._judge import Judge, ScoredItem, is_judge
 from rmcalib.judges._model import RewardModel
-from rmcalib.judges._registry import check_names
 from rmcalib.judges._settings import (
     FunctionSettings,
     LanguageModelSettings,
@@ -27,6 +26,7 @@ from rmcalib.judges._settings import (
     PolicySettings,
     ServedSettings,
     ServerOptions,
+    check_names,
     checked_settings,
     field_types,
 )

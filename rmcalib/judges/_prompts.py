@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
+from rmcalib._util.storage import read_input
 from rmcalib._util.texts import adapter, parse_yaml, problems_of
-from rmcalib.judges._registry import check_names
+from rmcalib.judges._settings import check_names
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -116,11 +117,7 @@ def read_prompt(path: str | Path) -> JudgePrompt:
     >>> read_prompt(BUILT_IN / "letter.yaml").questions[0].asks
     'best'
     """
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from error
+    content = read_input(path)
     if len(content) > _LARGEST:
         raise ValueError(f"{path}: a prompt file has at most {_LARGEST:,} bytes")
     found = parse_yaml(content, str(path))

@@ -8,21 +8,47 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, cast
 
-from annotated_types import Gt, Lt
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, StrictBool, StrictInt
 
-from rmcalib._util.texts import adapter, parse_yaml, problems_of
+from rmcalib._util.storage import read_input
+from rmcalib._util.texts import parse_yaml, repeated, typed
+from rmcalib.judges._devices import DTYPES
 from rmcalib.judges._judge import SCALES, Scale
+from rmcalib.judges._templates import POOLINGS
 from rmcalib.scores import Scores
 
 LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
 ENTRY_POINTS = "rmcalib.models"
+
+
+def _one_of(*choices: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _said(value: Any) -> Any:
+    """Return what YAML read without quotes: `yes` and `no` are truth values there."""
+    return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+
+
+Filled = Annotated[str, Field(pattern=r"\S")]
+Status = Annotated[str, _one_of("plain", "recipe", "rebuilt", "own-code", "unsupported")]
+BradleyTerry = Annotated[str, BeforeValidator(_said), _one_of("yes", "modified", "no", "unknown")]
+Dtype = Annotated[str, _one_of(*DTYPES)]
+Attention = Annotated[str, _one_of("eager", "sdpa", "flash_attention_2")]
+Pooling = Annotated[str, _one_of(*POOLINGS)]
+OfScale = Annotated[str, _one_of(*SCALES)]
+Billions = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
+OwnFile = Annotated[str, Field(pattern=r"^[^/\\]*$")]
 _ABOUT = ("loss", "evidence", "bradley_terry", "parameters", "note")
 _BY_LOSS: dict[str, Scale] = {"yes": "log-utilities", "modified": "log-utilities", "no": "ratings"}
 
@@ -92,31 +118,33 @@ class Recipe:
     'plain'
     """
 
-    model: str
-    status: Literal["plain", "recipe", "rebuilt", "own-code", "unsupported"] = "plain"
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+
+    model: Filled
+    status: Status = "plain"
     reason: str = ""
     template: str | None = None
-    dtype: Literal["float32", "bfloat16", "float16"] | None = None
-    attention: Literal["eager", "sdpa", "flash_attention_2"] | None = None
-    max_length: int | None = None
-    trust_remote_code: bool = False
-    column: int | None = None
-    sign: float = 1.0
+    dtype: Dtype | None = None
+    attention: Attention | None = None
+    max_length: StrictInt | None = None
+    trust_remote_code: StrictBool = False
+    column: StrictInt | None = None
+    sign: Annotated[float, Strict()] = 1.0
     head: str = "auto"
-    head_file: str | None = None
+    head_file: OwnFile | None = None
     backbone_prefix: str | None = None
     architecture: str | None = None
     output: str = "logits"
-    pooling: Literal["checkpoint", "last_token", "before_first_pad"] = "checkpoint"
-    append_token_id: int | None = None
+    pooling: Pooling = "checkpoint"
+    append_token_id: StrictInt | None = None
     tokenizer: str | None = None
     loss: str = "unknown"
     evidence: str = ""
-    bradley_terry: Literal["yes", "modified", "no", "unknown"] = "unknown"
-    parameters: Annotated[float, Gt(0), Lt(math.inf)] | None = None
+    bradley_terry: BradleyTerry = "unknown"
+    parameters: Billions | None = None
     note: str = ""
     family: str | None = None
-    scale: Scale | None = None
+    scale: OfScale | None = None
 
 
 def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
@@ -176,17 +204,13 @@ def read_entries(path: str | Path | None = None) -> list[tuple[str, Any]]:
     'Skywork/Skywork-Reward-V2-Llama-3.1-8B'
     """
     path = LEADERBOARD if path is None else Path(path)
-    try:
-        content = parse_yaml(path.read_bytes(), str(path))
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from error
+    content = parse_yaml(read_input(path), str(path))
     entries = content.get("models") if isinstance(content, Mapping) else content
     if not isinstance(entries, list):
         raise ValueError(f"{path}: expected a list of entries under 'models'")
     names = [entry.get("model") for entry in entries if isinstance(entry, Mapping)]
-    for name in names:
-        if isinstance(name, str) and names.count(name) > 1:
-            raise ValueError(f"{path}: {name!r} is listed twice")
+    if twice := repeated(name for name in names if isinstance(name, str)):
+        raise ValueError(f"{path}: {twice!r} is listed twice")
     return [(f"{path}, entry {i}", entry) for i, entry in enumerate(entries, start=1)]
 
 
@@ -211,37 +235,27 @@ def recipe_from(entry: Any, where: str) -> Recipe:
     1
     >>> recipe_from({"model": "me/rm", "colunm": 1}, "mine.yaml, entry 1")
     Traceback (most recent call last):
-    ValueError: mine.yaml, entry 1 (me/rm): colunm: unknown field (did you mean 'column'?)
+    ValueError: mine.yaml, entry 1 (me/rm): unknown field 'colunm' (did you mean 'column'?)
     """
-    from pydantic import ValidationError
-
     if isinstance(entry, Recipe):
         entry = dataclasses.asdict(entry)
     if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
         raise ValueError(f"{where}: an entry needs `model: org/name`")
     where = f"{where} ({entry['model']})"
-    values = {str(key): value for key, value in entry.items() if value is not None}
-    try:
-        check_names(values, [field.name for field in dataclasses.fields(Recipe)], "field")
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-    if isinstance(values.get("bradley_terry"), bool):  # YAML reads yes and no without quotes as booleans
-        values["bradley_terry"] = "yes" if values["bradley_terry"] else "no"
-    try:  # as JSON, where pydantic's strict mode takes objects: no `true` for a number, and no 1 for `true`
-        recipe: Recipe = adapter(Recipe).validate_json(json.dumps(values, default=str), strict=True)
-    except ValidationError as error:
-        raise ValueError(f"{where}: {'; '.join(problems_of(error))}") from None
-    return _checked(recipe, where)
-
-
-def check_names(given: Iterable[str], known: Iterable[str], what: str = "setting") -> None:
-    """Raise a `ValueError` for the first name that is not known, with the nearest one that is."""
-    names = list(known)
-    for name in given:
-        if name not in names:
-            near = difflib.get_close_matches(str(name), names, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(names)}"
-            raise ValueError(f"{name}: unknown {what} ({remedy})")
+    fields = [field.name for field in dataclasses.fields(Recipe)]
+    for key in entry:
+        if key not in fields:
+            near = difflib.get_close_matches(str(key), fields, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(fields)}"
+            raise ValueError(f"{where}: unknown field {key!r} ({remedy})")
+    recipe = typed(Recipe, {key: value for key, value in entry.items() if value is not None}, where)
+    if recipe.status == "unsupported" and not recipe.reason:
+        raise ValueError(f"{where}: 'unsupported' needs a `reason`")
+    if recipe.head == "own-code" and not recipe.trust_remote_code:
+        raise ValueError(
+            f"{where}: `head: own-code` runs the model's own code and needs `trust_remote_code: true`"
+        )
+    return recipe
 
 
 def scale_of(recipe: Recipe) -> Scale:
@@ -250,7 +264,7 @@ def scale_of(recipe: Recipe) -> Scale:
     >>> scale_of(Recipe("org/rm", bradley_terry="yes")), scale_of(Recipe("org/rm"))
     ('log-utilities', 'unknown')
     """
-    return recipe.scale if recipe.scale else _BY_LOSS.get(recipe.bradley_terry, "unknown")
+    return cast("Scale", recipe.scale) if recipe.scale else _BY_LOSS.get(recipe.bradley_terry, "unknown")
 
 
 def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, Recipe]) -> Recipe:
@@ -382,20 +396,6 @@ def scale_note(recipe: Recipe) -> str:
     if recipe.bradley_terry == "modified":
         return f"trained with a modified Bradley-Terry loss ({recipe.loss})"
     return ""
-
-
-def _checked(recipe: Recipe, where: str) -> Recipe:
-    if not recipe.model.strip():
-        raise ValueError(f"{where}: an entry needs `model: org/name`")
-    if recipe.status == "unsupported" and not recipe.reason:
-        raise ValueError(f"{where}: 'unsupported' needs a `reason`")
-    if recipe.head == "own-code" and not recipe.trust_remote_code:
-        raise ValueError(
-            f"{where}: `head: own-code` runs the model's own code and needs `trust_remote_code: true`"
-        )
-    if "/" in (recipe.head_file or "") or "\\" in (recipe.head_file or ""):
-        raise ValueError(f"{where}: head_file: must be a file beside config.json, not in a subfolder")
-    return recipe
 
 
 def _from_entry_points() -> list[Recipe]:

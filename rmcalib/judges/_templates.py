@@ -66,6 +66,7 @@ _PINNED_CLOCK = (
     + "".join(f"|replace('{code}', '{value}')" for code, value in _PINNED_DATE.items())
     + " }}{% endmacro +%}"
 )
+POOLINGS = ("checkpoint", "last_token", "before_first_pad")
 _RENDER_SECONDS = 8.0  # for the responses of one prompt, which take milliseconds
 
 

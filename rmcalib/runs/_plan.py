@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import OWN_CODE
-from rmcalib.judges import Recipe, judge_kind, load_judge, read_entries, recipe_from, registry
+from rmcalib._util.texts import typed
+from rmcalib.judges import Recipe, judge_kind, judge_settings, load_judge, read_entries, recipe_from, registry
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
@@ -156,7 +157,8 @@ def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
         if is_classifier:
             return Listed(recipe)
         options = {"kind": kind, **{key: value for key, value in given.items() if key not in own}}
-        load_judge(recipe.model, **options)  # checks the options; no server is contacted yet
+        typed(judge_settings(kind, {}), given, where)
+        load_judge(recipe.model, **options)  # checks the rest; no server is contacted yet
     except (TypeError, ValueError) as error:
         named = str(error).startswith(where)
         raise ValueError(str(error) if named else f"{where} ({entry['model']}): {error}") from error
