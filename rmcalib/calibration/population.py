@@ -16,8 +16,6 @@ from rmcalib._util.arrays import BoolArray, check_choice
 from rmcalib.ranking import as_orders
 from rmcalib.ranking.events import Family, all_events, check_k, occurs_unchecked, unique_rows
 
-__all__ = ["population_error"]
-
 _SAME = 1e-9
 
 

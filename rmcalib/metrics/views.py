@@ -35,8 +35,6 @@ from rmcalib.metrics.rewardbench import tied_categories
 from rmcalib.ranking import PlackettLuce, RaggedPlackettLuce
 from rmcalib.scores import Scores
 
-__all__ = ["FEWEST", "MANY_PAIRS", "TIES", "Part", "Ties", "whole_part"]
-
 Ties = Literal["drop", "davidson"]
 """How people's "equally good" counts: left out, or forecast by Davidson's model."""
 TIES: tuple[Ties, ...] = ("drop", "davidson")
