@@ -2,7 +2,7 @@
 
 import sys
 
-from rmcalib._util.interrupts import INTERRUPTED, answer_interrupts, end_interrupted
+from rmcalib._util.interrupts import INTERRUPTED, answer_interrupts, end_now
 
 __all__ = ["main"]
 
@@ -16,10 +16,10 @@ def main() -> None:
         run()
     except KeyboardInterrupt:  # while that was imported
         sys.stderr.write("rmcalib: interrupted\n")
-        end_interrupted()
+        end_now()
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            end_interrupted()
+            end_now()
         raise
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
@@ -146,6 +147,7 @@ def test_texts_are_no_formulas_in_csv_files(tmp_path: Path) -> None:
     ]
     lines = write_csv(tmp_path / "a.csv", rows).read_text().splitlines()
     assert lines == ["model,value", "'=1+1,-1.5", "'@org,-2", "'-x,"]
+    assert write_csv(tmp_path / "b.csv", pandas.DataFrame(rows)).read_text().splitlines() == lines
 
 
 def test_keys_in_urls_are_not_shown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import resource
@@ -19,12 +20,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib._util.files import read_csv_table, read_object, write_json
 from rmcalib._util.storage import read_file
 from rmcalib._util.texts import parse_json, parse_yaml, typed
+from rmcalib.judges import Recipe, registry
+from rmcalib.judges._prompts import read_prompt
+from rmcalib.repair import Calibrator
+from rmcalib.runs._plan import read_models
 from rmcalib.scores import load_scores
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -183,6 +188,15 @@ def test_fifos_are_not_waited_for(name: str, tmp_path: Path) -> None:
         read_file(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    "read", [Calibrator.load, read_models, read_prompt, read_csv_table, lambda path: registry([path])]
+)
+def test_devices_are_not_read(read: Callable[[str], object]) -> None:
+    """/dev/zero never ends."""
+    with pytest.raises(ValueError, match="/dev/zero"):
+        read("/dev/zero")
+
+
 def test_huge_files_are_not_read(tmp_path: Path) -> None:
     with (tmp_path / "x.jsonl").open("wb") as file:
         file.truncate(2**40)  # sparse
@@ -201,6 +215,26 @@ class Settings:
 def test_typed_values_are_right_or_refused_in_one_line(value: Any) -> None:
     found = problem(lambda: typed(Settings, value, "s.json"))
     assert found.startswith("s.json: ") or isinstance(typed(Settings, value, "s.json"), Settings)
+    assert "\n" not in found
+    assert len(found) < 1000
+
+
+MODEL_FIELDS = [
+    *(field.name for field in dataclasses.fields(Recipe)),
+    *("kind", "endpoint", "served_name", "concurrency", "timeout", "judge", "votes", "reference", "beta"),
+]
+
+
+@given(entry=st.dictionaries(st.sampled_from(MODEL_FIELDS), JSON, max_size=4), named=st.booleans())
+@settings(max_examples=40)
+@pytest.mark.parametrize("read", [read_models, lambda path: registry([path])])
+def test_lists_of_models_are_right_or_refused_in_one_line(
+    read: Callable[[Path], Any], entry: dict[str, Any], named: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "models.yaml"
+    path.write_text(yaml.safe_dump({"models": [{"model": "org/rm"} | entry if named else entry]}))
+    found = problem(lambda: read(path))
+    assert found.startswith(str(path)) or not found
     assert "\n" not in found
     assert len(found) < 1000
 

@@ -41,7 +41,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "count_lines": (str(SCRIPTS), "modules"),
     "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.npz"),
-    "fuzz_files": ("--files 60", " 0 surprises"),
+    "fuzz": ("--files 30 --options 8 --models 3 --kills 1", "\n0 surprises"),
     "measure_alarms": ("--runs 1 --to {}/alarms.md", "calibrated"),
     "measure_clusters": ("--runs 1 --output {}", "80 × 15"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,26 @@ def test_unknown_storage_and_missing_packages_are_named(monkeypatch: pytest.Monk
         with pytest.raises(StorageError, match=words) as error:
             as_path(place)
         assert "\n" not in str(error.value)
+
+
+def test_a_store_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that sends a byte from time to time keeps s3fs waiting."""
+    monkeypatch.setenv("RMCALIB_TIMEOUT", "0.1")
+    end = threading.Event()
+    folder = as_path("memory://slow")
+    for name in ("pipe_file", "cat_file", "find"):
+        monkeypatch.setattr(fsspec.get_filesystem_class("memory"), name, lambda *_, **__: end.wait())
+    for use in (read_file, lambda path: write_json(path, {}), lambda path: find_files(path, "*")):
+        with pytest.raises(StorageError, match=r"memory://slow/a\.json: .*RMCALIB_TIMEOUT"):
+            use(folder / "a.json")
+    end.set()
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "inf"])
+def test_a_wrong_limit_is_named(seconds: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMCALIB_TIMEOUT", seconds)
+    with pytest.raises(ValueError, match=f"RMCALIB_TIMEOUT: '{seconds}'"):
+        read_file(as_path("memory://x/a.json"))
 
 
 def test_failures_of_the_store_are_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

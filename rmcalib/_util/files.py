@@ -14,11 +14,11 @@ import stat
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
-from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, write_object
+from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, read_input, write_object
 from rmcalib._util.texts import decoded, parse_json, repeated
 
 __all__ = [
@@ -182,7 +182,7 @@ def read_csv_table(path: str | Path) -> CsvTable:
     """
     rows: list[list[str]] = []
     lines: list[int] = []
-    text = decoded(read_file(Path(path)), str(path))
+    text = decoded(read_input(path), str(path))
     limit = csv.field_size_limit(max(len(text), 1))  # responses may be longer than csv's limit
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
@@ -232,8 +232,8 @@ def utc(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write ``rows`` with the same keys as CSV atomically; None becomes an empty cell.
+def write_csv(path: str | Path, rows: Any) -> Path:
+    """Write rows (mappings with the same keys, or a pandas table) as CSV atomically; None becomes an empty cell.
 
     Texts that a spreadsheet would take for a formula get an apostrophe.
 
@@ -242,6 +242,8 @@ def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     ...     write_csv(Path(folder) / "a.csv", [{"metric": "ece", "value": 0.1}]).read_text().split()
     ['metric,value', 'ece,0.1']
     """
+    if hasattr(rows, "to_dict"):
+        rows = rows.astype(object).where(rows.notna(), None).to_dict("records")
     if not rows:
         raise ValueError(f"rows: nothing to write to {path}")
     buffer = io.StringIO()

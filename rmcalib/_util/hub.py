@@ -20,6 +20,7 @@ from typing import Literal, TypeVar
 
 from rmcalib._util.processes import may_draw
 from rmcalib._util.storage import why
+from rmcalib._util.waiting import LONGEST_PAUSE, retry_after, within
 
 RepoType = Literal["model", "dataset"]
 T = TypeVar("T")
@@ -112,6 +113,7 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
             lambda: HfApi().repo_info(name, repo_type=repo_type, revision=wanted, timeout=timeout),
             _LITTLE_PATIENCE if ref.is_file() else _PATIENCE,
             f"{name}: waiting for the Hub at {constants.ENDPOINT}, which does not answer",
+            seconds=3 * timeout,
         )
     except Exception as error:
         answered = isinstance(error, HfHubHTTPError) and _status(error) in (401, 403, 404)
@@ -166,7 +168,8 @@ def fetch_model(
         if allow_pickle:
             downloaded(lambda: download(pickles), name)
         else:
-            files = [file.rfilename for file in HfApi().model_info(name, revision=commit).siblings or ()]
+            info = downloaded(lambda: HfApi().model_info(name, revision=commit), name)
+            files = [file.rfilename for file in info.siblings or ()]
             if any(fnmatch(file, pattern) for file in files for pattern in pickles if "/" not in file):
                 raise HubError(f"{name}: {PICKLE_ONLY}")
     return folder
@@ -175,12 +178,26 @@ def fetch_model(
 def downloaded(download: Callable[[], T], name: str) -> T:
     """Return what `download` returns; call it again after 429, 5xx and broken connections.
 
-    huggingface_hub retries by itself from 1.0 on. Older versions retry only some of these failures.
+    huggingface_hub retries by itself from 1.0 on. Older versions retry only some of these failures. A download
+    may take as long as it needs while its files grow.
     """
-    import huggingface_hub
+    from huggingface_hub import constants
 
-    waiting = f"{name}: waiting for the Hub at {huggingface_hub.constants.ENDPOINT}, which did not finish"
-    return _patiently(download, _PATIENCE if _is_old_hub() else (), waiting)
+    waiting = f"{name}: waiting for the Hub at {constants.ENDPOINT}, which did not finish"
+    tables = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")
+
+    def progress() -> int:
+        found = 0
+        for folder in (
+            *Path(constants.HF_HUB_CACHE).glob(f"*--{name.replace('/', '--')}"),
+            *Path(tables).glob(f"{name.replace('/', '___')}*"),
+        ):
+            for path in folder.rglob("*"):
+                with contextlib.suppress(OSError):  # it was renamed meanwhile
+                    found += path.lstat().st_size
+        return found
+
+    return _patiently(download, _PATIENCE if _is_old_hub() else (), waiting, progress=progress)
 
 
 def has_safe_weights(folder: Path) -> bool:
@@ -267,6 +284,8 @@ def _reason(error: BaseException, name: str, repo_type: RepoType, upload: bool) 
     if names & {"RepositoryNotFoundError", "DatasetNotFoundError"}:
         log_in = "if it is private, log in: `hf auth login`, or set HF_TOKEN"
         return f"no such {kind} at {constants.ENDPOINT} ({log_in})"
+    if isinstance(error, TimeoutError):
+        return f"the Hub at {constants.ENDPOINT} gave {error}; what is already downloaded is kept"
     if status is not None:
         remedy = "try again later" if status == 429 or status >= 500 else f"log in with access to {page}"
         return f"the Hub failed ({status}): {remedy}; what is already downloaded is kept"
@@ -316,17 +335,31 @@ def _is_old_hub() -> bool:
     return not hasattr(huggingface_hub, "close_session")
 
 
-def _patiently(ask: Callable[[], T], pauses: Sequence[float], waiting: str) -> T:
-    """Repeat a request after 429, 5xx and connection errors, with a warning: `HfApi` does not repeat it."""
+def _patiently(
+    ask: Callable[[], T],
+    pauses: Sequence[float],
+    waiting: str,
+    *,
+    seconds: float | None = None,
+    progress: Callable[[], object] = lambda: None,
+) -> T:
+    """Repeat a request after 429, 5xx and connection errors, with a warning: `HfApi` does not repeat it.
+
+    Each attempt has a deadline (`within`). A server that asks for a longer pause gets it, within limits.
+    """
     for pause in pauses:
         try:
-            return ask()
+            return within(ask, seconds, progress)
         except Exception as error:
             if not _is_temporary(error):
                 raise
-        warnings.warn(f"{waiting}; trying again in {pause:g} s", stacklevel=3)
-        time.sleep(pause)
-    return ask()
+            headers = getattr(getattr(error, "response", None), "headers", None) or {}
+            asked = retry_after(headers.get("Retry-After"))
+        wait = pause if asked is None else min(max(asked, pause), LONGEST_PAUSE)
+        said = "" if asked is None else f" (it asks to wait {asked:.0f} s)"
+        warnings.warn(f"{waiting}{said}; trying again in {wait:g} s", stacklevel=3)
+        time.sleep(wait)
+    return within(ask, seconds, progress)
 
 
 def _is_temporary(error: BaseException) -> bool:

@@ -16,7 +16,7 @@ __all__ = [
     "INTERRUPTED",
     "answer_interrupts",
     "deferred",
-    "end_interrupted",
+    "end_now",
     "end_with_parent",
     "spared",
 ]
@@ -39,20 +39,20 @@ def answer_interrupts() -> None:
             first = time.monotonic()
             raise KeyboardInterrupt
         if time.monotonic() - first > _AGAIN:
-            end_interrupted()
+            end_now()
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, answer)
 
 
-def end_interrupted() -> NoReturn:
-    """End the process with code 130, without waiting for threads, which may hang in a download."""
+def end_now(code: int = INTERRUPTED) -> NoReturn:
+    """End the process without waiting for threads, which may hang in a download."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError):  # the reader has closed it
             continue
-    os._exit(INTERRUPTED)
+    os._exit(code)
 
 
 @contextlib.contextmanager

@@ -6,12 +6,24 @@ methods. An object is written in one request: readers see all of it or nothing.
 
 from __future__ import annotations
 
+import difflib
 import re
 import stat
 from pathlib import Path
 from typing import Any, cast
 
-__all__ = ["StorageError", "as_path", "find_files", "is_remote", "read_file", "shown", "write_object"]
+from rmcalib._util.waiting import within
+
+__all__ = [
+    "StorageError",
+    "as_path",
+    "find_files",
+    "is_remote",
+    "read_file",
+    "read_input",
+    "shown",
+    "write_object",
+]
 
 # File systems without folders. In others, a folder must exist before a file is written to it.
 _WITHOUT_FOLDERS = frozenset(
@@ -98,7 +110,7 @@ def find_files(folder: Path, pattern: str) -> list[Path]:
     remote: Any = folder
     try:
         remote.fs.invalidate_cache()
-        names = remote.fs.find(remote.path)
+        names = within(lambda: remote.fs.find(remote.path))
     except FileNotFoundError:
         return []
     except Exception as error:
@@ -130,11 +142,35 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
     remote: Any = path
     try:
-        return bytes(remote.fs.cat_file(remote.path))
+        return bytes(within(lambda: remote.fs.cat_file(remote.path)))
     except (FileNotFoundError, IsADirectoryError):
         raise FileNotFoundError(2, "No such file or directory", str(path)) from None
     except Exception as error:
         raise StorageError(f"{path}: cannot be read: {why(error)}") from error
+
+
+def read_input(path: str | Path) -> bytes:
+    """Return the content of a file that a user has named; a ValueError says why it cannot be read.
+
+    >>> read_input("nowhere.csv")
+    Traceback (most recent call last):
+    ValueError: nowhere.csv: No such file or directory
+    """
+    try:
+        return read_file(as_path(path))
+    except OSError as error:
+        hint = similar_file(path) if isinstance(error, FileNotFoundError) else ""
+        raise ValueError(f"{path}: {error.strerror or why(error)}{hint}") from error
+
+
+def similar_file(path: str | Path) -> str:
+    """Return a hint at the file or folder beside a missing one that its name resembles; empty if there is none."""
+    try:
+        beside = {one.name: one for one in Path(path).parent.iterdir()}
+    except (OSError, ValueError):
+        return ""
+    near = difflib.get_close_matches(Path(path).name, beside, n=1, cutoff=0.75)
+    return f" (did you mean '{beside[near[0]]}'?)" if near else ""
 
 
 def write_object(path: Path, content: bytes) -> None:
@@ -147,8 +183,8 @@ def write_object(path: Path, content: bytes) -> None:
     remote: Any = path
     try:
         if remote.protocol not in _WITHOUT_FOLDERS:
-            remote.fs.makedirs(remote.parent.path, exist_ok=True)
-        remote.fs.pipe_file(remote.path, content)
+            within(lambda: remote.fs.makedirs(remote.parent.path, exist_ok=True))
+        within(lambda: remote.fs.pipe_file(remote.path, content))
     except Exception as error:
         raise StorageError(f"{path}: cannot be written: {why(error)}") from error
 

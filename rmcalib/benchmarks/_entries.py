@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from rmcalib._util.storage import read_file
+from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_yaml, typed
 from rmcalib.benchmarks._items import Benchmark
 
@@ -197,11 +197,7 @@ def read_entry(path: Path) -> BenchmarkEntry:
     from rmcalib.benchmarks._formats import READERS
     from rmcalib.benchmarks._official import OFFICIAL
 
-    try:
-        content = parse_yaml(read_file(path), str(path))
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from error
-    entry = typed(BenchmarkEntry, content, str(path))
+    entry = typed(BenchmarkEntry, parse_yaml(read_input(path), str(path)), str(path))
     for key, value, known in (("reader", entry.reader, READERS), ("official", entry.official, OFFICIAL)):
         if isinstance(value, str) and value not in known:
             raise ValueError(f"{path}: {key}: unknown {value!r} (have: {', '.join(known)})")

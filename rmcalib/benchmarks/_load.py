@@ -15,7 +15,7 @@ from rmcalib._util.files import kind_on_disk, read_csv_table
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, resolve_commit, translated, without_hub
 from rmcalib._util.parquet import opened_parquet
 from rmcalib._util.processes import may_draw
-from rmcalib._util.storage import read_file
+from rmcalib._util.storage import read_input
 from rmcalib._util.texts import json_lines, parse_json, refuse_url, typed
 from rmcalib.benchmarks._entries import BenchmarkEntry, HubSource, benchmarks, entry_for, known_entry
 from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
@@ -137,10 +137,7 @@ def _from_file(name: str, wanted: BenchmarkEntry | None) -> Benchmark:
     digest = hashlib.sha256()
     contents: list[tuple[Path, bytes]] = []
     for file in _files(path, wanted.folder if wanted else None):
-        try:
-            content = read_file(file)
-        except OSError as error:
-            raise ValueError(f"{file}: {error.strerror or error}") from error
+        content = read_input(file)
         if path.is_dir():  # the hash depends on names and boundaries of files, too
             digest.update(f"{file.relative_to(path).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)

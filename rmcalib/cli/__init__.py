@@ -11,9 +11,10 @@ from pathlib import Path
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from rmcalib import __version__
-from rmcalib._util.interrupts import INTERRUPTED
+from rmcalib._util.interrupts import INTERRUPTED, end_now
 from rmcalib._util.terminal import clean_line
-from rmcalib.cli.options import config_file
+from rmcalib._util.waiting import is_late
+from rmcalib.cli.options import HELP_ALL, config_file
 
 __all__ = ["app", "main"]
 
@@ -30,9 +31,10 @@ def _shown_default(value: object) -> object:
 app = App(
     name="rmcalib",
     help="Can a reward model's probabilities be believed? Calibration of reward models and of rankings.",
-    help_epilogue="rmcalib COMMAND --help shows options and examples. Exit codes: 0 done; 1 a condition holds, or "
-    "something failed; 2 bad input.",
+    help_epilogue="rmcalib COMMAND --help shows the usual options and examples, --help-all all options. Exit codes: "
+    "0 done; 1 a condition holds, or something failed; 2 bad input.",
     help_format="plaintext",
+    help_flags=("--help", "-h", HELP_ALL),
     version=__version__,
     default_parameter=Parameter(negative=(), show_default=_shown_default),
     config=[config_file],
@@ -176,7 +178,10 @@ def main() -> None:
         code = 2 if isinstance(error, _BAD_INPUT) else 1
     if code == INTERRUPTED:
         sys.stderr.write("rmcalib: interrupted; run the same command again to continue\n")
-    sys.exit(code if isinstance(code, int) else 0)
+    code = code if isinstance(code, int) else 0
+    if is_late():
+        end_now(code)
+    sys.exit(code)
 
 
 def _prepare_streams() -> None:

@@ -101,6 +101,7 @@ def command(
             "--benchmark": scoring.benchmark,
             "--limit": scoring.limit,
             "-J": scoring.judge,
+            "--backend": scoring.backend,
             **where.of_ray(),
         }
         refuse({**given, "--free-disk": where.free_disk}, "no model is run with --scores published")

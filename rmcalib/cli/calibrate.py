@@ -102,7 +102,7 @@ def _check(
         reading.refuse("it reads files of scores")
     else:
         used = {} if wanted.checkpoint else {"--model": judged.model, "-J": scoring.judge}
-        given = {"--endpoint": judged.endpoint, "--limit": scoring.limit}
+        given = {"--endpoint": judged.endpoint, "--backend": scoring.backend, "--limit": scoring.limit}
         refuse({**given, **used, "--benchmark": scoring.benchmark}, f"{source} has the scores already")
     options = judge_options(scoring, judged.endpoint, judged.model[0] if judged.model else "")
     if wanted.checkpoint is None:

@@ -128,7 +128,7 @@ def _check(judged: Judged, wanted: Wanted, scoring: Scoring, reading: Reading) -
             raise ValueError("--scores published: name the model with --model")
     if len(scoring.benchmark) > 1:
         raise ValueError("--benchmark: scores belong to one benchmark, so give one")
-    given = {"--endpoint": judged.endpoint, "--limit": scoring.limit}
+    given = {"--endpoint": judged.endpoint, "--backend": scoring.backend, "--limit": scoring.limit}
     more = {
         "--dry-run": wanted.dry_run,
         "-J": tuple(one for one in scoring.judge if not one.startswith("recipes=")),
@@ -260,11 +260,10 @@ def _show(
         for one in done:
             print_document(document_of(one.result))
             following({"Report": one.folder / "report.html"}, "")
-        if done:
-            several = len(done) > 1
-            following(
-                {}, f"rmcalib {f'report {scoring.output}' if several else f'calibrate {done[0].folder}'}"
-            )
+        if len(done) > 1:
+            following({}, f"rmcalib report {scoring.output}")
+        elif done and done[0].result.reliability:  # there are probabilities to repair
+            following({}, f"rmcalib calibrate {done[0].folder}")
     if wanted.markdown is not None:
         notes = [*(f"{one['model']}: {one['error']}" for one in failed), *holding]
         write_text(wanted.markdown, markdown_summary([document_of(one.result) for one in done], notes))

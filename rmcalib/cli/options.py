@@ -3,6 +3,7 @@
 The text under a field, or the `help` of an alias, is the help of the option.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,21 @@ from cyclopts import Group, Parameter, Token
 
 from rmcalib._util.files import check_output
 
+HELP_ALL = "--help-all"
+
+
+def _folded(console: Any, options: Any, panel: Any) -> None:
+    """Show the options that few people need with --help-all, and else only that there are some."""
+    from cyclopts.help import DefaultFormatter
+
+    if HELP_ALL in sys.argv:
+        DefaultFormatter()(console, options, panel)
+    else:
+        console.print(f"{len(panel.entries)} more options: {HELP_ALL}\n")
+
+
 MAIN = Group("Options", sort_key=1)
-MORE = Group("More options", sort_key=2)
+MORE = Group("More options", sort_key=2, help_formatter=_folded)
 OUTPUT = Group("Output", sort_key=3)
 
 
@@ -227,6 +241,8 @@ class Scoring:
     """At most this many prompts, taken evenly from the whole benchmark."""
     output: Annotated[Place, Parameter(group=MAIN)] = "runs"
     judge: JudgeSettings = ()
+    backend: Annotated[Literal["transformers", "vllm"] | None, Parameter(group=MAIN)] = None
+    """What runs the model: transformers (the default), or vllm, whose server is started and stopped for it."""
     format: Annotated[Name | None, Parameter(metavar="NAME")] = None
     """How the benchmark's file is written, such as rm-bench or trl; default rmcalib's own schema."""
     fresh: Fresh = False
@@ -268,16 +284,14 @@ def config_file(app: Any, _: Any, arguments: Any) -> None:
     """Take values from the YAML file that --config names. What the command line gives stays."""
     from cyclopts.argument import update_argument_collection
 
+    from rmcalib._util.storage import read_input
     from rmcalib._util.texts import parse_yaml
 
     given = next((one for one in arguments if "--config" in one.names and one.tokens), None)
     if given is None:
         return
     path = given.tokens[0].value
-    try:
-        content = parse_yaml(Path(path).read_bytes(), path) or {}
-    except OSError as error:
-        raise ValueError(f"--config {path}: {error.strerror or error}") from None
+    content = parse_yaml(read_input(path), f"--config {path}") or {}
     if not isinstance(content, dict):
         raise ValueError(f"--config {path}: expected names and values, such as 'seed: 1'")
     values = {str(name).replace("_", "-"): value for name, value in content.items() if value is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sys
 import time
@@ -77,7 +78,7 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def messages(*, quiet: bool) -> Iterator[None]:
-    """Print our own warnings as single lines, and none of other packages."""
+    """Print our own warnings and messages as single lines, and none of other packages."""
 
     def show_warning(
         message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any
@@ -89,10 +90,19 @@ def messages(*, quiet: bool) -> Iterator[None]:
     # Libraries read these when they are imported. What matters in their messages we report as errors.
     os.environ.setdefault("DATASETS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        warnings.showwarning = show_warning
-        yield
+    log, handler = logging.getLogger("rmcalib"), logging.Handler()
+    handler.emit = lambda record: None if quiet else say(record.getMessage())  # type: ignore[method-assign]
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = show_warning
+            yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
 
 
 @contextlib.contextmanager

@@ -82,7 +82,8 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
             raise ValueError(f"-J {text}: expected key=value, such as device=cuda")
         given[key.strip().replace("-", "_")] = value.strip()
     kind = given.pop("kind", None)
-    where = {} if endpoint is None else {"endpoint": endpoint}
+    places = {"endpoint": endpoint, "backend": scoring.backend}
+    where = {name: value for name, value in places.items() if value is not None}
     chosen = {} if kind is None else {"kind": kind}
     if model in registered_judges() and kind is None:
         return {**where, **given}  # a judge of another package has its own settings

@@ -93,7 +93,7 @@ class GenerativeJudge:
             raise ValueError(f"judging: say how {name} judges: letter, yes-no, rating, votes or rewardbench2")
         self.name, self.settings = name, settings
         self.prompt = _fitting_prompt(kind, settings.judge_prompt)
-        if settings.votes is not None and not self._samples:
+        if settings.votes is not None and not self.samples:
             raise ValueError(f"votes: has no effect: {kind!r} reads log-probabilities and takes no samples")
         if settings.placements is not None and not any(q.asks == "best" for q in self.prompt.questions):
             raise ValueError(f"placements: has no effect: {kind!r} shows one response at a time")
@@ -161,7 +161,7 @@ class GenerativeJudge:
         return {
             "judge_prompt_sha256": self.prompt.sha256,
             "judge_prompt_version": self.prompt.version,
-            "votes_per_question": self.votes if self._samples else None,
+            "votes_per_question": self.votes if self.samples else None,
             "placements": self.settings.placements,
             "judge_seed": self.settings.judge_seed,
             "max_characters": self.settings.max_characters,
@@ -169,7 +169,8 @@ class GenerativeJudge:
         }
 
     @property
-    def _samples(self) -> bool:
+    def samples(self) -> bool:
+        """Whether its answers are sampled, at least some of them."""
         return any(question.answer == "text" for question in self.prompt.questions)
 
     def _orders(self, item: Item, question: Question) -> Any:

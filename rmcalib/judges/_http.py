@@ -8,11 +8,12 @@ file or message contains it.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import functools
 import json
 import os
 import threading
-import time
 import unicodedata
 import warnings
 from collections import deque
@@ -22,6 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from rmcalib._util.waiting import LONGEST_PAUSE, retry_after
+
 if TYPE_CHECKING:
     import httpx
     import tenacity
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
 KEY_ENV = "RMCALIB_API_KEY"
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504, 529}  # statuses after which a request is sent again
 _LONGEST_WAIT = 30.0  # seconds between two attempts
-_LONGEST_ASKED = 60.0  # seconds between two attempts if the server asks for a pause
 _SHOWN_WAIT = 5.0  # seconds; a longer pause that a server asks for is shown
 _SHORTEST_KEY = 8  # characters of a key that is masked in answers; a shorter one may occur by chance
 _LONGEST_INTEGER = 300  # digits that float64 can hold
@@ -100,7 +102,7 @@ class Client:
 
         def wait(state: tenacity.RetryCallState) -> float:
             error: Any = state.outcome and state.outcome.exception()
-            return usual(state) if error.wait is None else min(error.wait, _LONGEST_ASKED)
+            return usual(state) if error.wait is None else min(error.wait, LONGEST_PAUSE)
 
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(_TemporaryError),
@@ -162,7 +164,7 @@ class Client:
             raise ServerError(f"{where}: the server {has} the environment variable {name}", status)
         if status in _TEMPORARY:
             message = f"{where}: status {status}: {self._shown(content)}"
-            raise _TemporaryError(message, status, _retry_after(answer.headers.get("Retry-After")))
+            raise _TemporaryError(message, status, retry_after(answer.headers.get("Retry-After")))
         if not 200 <= status < 300:
             raise ServerError(f"{where}: status {status}: {self._shown(content)}", status)
         try:
@@ -305,7 +307,16 @@ def _connections(_process: int) -> tuple[asyncio.AbstractEventLoop, httpx.AsyncC
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True, name="rmcalib-requests").start()
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-    return loop, httpx.AsyncClient(timeout=None, limits=limits, follow_redirects=False)
+    here: Any = {"all://127.0.0.1": None, "all://localhost": None}  # never through a proxy
+    client = httpx.AsyncClient(timeout=None, limits=limits, follow_redirects=False, mounts=here)
+    atexit.register(_close, loop, client)
+    return loop, client
+
+
+def _close(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
+    """Close the connections at the end of the process, which Python would warn about."""
+    with contextlib.suppress(Exception):
+        asyncio.run_coroutine_threadsafe(client.aclose(), loop).result(1.0)
 
 
 def _show_wait(state: tenacity.RetryCallState) -> None:
@@ -321,19 +332,6 @@ def _show_wait(state: tenacity.RetryCallState) -> None:
 def _number(digits: str) -> int | float:
     """Return a whole number of JSON; infinity if float64 cannot hold it."""
     return int(digits) if len(digits) <= _LONGEST_INTEGER else float(digits)
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Return the seconds of a Retry-After header: a number, or a date."""
-    if value is None:
-        return None
-    from email.utils import parsedate_to_datetime
-
-    try:
-        date = None if value.strip().isdecimal() else parsedate_to_datetime(value).timestamp()
-        return float(value) if date is None else max(0.0, date - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 def _reason(error: Exception) -> str:

@@ -83,6 +83,8 @@ class Judge(Protocol):
       has their sum over all processes.
     - a keyword argument `progress` of `score`: a function to call with the numbers of responses and tokens
       just scored. Without it, progress is counted per chunk.
+    - `close()`: frees what the judge holds, such as a server. It is called when a run is over, for judges that
+      were given by name.
 
     The values in these dictionaries must be JSON.
     """
@@ -111,6 +113,13 @@ def is_judge(thing: object) -> bool:
     return not isinstance(thing, type) and all(
         callable(getattr(thing, method, None)) for method in ("score", "identity")
     )
+
+
+def close_judge(judge: Judge) -> None:
+    """Free what a judge holds, if it has a `close`."""
+    close: Callable[[], None] | None = getattr(judge, "close", None)
+    if close is not None:
+        close()
 
 
 def about_judge(judge: Judge) -> dict[str, Any]:

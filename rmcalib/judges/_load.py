@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
 
 ENTRY_POINTS = "rmcalib.judges"
-BACKENDS = ("transformers",)
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,7 @@ KINDS: Mapping[str, Kind] = {
 }
 """Kinds by name. Without a setting that selects another kind, a name is that of a `classifier`."""
 
+_OF_VLLM = ("python", "tensor_parallel", "vllm_options")
 # Settings of the tokenizer and of the recipe, which matter for a server too.
 _FOR_SERVERS = ("revision", "max_length", "trust_remote_code", "recipe", "recipes")
 
@@ -72,7 +72,7 @@ def load_judge(
     *,
     kind: str | None = None,
     endpoint: str | None = None,
-    backend: str = "transformers",
+    backend: str | None = None,
     **settings: Any,
 ) -> Judge:
     """Return a judge.
@@ -88,8 +88,9 @@ def load_judge(
         chosen by the settings.
     endpoint : str, optional
         Address of a server that has the model, such as `http://localhost:8000`. Default: the model is loaded.
-    backend : str
-        What runs a model that is loaded: `transformers`.
+    backend : str, optional
+        What runs a model on this machine: `transformers` (the default), or `vllm`, whose server is started
+        when the judge is first used and stopped with it.
     **settings
         Settings of the kind of judge: the fields of `LoadOptions` (classifiers), `ServedSettings` (reward
         models behind a server), `LanguageModelSettings` (language models that judge: give `judging`),
@@ -110,9 +111,8 @@ def load_judge(
     >>> load_judge(lambda prompt, responses: [len(text) for text in responses], name="longest").scale
     'unknown'
     """
-    if backend not in BACKENDS:
-        raise ValueError(f"backend: unknown {backend!r} (have: {', '.join(BACKENDS)})")
-    settings = {key: value for key, value in {"endpoint": endpoint, **settings}.items() if value is not None}
+    settings = {"endpoint": endpoint, "backend": backend, **settings}
+    settings = {key: value for key, value in settings.items() if value is not None}
     if not isinstance(model, str):
         if kind is not None:
             raise ValueError(f"kind: only judges that are given by name have a kind, got kind={kind!r}")
@@ -124,7 +124,12 @@ def load_judge(
     _check_place(settings)
     checked = checked_settings(chosen.settings, settings)
     module, _, judge = chosen.judge.partition(":")
-    loaded: Judge = getattr(importlib.import_module(module), judge)(model, checked)
+    own = getattr(importlib.import_module(module), judge)
+    if getattr(checked, "backend", None) == "vllm":
+        from rmcalib.judges._vllm import VllmJudge
+
+        return VllmJudge(model, checked, own)
+    loaded: Judge = own(model, checked)
     return loaded
 
 
@@ -242,12 +247,17 @@ class FunctionJudge:
 
 def _check_place(settings: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for a setting that has no effect: of loading, or of a server that is not given."""
-    served = "endpoint" in settings
-    for name in settings:
+    served, vllm = "endpoint" in settings, settings.get("backend") == "vllm"
+    for name, value in settings.items():
+        if name in _OF_VLLM and not vllm and value != getattr(LoadOptions(), name):
+            raise ValueError(f"{name}: has no effect without the backend vllm")
+        if vllm and name in ("device", "token_budget") and value != getattr(LoadOptions(), name):
+            raise ValueError(f"{name}: has no effect with the backend vllm, which decides itself")
         if served and name in field_types(LoadOptions) and name not in _FOR_SERVERS:
             raise ValueError(f"{name}: has no effect on a served model: the server decides")
         of_servers = name in field_types(ServerOptions) or name.startswith("reference_served")
-        if not served and (of_servers or name == "reference_endpoint"):
+        asks = served or (vllm and name in ("concurrency", "timeout"))
+        if not asks and (of_servers or name == "reference_endpoint"):
             raise ValueError(f"{name}: has no effect without an endpoint")
 
 

@@ -263,7 +263,7 @@ def place(asked: Asked, folder: Path) -> Placed:
             config = AutoConfig.for_model(asked.recipe.architecture, **values)
     local_rank = int(os.environ.get("LOCAL_RANK", "0")) if process_rank()[1] > 1 else 0
     device = choose_device(asked.options.device, local_rank=local_rank)
-    dtype, dtype_from = _settle_dtype(asked, config, device)
+    dtype, dtype_from = settle_dtype(asked, config, device)
     avoid_crashes(device)
     own = getattr(config, "dtype", None)
     ratio = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0
@@ -361,7 +361,7 @@ def adapter_file(adapter: Path) -> str:
     return safe if (adapter / safe).is_file() else "adapter_model.bin"
 
 
-def _settle_dtype(asked: Asked, config: Any, device: torch.device) -> tuple[torch.dtype, str]:
+def settle_dtype(asked: Asked, config: Any, device: torch.device) -> tuple[torch.dtype, str]:
     """Return the dtype, and where it comes from: `option`, `cpu`, `recipe` or `checkpoint`.
 
     It is the user's; with `auto`, float32 on a CPU, and otherwise the recipe's or the checkpoint's.

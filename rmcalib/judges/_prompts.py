@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_yaml
 from rmcalib.judges._settings import check_names
 
@@ -113,11 +114,7 @@ def read_prompt(path: str | Path) -> JudgePrompt:
     >>> read_prompt(BUILT_IN / "letter.yaml").questions[0].asks
     'best'
     """
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from error
+    content = read_input(path)
     if len(content) > _LARGEST:
         raise ValueError(f"{path}: a prompt file has at most {_LARGEST:,} bytes")
     found = parse_yaml(content, str(path))

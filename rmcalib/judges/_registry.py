@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
-from rmcalib._util.texts import parse_yaml
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, StrictBool, StrictInt
+
+from rmcalib._util.storage import read_input
+from rmcalib._util.texts import parse_yaml, repeated, typed
 from rmcalib.judges._devices import DTYPES
 from rmcalib.judges._judge import SCALES, Scale
 from rmcalib.judges._templates import POOLINGS
@@ -22,14 +24,31 @@ from rmcalib.scores import Scores
 
 LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
 ENTRY_POINTS = "rmcalib.models"
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "status": ("plain", "recipe", "rebuilt", "own-code", "unsupported"),
-    "bradley_terry": ("yes", "modified", "no", "unknown"),
-    "scale": SCALES,
-    "pooling": POOLINGS,
-    "dtype": DTYPES,
-    "attention": ("eager", "sdpa", "flash_attention_2"),
-}
+
+
+def _one_of(*choices: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _said(value: Any) -> Any:
+    """Return what YAML read without quotes: `yes` and `no` are truth values there."""
+    return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+
+
+Filled = Annotated[str, Field(pattern=r"\S")]
+Status = Annotated[str, _one_of("plain", "recipe", "rebuilt", "own-code", "unsupported")]
+BradleyTerry = Annotated[str, BeforeValidator(_said), _one_of("yes", "modified", "no", "unknown")]
+Dtype = Annotated[str, _one_of(*DTYPES)]
+Attention = Annotated[str, _one_of("eager", "sdpa", "flash_attention_2")]
+Pooling = Annotated[str, _one_of(*POOLINGS)]
+OfScale = Annotated[str, _one_of(*SCALES)]
+Billions = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
+OwnFile = Annotated[str, Field(pattern=r"^[^/\\]*$")]
 _ABOUT = ("loss", "evidence", "bradley_terry", "parameters", "note")
 _BY_LOSS: dict[str, Scale] = {"yes": "log-utilities", "modified": "log-utilities", "no": "ratings"}
 
@@ -99,31 +118,33 @@ class Recipe:
     'plain'
     """
 
-    model: str
-    status: str = "plain"
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+
+    model: Filled
+    status: Status = "plain"
     reason: str = ""
     template: str | None = None
-    dtype: str | None = None
-    attention: str | None = None
-    max_length: int | None = None
-    trust_remote_code: bool = False
-    column: int | None = None
-    sign: float = 1.0
+    dtype: Dtype | None = None
+    attention: Attention | None = None
+    max_length: StrictInt | None = None
+    trust_remote_code: StrictBool = False
+    column: StrictInt | None = None
+    sign: Annotated[float, Strict()] = 1.0
     head: str = "auto"
-    head_file: str | None = None
+    head_file: OwnFile | None = None
     backbone_prefix: str | None = None
     architecture: str | None = None
     output: str = "logits"
-    pooling: str = "checkpoint"
-    append_token_id: int | None = None
+    pooling: Pooling = "checkpoint"
+    append_token_id: StrictInt | None = None
     tokenizer: str | None = None
     loss: str = "unknown"
     evidence: str = ""
-    bradley_terry: str = "unknown"
-    parameters: float | None = None
+    bradley_terry: BradleyTerry = "unknown"
+    parameters: Billions | None = None
     note: str = ""
     family: str | None = None
-    scale: str | None = None
+    scale: OfScale | None = None
 
 
 def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
@@ -183,17 +204,13 @@ def read_entries(path: str | Path | None = None) -> list[tuple[str, Any]]:
     'Skywork/Skywork-Reward-V2-Llama-3.1-8B'
     """
     path = LEADERBOARD if path is None else Path(path)
-    try:
-        content = parse_yaml(path.read_bytes(), str(path))
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from error
+    content = parse_yaml(read_input(path), str(path))
     entries = content.get("models") if isinstance(content, Mapping) else content
     if not isinstance(entries, list):
         raise ValueError(f"{path}: expected a list of entries under 'models'")
     names = [entry.get("model") for entry in entries if isinstance(entry, Mapping)]
-    for name in names:
-        if isinstance(name, str) and names.count(name) > 1:
-            raise ValueError(f"{path}: {name!r} is listed twice")
+    if twice := repeated(name for name in names if isinstance(name, str)):
+        raise ValueError(f"{path}: {twice!r} is listed twice")
     return [(f"{path}, entry {i}", entry) for i, entry in enumerate(entries, start=1)]
 
 
@@ -221,20 +238,24 @@ def recipe_from(entry: Any, where: str) -> Recipe:
     ValueError: mine.yaml, entry 1 (me/rm): unknown field 'colunm' (did you mean 'column'?)
     """
     if isinstance(entry, Recipe):
-        return _checked(entry, f"{where} ({entry.model})")
+        entry = dataclasses.asdict(entry)
     if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
         raise ValueError(f"{where}: an entry needs `model: org/name`")
     where = f"{where} ({entry['model']})"
-    fields = {field.name: field for field in dataclasses.fields(Recipe)}
-    values: dict[str, Any] = {}
-    for key, value in entry.items():
+    fields = [field.name for field in dataclasses.fields(Recipe)]
+    for key in entry:
         if key not in fields:
-            near = difflib.get_close_matches(str(key), list(fields), n=1)
+            near = difflib.get_close_matches(str(key), fields, n=1)
             remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(fields)}"
             raise ValueError(f"{where}: unknown field {key!r} ({remedy})")
-        if value is not None:
-            values[key] = _typed(str(fields[key].type), key, value, where)
-    return _checked(Recipe(**values), where)
+    recipe = typed(Recipe, {key: value for key, value in entry.items() if value is not None}, where)
+    if recipe.status == "unsupported" and not recipe.reason:
+        raise ValueError(f"{where}: 'unsupported' needs a `reason`")
+    if recipe.head == "own-code" and not recipe.trust_remote_code:
+        raise ValueError(
+            f"{where}: `head: own-code` runs the model's own code and needs `trust_remote_code: true`"
+        )
+    return recipe
 
 
 def scale_of(recipe: Recipe) -> Scale:
@@ -375,43 +396,6 @@ def scale_note(recipe: Recipe) -> str:
     if recipe.bradley_terry == "modified":
         return f"trained with a modified Bradley-Terry loss ({recipe.loss})"
     return ""
-
-
-def _checked(recipe: Recipe, where: str) -> Recipe:
-    if not recipe.model.strip():
-        raise ValueError(f"{where}: an entry needs `model: org/name`")
-    if recipe.parameters is not None and not 0 < recipe.parameters < math.inf:
-        raise ValueError(f"{where}: parameters: {recipe.parameters:g} is not a number of billions, such as 8")
-    for key, allowed in _CHOICES.items():
-        value = getattr(recipe, key)
-        if value is not None and value not in allowed:
-            raise ValueError(f"{where}: {key}: unknown {value!r} (have: {', '.join(allowed)})")
-    if recipe.status == "unsupported" and not recipe.reason:
-        raise ValueError(f"{where}: 'unsupported' needs a `reason`")
-    if recipe.head == "own-code" and not recipe.trust_remote_code:
-        raise ValueError(
-            f"{where}: `head: own-code` runs the model's own code and needs `trust_remote_code: true`"
-        )
-    if "/" in (recipe.head_file or "") or "\\" in (recipe.head_file or ""):
-        raise ValueError(f"{where}: head_file: must be a file beside config.json, not in a subfolder")
-    return recipe
-
-
-def _typed(kind: str, key: str, value: Any, where: str) -> Any:
-    """Return `value` if it has the type of its field. YAML reads yes and no without quotes as booleans."""
-    if key == "bradley_terry" and isinstance(value, bool):
-        return "yes" if value else "no"
-    base = kind.removesuffix(" | None")
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    right = {
-        "str": isinstance(value, str),
-        "bool": isinstance(value, bool),
-        "int": number and math.isfinite(value) and int(value) == value,
-        "float": number,
-    }[base]
-    if not right:
-        raise ValueError(f"{where}: {key} must be {base}, not {value!r}")
-    return float(value) if base == "float" else value
 
 
 def _from_entry_points() -> list[Recipe]:

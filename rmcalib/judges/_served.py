@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib._util.files import read_object
 from rmcalib._util.hub import HubError
 from rmcalib.benchmarks import Item
 from rmcalib.judges._files import locate
@@ -24,13 +25,13 @@ from rmcalib.judges._registry import Recipe, about_model, scale_of
 from rmcalib.judges._scoring import CHUNK
 from rmcalib.judges._servers import Answer, Server, Text, ask, changes_since, find_server, quick, replaced
 from rmcalib.judges._settings import LoadOptions, ServedSettings
-from rmcalib.judges._templates import conversation, encode, render
+from rmcalib.judges._templates import conversation, encode, pooled_position, render
 
 if TYPE_CHECKING:
     from rmcalib.judges._http import Client
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
-_PROBES = tuple(
+PROBES = tuple(
     Item(f"probe {number}", "", prompt, responses, 1)
     for number, (prompt, responses) in enumerate(
         [
@@ -61,7 +62,10 @@ class Reward:
 
 @dataclass(frozen=True)
 class Connection:
-    """A server and its model. `tokenizer` is None if the server writes the texts (`written_by`)."""
+    """A server and its model. `tokenizer` is None if the server writes the texts (`written_by`).
+
+    `pad` is the padding token of the checkpoint, if it is known.
+    """
 
     name: str
     recipe: Recipe
@@ -71,6 +75,7 @@ class Connection:
     concurrency: int
     tokenizer: Any = None
     written_by: str = "server"
+    pad: int | None = None
     probes: tuple[float, ...] = ()
 
     def rewards(self, items: Iterable[Item]) -> Iterator[list[Reward]]:
@@ -85,7 +90,7 @@ class Connection:
 
         yield from in_parallel(call, self._tasks(items), workers=self.concurrency)
 
-    def probe(self, probes: Sequence[Item] = _PROBES) -> tuple[float, ...]:
+    def probe(self, probes: Sequence[Item] = PROBES) -> tuple[float, ...]:
         """Return the rewards of the probes."""
         return tuple(reward.value for group in self.rewards(probes) for reward in group)
 
@@ -117,7 +122,14 @@ class Connection:
         encoded = encode(
             [item], tokenizer, max_length=self.limit, template=recipe.template, append=recipe.append_token_id
         )
-        return [Text(ids=text.input_ids, n_tokens=len(text), truncated=text.truncated) for text in encoded[0]]
+        return [
+            Text(ids=self._read(text.input_ids), n_tokens=len(text), truncated=text.truncated)
+            for text in encoded[0]
+        ]
+
+    def _read(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Return a text up to the token whose state gives the reward: servers take that of the last token."""
+        return ids[: pooled_position(ids, pooling=self.recipe.pooling, pad=self.pad) + 1]
 
     def _reward(self, text: Text, answer: Answer) -> Reward:
         column, outputs = self.recipe.column, answer.outputs
@@ -236,8 +248,9 @@ class EndpointJudge:
         found = Connection(self.name, recipe, self.client, server, limit, settings.concurrency)
         plain = recipe.template is None and recipe.append_token_id is None
         if server.kind != "vllm" or settings.tokenize_here or not plain:
-            tokenizer, source = _local_tokenizer(server.kind, recipe)
-            found = dataclasses.replace(found, tokenizer=tokenizer, written_by=source)
+            tokenizer, source = _local_tokenizer(server.kind, recipe, settings)
+            pad = _checkpoint_pad(self.name, settings)
+            found = dataclasses.replace(found, tokenizer=tokenizer, written_by=source, pad=pad)
         if server.kind == "vllm":
             return self._raw_vllm(found)
         return self._checked(dataclasses.replace(found, probes=found.probe()))
@@ -255,7 +268,7 @@ class EndpointJudge:
     def _raw_vllm(self, connection: Connection) -> Connection:
         """Find the path and the parameter with which vLLM returns raw rewards."""
         try:
-            connection.probe(_PROBES[:1])
+            connection.probe(PROBES[:1])
         except ServerError as error:
             if error.status not in (400, 404, 405, 501):
                 raise
@@ -263,7 +276,7 @@ class EndpointJudge:
             other = dataclasses.replace(connection.server, path="/pooling")
             connection = dataclasses.replace(connection, server=other)
             try:
-                connection.probe(_PROBES[:1])
+                connection.probe(PROBES[:1])
             except ServerError:
                 raise error from None
         for raw in _RAW:
@@ -290,7 +303,7 @@ class EndpointJudge:
         """Raise a `ServerError` if the server's model was replaced since the connection was made."""
         connection = self.connection
         changes = changes_since(self.client, connection.server, self.name, self.settings.served_name)
-        rewards = connection.probe(_PROBES[:2])
+        rewards = connection.probe(PROBES[:2])
         moved = max(abs(a - b) for a, b in zip(rewards, connection.probes, strict=False))
         if moved > _MOVED * max(1.0, *map(abs, connection.probes)):
             changes.append(f"the rewards of the same texts have changed by {moved:.3g}")
@@ -324,17 +337,29 @@ def why_squashed(rewards: Sequence[float], *, bounded_is_fine: bool = False) -> 
     return None
 
 
-def _local_tokenizer(kind: str, recipe: Recipe) -> tuple[Any, str]:
+def _checkpoint_pad(name: str, settings: ServedSettings) -> int | None:
+    """Return the padding token of a model's configuration; None if it has none or is not known here."""
+    try:
+        folder, _ = locate(name, LoadOptions(revision=settings.revision), small_files_only=True)
+    except HubError:
+        return None
+    pad = read_object(folder / "config.json").get("pad_token_id")
+    return pad if isinstance(pad, int) else None
+
+
+def _local_tokenizer(kind: str, recipe: Recipe, settings: ServedSettings) -> tuple[Any, str]:
     """Load the tokenizer that writes the texts here; also return its name and commit."""
     source = recipe.tokenizer or recipe.model
+    revision = settings.revision if recipe.tokenizer is None else None
+    options = LoadOptions(revision=revision, trust_remote_code=settings.trust_remote_code)
     if kind == "openrlhf" and recipe.append_token_id is not None:
         raise ValueError(
             f"{recipe.model}: its recipe appends a token to every text (append_token_id), which OpenRLHF's "
             "server does not support: serve the model with vLLM or SGLang"
         )
     try:
-        folder, commit = locate(source, LoadOptions(), small_files_only=True)
-        asked = Asked(recipe.model, recipe, LoadOptions())
+        folder, commit = locate(source, options, small_files_only=True)
+        asked = Asked(recipe.model, recipe, options)
         return load_tokenizer(asked, folder), f"{source}@{commit}"
     except HubError as error:
         raise HubError(

@@ -53,6 +53,14 @@ class LoadOptions:
     """How to load the model; default its entry in the registry, or a classifier with one label."""
     recipes: tuple[str | Path, ...] = ()
     """YAML files with more recipes."""
+    backend: Literal["transformers", "vllm"] = "transformers"
+    """What runs the model: `transformers`, or `vllm`, whose server is started and stopped for it."""
+    python: str | None = None
+    """With `vllm`: Python of the environment that has it; default `RMCALIB_VLLM`, else the one that runs."""
+    tensor_parallel: int = 1
+    """With `vllm`: the number of GPUs that share the model."""
+    vllm_options: str = ""
+    """With `vllm`: more options of its server, such as `--gpu-memory-utilization 0.8`."""
 
     def recipe_for(self, name: str) -> Recipe:
         """Return the recipe of a model: `recipe` if it is given, otherwise the registry's."""
@@ -83,6 +91,10 @@ class ServedSettings(ServerOptions):
     """Kind of the server."""
     tokenize_here: bool = False
     """Send token ids to vLLM, as for a loaded model, instead of chat messages; needs the tokenizer."""
+    revision: str | None = None
+    """Branch, tag or commit of the tokenizer, if texts are written here."""
+    trust_remote_code: bool = False
+    """Run the Python code that comes with the tokenizer."""
     max_length: int | None = None
     """The longest text in tokens; default the server's limit, at most 4096."""
     recipe: Recipe | None = None
@@ -143,7 +155,16 @@ class FunctionSettings:
 
 _AT_LEAST = {  # for numbers of several kinds
     **dict.fromkeys(
-        ("concurrency", "votes", "placements", "max_characters", "token_budget", "batch_size"), 1
+        (
+            "concurrency",
+            "votes",
+            "placements",
+            "max_characters",
+            "token_budget",
+            "batch_size",
+            "tensor_parallel",
+        ),
+        1,
     ),
     "max_length": 8,
     "judge_seed": 0,

@@ -48,6 +48,7 @@ class Settings:
 
 
 Measure = Callable[[Part, Settings], Estimate]
+NullField = Literal["mean", "high", "p_value"]
 ViewName = Literal["top_1", "first_choice", "pairs", "preferred", "pointwise", "pointwise_fitted", "votes"]
 
 
@@ -144,7 +145,7 @@ def smooth_ece(part: Part, settings: Settings) -> Estimate:
     )
 
 
-def null(measure: Measure, field: Literal["mean", "high", "p_value"]) -> Measure:
+def null(measure: Measure, field: NullField) -> Measure:
     """The null test of an error: what a calibrated model would show."""
 
     def of_null(part: Part, settings: Settings) -> Estimate:
@@ -418,13 +419,35 @@ def spearman_sums(
 # Votes.
 
 
-def ballots(
-    values: Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], FloatArray],
-    *,
-    several: bool = False,
-    proportion: bool = False,
-) -> Measure:
-    """Mean of one number per prompt that people voted on; with ``several``, of prompts with several votes."""
+Ballots = Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], FloatArray]
+_BALLOTS: dict[str, Ballots] = {
+    "says": lambda _, p, __: p,
+    "agreement": lambda _, __, agree: agree,
+    "gap": lambda _, p, agree: p - agree,
+    "log_loss": lambda votes, _, __: votes_of.vote_log_losses(votes),
+    "brier": lambda votes, _, __: votes_of.vote_briers(votes),
+}
+"""One number per prompt from the votes, what the first choice says, and the fraction of people who agree."""
+_BALLOTS_OF_SEVERAL: dict[str, Ballots] = {
+    "agreement_ceiling": lambda votes, _, __: votes_of.vote_agreement_ceilings(votes),
+    "majority_agreement": lambda votes, _, __: votes_of.majority_agreements(votes),
+    "voter_disagreement": lambda votes, _, __: votes_of.voter_disagreements(votes),
+    "disagreement_excess": lambda votes, _, agree: 1 - agree - votes_of.voter_disagreements(votes),
+    "log_loss_ceiling": lambda votes, _, __: votes_of.vote_log_loss_ceilings(votes),
+    "log_loss_excess": lambda votes, _, __: (
+        votes_of.vote_log_losses(votes) - votes_of.vote_log_loss_ceilings(votes)
+    ),
+    "brier_ceiling": lambda votes, _, __: votes_of.vote_brier_ceilings(votes),
+    "brier_excess": lambda votes, _, __: votes_of.vote_briers(votes) - votes_of.vote_brier_ceilings(votes),
+}
+"""The same for prompts with several votes, which show how people differ."""
+_SHARES = ("agreement", "majority_agreement", "voter_disagreement")
+
+
+def ballots(which: str) -> Measure:
+    """Mean of one number per prompt that people voted on; see ``_BALLOTS``."""
+    several = which in _BALLOTS_OF_SEVERAL
+    values = (_BALLOTS_OF_SEVERAL if several else _BALLOTS)[which]
 
     def measure(part: Part, _: Settings) -> Estimate:
         if part.ballots is None:
@@ -440,7 +463,7 @@ def ballots(
         each = values(found, p, agree)
         if not np.isfinite(each).all():
             return Estimate.missing(len(each), "what some people chose has probability 0")
-        return Estimate.proportion(np.clip(each, 0.0, 1.0)) if proportion else Estimate.mean(each)
+        return Estimate.proportion(np.clip(each, 0.0, 1.0)) if which in _SHARES else Estimate.mean(each)
 
     return measure
 

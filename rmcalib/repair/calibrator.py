@@ -11,6 +11,7 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_groups
 from rmcalib._util.files import kind_on_disk, write_json
+from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_json
 from rmcalib.calibration.events import by_cluster
 from rmcalib.calibration.intervals import Interval, student_quantile
@@ -177,10 +178,7 @@ class Calibrator:
     @classmethod
     def load(cls, path: str | Path) -> Calibrator:
         """Read a file that `save` wrote; a ValueError says what is wrong with another one."""
-        try:
-            content = parse_json(Path(path).read_bytes(), str(path))
-        except OSError as error:
-            raise ValueError(f"{path}: {error.strerror or error}") from error
+        content = parse_json(read_input(path), str(path))
         if not isinstance(content, dict) or content.get("rmcalib_calibrator") != FORMAT:
             raise ValueError(f"{path}: not a calibrator; make one with `rmcalib calibrate`")
         if content.pop("sha256", None) != inputs_hash(content):

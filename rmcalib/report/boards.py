@@ -49,8 +49,8 @@ _INFORMATION = (
     f"scale. † {_GUESS}."
 )
 _SAYS = (
-    "Below the line: over-confident (▼). Above: under-confident (▲). Circles: not shown to be either. Numbers are "
-    "places in the table."
+    "Below the line: over-confident (▼). Above: under-confident (▲). Circles: not shown to be either. Numbers, if "
+    "there are any, are places in the table."
 )
 _CORRELATED = (
     "Positive: models that are better by the error have better scores. In the first rows the error comes from one "
@@ -112,7 +112,9 @@ def board_document(board: Board) -> Document:
     first: list[Block] = [_ranking(own)]
     if any("kept_information" in row["values"] for row in own.models):
         label = "Kept and usable information of each model"
-        first.append(Drawing("information", partial(figures.worth_figure, own.models), label, _INFORMATION))
+        many = len(own.models) > figures.MOST_NAMED
+        caption = f"The first {figures.MOST_NAMED} models. {_INFORMATION}" if many else _INFORMATION
+        first.append(Drawing("information", partial(figures.worth_figure, own.models), label, caption))
     if own.training:
         label = "Says and right, kept information, temperature and ECE over the training steps"
         steps = Drawing("training", partial(figures.training_figure, own.training), label)

@@ -58,7 +58,7 @@ class Tile:
 class Cell:
     """One cell of a table: its text, the number to sort by, a tone ("good", "bad", "soft") and a tooltip.
 
-    ``short`` is its text on a terminal, if that is another one.
+    ``short`` is its text on a terminal, if that is another one; ``note`` stands under it on a page.
     """
 
     text: str
@@ -66,6 +66,7 @@ class Cell:
     tone: str = ""
     tip: str = ""
     short: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ _VARIABLES = {INK: "ink", GREY: "soft", LINE: "line", BLUE: "accent", BAD: "bad"
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 _STYLE = re.compile(r' style="([^"]*)"')
 _PANEL = (3.5, 4.2)  # inches
+MOST_NAMED = 30
+"""How many models a figure names."""
 
 
 # Files.
@@ -245,7 +247,7 @@ def says_right_figure(table: Table) -> Figure | None:
     Returns
     -------
     matplotlib Figure or None
-        None if no model has both numbers. Models are numbered in the order of the table; up to 24 are named.
+        None if no model has both numbers. Up to 30 models are numbered and named, in the order of the table.
 
     Examples
     --------
@@ -263,35 +265,27 @@ def says_right_figure(table: Table) -> Figure | None:
     known = {name: own for name, own in found.items() if {"mean_confidence", "accuracy"} <= set(own)}
     if not known:
         return None
-    named = len(known) <= 24
+    named = len(known) <= MOST_NAMED
     figure = _figure(5.2, 4.4 + (0.18 * len(known) if named else 0))
     axes = figure.subplots()
     _plain(axes)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
     short = short_names(known)
-    for i, (name, own) in enumerate(known.items()):
-        says, right, gap = own["mean_confidence"], own["accuracy"], own.get("overconfidence")
-        sure = gap is not None and gap["low"] is not None and (gap["low"] > 0 or gap["high"] < 0)
-        over = says["value"] > right["value"]
-        colour, marker = ((BAD, "v") if over else (BLUE, "^")) if sure else (GREY, "o")
-        if right["low"] is not None:
-            axes.vlines(says["value"], right["low"], right["high"], color=colour, linewidth=1)
-        axes.plot(
-            says["value"],
-            right["value"],
-            marker,
-            color=colour,
-            markersize=6,
-            label=_shown(f"{i + 1}  {short[name]}", 44),
-        )
-        axes.annotate(
-            str(i + 1),
-            (says["value"], right["value"]),
-            (5, 4),
-            textcoords="offset points",
-            fontsize=8,
-            color=INK,
-        )
+    looks = {name: _look(own) for name, own in known.items()}
+    for look in dict.fromkeys(looks.values()):
+        names, (colour, marker) = [name for name in known if looks[name] == look], look
+        x = [known[name]["mean_confidence"]["value"] for name in names]
+        y = [known[name]["accuracy"]["value"] for name in names]
+        low, high = ([known[name]["accuracy"][end] for name in names] for end in ("low", "high"))
+        if None not in (*low, *high):
+            axes.vlines(x, low, high, color=colour, linewidth=1)
+        axes.plot(x, y, marker, color=colour, markersize=6)
+    if named:
+        for i, (name, own) in enumerate(known.items()):
+            place = own["mean_confidence"]["value"], own["accuracy"]["value"]
+            axes.annotate(str(i + 1), place, (5, 4), textcoords="offset points", fontsize=8, color=INK)
+            colour, marker = looks[name]
+            axes.plot([], [], marker, color=colour, label=_shown(f"{i + 1}  {short[name]}", 44))
     axes.set_xlabel("says: mean confidence")
     axes.set_ylabel("right: accuracy")
     for axis in (axes.xaxis, axes.yaxis):
@@ -303,25 +297,37 @@ def says_right_figure(table: Table) -> Figure | None:
     return figure
 
 
+def _look(own: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    """Return the colour and the marker of a model: over-confident, under-confident, or not shown to be either."""
+    gap = own.get("overconfidence")
+    if gap is None or gap["low"] is None or gap["low"] <= 0 <= gap["high"]:
+        return GREY, "o"
+    return (BAD, "v") if gap["value"] > 0 else (BLUE, "^")
+
+
 def worth_figure(models: Table) -> Figure | None:
-    """Draw kept (filled) and usable (outline) information of each model, in the order of the table."""
+    """Draw kept (filled) and usable (outline) information of the first models of the table."""
     known = [
         row for row in models if "kept_information" in row["values"] and "usable_information" in row["values"]
     ]
     if not known:
         return None
+    known = known[:MOST_NAMED]
     figure = _figure(5.2, 0.8 + 0.25 * len(known))
     axes = figure.subplots()
     _plain(axes, grid="x")
     short = short_names(row["model"] for row in known)
-    for i, row in enumerate(known):
-        kept, usable = (row["values"][f"{name}_information"]["value"] for name in ("kept", "usable"))
-        axes.barh(i, usable, color="none", edgecolor=BLUE, height=0.62, linewidth=0.9)
-        axes.barh(i, max(kept, -1.0), color=BLUE if kept > 0 else BAD, height=0.62, alpha=0.75)
-        if kept < -1:
-            axes.annotate(
-                f"◀ {number(kept)}", (-1, i), (2, -3), textcoords="offset points", fontsize=8, color="#ffffff"
-            )
+    kept, usable = (
+        [row["values"][f"{name}_information"]["value"] for row in known] for name in ("kept", "usable")
+    )
+    places = range(len(known))
+    axes.barh(places, usable, color="none", edgecolor=BLUE, height=0.62, linewidth=0.9)
+    colours = [BLUE if one > 0 else BAD for one in kept]
+    axes.barh(places, np.maximum(kept, -1.0), color=colours, height=0.62, alpha=0.75)
+    for i, one in enumerate(kept):
+        if one < -1:
+            text = f"◀ {number(one)}"
+            axes.annotate(text, (-1, i), (2, -3), textcoords="offset points", fontsize=8, color="#ffffff")
     axes.axvline(0, color=INK, linewidth=0.9)
     names = [
         _shown(f"{short[row['model']]}{' †' if row['better_than_guess'] is False else ''}", 40)
@@ -330,7 +336,7 @@ def worth_figure(models: Table) -> Figure | None:
     axes.set_yticks(range(len(known)), names, color=INK)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(known) - 0.4, -0.6)
-    axes.set_xlim(right=max(0.05, *(1.05 * row["values"]["usable_information"]["value"] for row in known)))
+    axes.set_xlim(right=max(0.05, 1.05 * max(usable)))
     axes.set_xlabel("information: kept (filled), usable (outline)")
     return figure
 

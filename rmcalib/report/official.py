@@ -178,12 +178,7 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
 
 
 def _read(path: str | Path) -> CsvTable:
-    try:
-        table = read_csv_table(path)
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not a text file: {error}") from error
+    table = read_csv_table(path)
     kept = [i for i, row in enumerate(table.rows) if any(cell.strip() for cell in row)]
     if not kept:
         raise ValueError(f"{path}: no models in it; expected a header and a line for each model")

@@ -496,17 +496,15 @@ def _everything(result: Evaluation) -> Section:
     found = {(row["category"], row["metric"]): row for row in result.rows}
     rows = [
         [
-            Cell(name),
+            Cell(name, note=_meaning(name)),
             *(
                 metric_cell(found.get((category, name)), name, limits=category == OVERALL)
                 for category in categories
             ),
-            Cell(_meaning(name)),
         ]
         for name in names
     ]
     columns = [Column("metric", text=True), *(Column(clean_line(category)) for category in categories)]
-    columns.append(Column("meaning", text=True))
     caption = (
         f"metrics.csv has all intervals, and the reason for each empty cell.{_left_out(categories, every)}"
     )

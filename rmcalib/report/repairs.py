@@ -41,9 +41,8 @@ def decision_sentences(found: Decisions) -> list[str]:
         )
     elif choice.threshold is None:
         first = (
-            f"That some threshold keeps accepted responses wrong at most {found.alpha:.0%} of the time could "
-            f"not be shown with {count(found.n, 'prompt')}: of its {choice.n:,} surest choices, "
-            f"{choice.wrong:.1%} are wrong."
+            f"No threshold is shown to keep accepted responses wrong at most {found.alpha:.0%} of the time: of its "
+            f"{choice.n:,} surest choices ({count(found.n, 'prompt')} in all), {choice.wrong:.1%} are wrong."
         )
     else:
         when = (

@@ -13,7 +13,7 @@ import numpy as np
 
 from rmcalib._util.hub import folder_name
 from rmcalib._util.nested import flattened
-from rmcalib._util.storage import StorageError, as_path, find_files, read_file
+from rmcalib._util.storage import StorageError, as_path, find_files, read_file, similar_file
 from rmcalib._util.terminal import clean_line
 from rmcalib.report.evaluation import UNNAMED
 from rmcalib.runs import read_run
@@ -122,9 +122,8 @@ def _finished_runs(
             runs += _runs_in_file(folder, steps, missing)
             continue
         if not folder.is_dir():
-            raise ValueError(
-                f"{folder}: no such folder or file (runs are written by `rmcalib eval --output`)"
-            )
+            hint = similar_file(folder) or " (runs are written by `rmcalib eval --output`)"
+            raise ValueError(f"{folder}: no such folder or file{hint}")
         files = find_files(folder, "scores.parquet")
         found = sorted({path.parent for path in files if _is_run(path, folder)})
         known = {path: run_of(path) for path in found}

@@ -73,9 +73,22 @@ def evaluation_sentences(evaluation: Evaluation) -> list[str]:
         found.append(reversed_order)
         found += _uncalibrated_sentences(rows, facts)
     elif not any(found):
-        found.append("No prompt here has exactly one correct response.")
+        found.append(_nothing_sentence(facts))
     found = [sentence for sentence in found if sentence]
     return found or [_values_sentence(rows)]
+
+
+def _nothing_sentence(facts: Row) -> str:
+    """Say why there is nothing to measure, and what to give."""
+    if facts["prompts"] == facts["responses"]:
+        return (
+            "Every prompt has one response, and their labels are all the same, so there is nothing to compare: give "
+            "two or more responses per prompt, or labels of correct and of wrong ones."
+        )
+    return (
+        "No prompt has exactly one correct response, so it cannot be measured how often its choice is right: label "
+        "one response per prompt as the best one."
+    )
 
 
 def _gap_sentence(rows: Rows, facts: Row) -> str:
@@ -312,8 +325,10 @@ def _kept_words(found: Comparison) -> list[str]:
     if row is None or not row["better"]:
         return []
     by = _size({"value": row["difference"], "low": row["low"], "high": row["high"]})
-    more = points(by, sign=False, unit=" points")
-    return [f"The probabilities of {_winner(found, row)} keep more information, by {more}."]
+    more = f"by {points(by, sign=False, unit=' points')}"
+    if abs(by["value"]) > 1:
+        more = f"{number(max(row['a'], row['b']))} against {number(min(row['a'], row['b']))}"
+    return [f"The probabilities of {_winner(found, row)} keep more information, {more}."]
 
 
 def _winner(found: Comparison, row: Row) -> str:
@@ -421,16 +436,10 @@ def _bracket(row: Row) -> str:
 
 
 def _share(row: Row) -> str:
-    """Return a fraction with its interval as a percentage, or as "times" beyond ±1."""
-    values = [row["value"], row.get("low"), row.get("high")]
-    if abs(row["value"]) > 1:
-        texts = [
-            None if value is None else f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
-            for value in values
-        ]
-        first = f"{texts[0]} times"
-    else:
-        digits = 0 if abs(row["value"]) >= 0.0995 else 1
-        texts = [None if value is None else f"{100 * value:.{digits}f}" for value in values]
-        first = f"{texts[0]}%"
-    return first if texts[1] is None else f"{first} [{texts[1]}, {texts[2]}]"
+    """Return a fraction with its interval as a percentage."""
+    digits = 0 if abs(row["value"]) >= 0.0995 else 1
+    value, low, high = (
+        None if (found := row.get(name)) is None else f"{100 * found:,.{digits}f}"
+        for name in ("value", "low", "high")
+    )
+    return f"{value}%" if low is None else f"{value}% [{low}, {high}]"

@@ -102,20 +102,24 @@ def scored_parts(task: Task) -> Iterator[Part]:
     Every run of a task yields the same number of parts, so that Ray can go on after a lost worker.
     """
     from rmcalib.judges import about_judge, scored_chunks
+    from rmcalib.judges._judge import close_judge
     from rmcalib.runs._run import package_versions
 
     yield Part()
-    with _own_warnings(task.judge.name) as found:
-        identity = task.judge.identity()
-        about = {**about_judge(task.judge), "versions": package_versions()}
-    yield Part(identity, about, warnings=tuple(found))
-    chunks = scored_chunks(task.judge, task.items)
-    while True:
+    try:
         with _own_warnings(task.judge.name) as found:
-            chunk = next(chunks, None)
-        if chunk is None:
-            break
-        yield Part(scored=tuple(chunk), warnings=tuple(found))
+            identity = task.judge.identity()
+            about = {**about_judge(task.judge), "versions": package_versions()}
+        yield Part(identity, about, warnings=tuple(found))
+        chunks = scored_chunks(task.judge, task.items)
+        while True:
+            with _own_warnings(task.judge.name) as found:
+                chunk = next(chunks, None)
+            if chunk is None:
+                break
+            yield Part(scored=tuple(chunk), warnings=tuple(found))
+    finally:
+        close_judge(task.judge)
     if task.free is not None:
         free_checkpoint(task.free)
 
@@ -378,9 +382,9 @@ class RayEngine:
         if entry.served or self.on_cpu:
             gpus = 0.0
         elif gpus is None:
-            gpus = (
-                float(max(1, math.ceil((entry.memory or 0) / self.cluster.gpu_memory))) if available else 0.0
-            )
+            shared = int(entry.options.get("tensor_parallel", 1))
+            needed_gpus = max(shared, math.ceil((entry.memory or 0) / self.cluster.gpu_memory))
+            gpus = float(needed_gpus) if available else 0.0
         for kind, needed in (("CPU", self.cluster.cpus), ("GPU", gpus)):
             largest = max((node.get(kind, 0.0) for node in nodes), default=0.0)
             if needed > largest:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import OWN_CODE
-from rmcalib.judges import Recipe, judge_kind, load_judge, read_entries, recipe_from, registry
+from rmcalib._util.texts import typed
+from rmcalib.judges import Recipe, judge_kind, judge_settings, load_judge, read_entries, recipe_from, registry
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
@@ -149,13 +150,15 @@ def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
     own = {each.name for each in fields(Recipe)}
     try:
         kind = judge_kind(given.pop("kind", None), given)
-        is_classifier = kind == "classifier"  # all its fields are those of a recipe
+        # All fields of a classifier are those of a recipe, unless another program runs it.
+        is_classifier = kind == "classifier" and "backend" not in given
         recipe = recipe_from({k: v for k, v in given.items() if is_classifier or k in own}, where)
         recipe = known.get(recipe.model, recipe) if recipe == Recipe(recipe.model) else recipe
         if is_classifier:
             return Listed(recipe)
         options = {"kind": kind, **{key: value for key, value in given.items() if key not in own}}
-        load_judge(recipe.model, **options)  # checks the options; no server is contacted yet
+        typed(judge_settings(kind, {}), given, where)
+        load_judge(recipe.model, **options)  # checks the rest; no server is contacted yet
     except (TypeError, ValueError) as error:
         named = str(error).startswith(where)
         raise ValueError(str(error) if named else f"{where} ({entry['model']}): {error}") from error

@@ -15,6 +15,7 @@ from rmcalib._util.files import read_object
 from rmcalib._util.processes import Team, joined, process_rank
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import CHUNK, Judge, about_judge, indifference_note, load_judge, scored_chunks
+from rmcalib.judges._judge import close_judge
 from rmcalib.runs._folder import inputs_hash
 from rmcalib.runs._run import Run, finished_scores, model_folder, run_folder
 from rmcalib.scores import Scores
@@ -95,6 +96,8 @@ def score(
             bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
             _check_votes(bench)
             chosen = load_judge(given, kind=kind, name=name, **options)
+            if isinstance(given, str):
+                places.callback(close_judge, chosen)
             place = places.enter_context(TemporaryDirectory()) if output is None else output
             folder = run_folder(place, chosen.name, bench.name)
             there = None

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rmcalib._util.files import write_file
 from rmcalib._util.parquet import opened_parquet
-from rmcalib._util.storage import as_path, read_file
+from rmcalib._util.storage import as_path, read_input
 from rmcalib._util.texts import LONGEST_ID, decoded, json_lines, parse_json
 from rmcalib.scores._schema import Columns, Place, row_place
 
@@ -24,7 +24,6 @@ __all__ = [
     "Table",
     "columns_of",
     "is_frame",
-    "read_bytes",
     "read_frame",
     "read_parquet",
     "read_table",
@@ -63,14 +62,14 @@ def read_table(path: str | Path, content: Any = None) -> Table:
     if ending == ".jsonl":
         places: list[str] = []
         rows: list[Any] = []
-        for where, row in json_lines(read_bytes(path), source):
+        for where, row in json_lines(read_input(path), source):
             if not isinstance(row, dict):
                 raise ValueError(f"{source}, {where}: expected an object {{...}}")
             places.append(where)
             rows.append(row)
         return Table(columns_of(rows), source, places.__getitem__)
     if ending == ".json":
-        content = parse_json(read_bytes(path), source) if content is None else content
+        content = parse_json(read_input(path), source) if content is None else content
         return Table(_columns_of_json(content, source), source, lambda row: f"entry {row}")
     raise ValueError(
         f"{source or repr('')}: unknown file type; a file of scores ends in {', '.join(ENDINGS)}"
@@ -129,7 +128,7 @@ def _read_csv(path: str | Path, delimiter: str) -> Table:
     import pyarrow
     import pyarrow.csv as arrow_csv
 
-    content = decoded(read_bytes(path), str(path)).encode()
+    content = decoded(read_input(path), str(path)).encode()
     options = {
         "parse_options": arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         "read_options": arrow_csv.ReadOptions(use_threads=False, block_size=max(1 << 20, len(content) + 1)),
@@ -162,7 +161,7 @@ def _read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[s
     """Read a Parquet file. One that we wrote carries a digest of its content, and is refused if it changed."""
     import pyarrow
 
-    content = read_bytes(path)
+    content = read_input(path)
     try:
         with opened_parquet(content, str(path)) as file:
             table = file.read()
@@ -245,14 +244,6 @@ def write_jsonl(path: str | Path, columns: Columns) -> None:
             file.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
 
     write_file(path, write)
-
-
-def read_bytes(path: str | Path) -> bytes:
-    """Return the content of a file or object; a ValueError says why it cannot be read."""
-    try:
-        return read_file(as_path(path))
-    except OSError as error:
-        raise ValueError(f"{path}: {_why(error)}") from error
 
 
 def _array(column: Any) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
-from rmcalib._util.storage import as_path
+from rmcalib._util.storage import as_path, read_input
 from rmcalib._util.terminal import count
 from rmcalib._util.texts import parse_json
 from rmcalib.scores import _files
@@ -202,7 +202,7 @@ def _load(
     content = None
     known: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     if file.suffix.lower() == ".json":
-        content = parse_json(_files.read_bytes(file), str(file))
+        content = parse_json(read_input(file), str(file))
         if is_rewardbench(content):
             known[""] = rewardbench_columns(content, str(file))
         elif is_rewardmath(content):

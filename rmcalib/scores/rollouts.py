@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.scores._files import read_bytes, read_parquet
+from rmcalib._util.storage import read_input
+from rmcalib.scores._files import read_parquet
 from rmcalib.scores._schema import Problems, shown, taken
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import parse_columns
@@ -158,7 +159,7 @@ def _files_of(source: Path, split: str) -> list[tuple[Path, Callable[[Path], Ite
 
 def _objects(path: Path) -> Iterable[Row]:
     """Yield the objects of a JSONL file; a last line that is cut off is left for the next time."""
-    lines = read_bytes(path).split(b"\n")
+    lines = read_input(path).split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -17,7 +17,7 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integer
-from rmcalib._util.files import write_csv, write_text
+from rmcalib._util.files import write_csv
 from rmcalib._util.interrupts import end_with_parent, spared
 from rmcalib._util.storage import as_path, read_file
 from rmcalib._util.terminal import count
@@ -197,7 +197,7 @@ def run_experiment(
             waiting.append(job)
     _run(waiting, parts, processes, on_done)
     table = pd.concat([read_results(parts[job]) for job in jobs], ignore_index=True)
-    write_text(folder / "results.csv", table.to_csv(index=False))
+    write_csv(folder / "results.csv", table)
     return table
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib._util.files import write_file, write_text
+from rmcalib._util.files import write_csv, write_file
 from rmcalib._util.storage import as_path
 from rmcalib.tabular._datasets import Dataset, load_dataset
 from rmcalib.tabular._experiment import Plan, run_experiment
@@ -152,8 +152,8 @@ class ProlrResult:
         """Write results.csv, summary.csv and a figure per data set; return their paths."""
         out = as_path(folder)
         paths = [
-            write_text(out / "results.csv", self.table.to_csv(index=False)),
-            write_text(out / "summary.csv", self.summary.to_csv(index=False)),
+            write_csv(out / "results.csv", self.table),
+            write_csv(out / "summary.csv", self.summary),
         ]
         for data in self.datasets:
             if not self._drawn(data.name).empty:

@@ -82,6 +82,25 @@ def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_pa
     assert float(seconds) == 2.0  # one second for each name, then the cache is used
 
 
+def test_a_hub_that_drips_or_asks_for_long_pauses_is_not_waited_for(hub: LoopbackHub, tmp_path: Path) -> None:
+    env = environment(hub.url, tmp_path, RMCALIB_TIMEOUT="1")
+    for pattern in ("GET /api/", f"GET /{MODEL}", f"HEAD /{MODEL}"):
+        hub.faults.clear()
+        hub.fail(pattern, drip=0.05)
+        done = run_python(["-m", "rmcalib", "eval", "--model", MODEL, "--benchmark", "demo"], env=env)
+        assert done.returncode == 2, pattern
+        assert f"error: {MODEL}: " in done.stderr
+        assert "RMCALIB_TIMEOUT" in done.stderr
+    hub.faults.clear()
+    hub.fail("GET /api/", status=429, headers={"Retry-After": "86400"}, times=1)
+    show = "import warnings; warnings.showwarning = lambda text, *_: print(text)\n"
+    hold = "slept = []; time.sleep = slept.append\n"
+    *said, found, longest = run(hub.url, tmp_path, f"{show}{hold}model('{MODEL}'); print(max(slept))")
+    assert "86400 s" in said[0]
+    assert found == f"causal at {commit(hub, 'models', MODEL)}"
+    assert float(longest) == 60.0
+
+
 def test_benchmarks_of_several_data_sets(hub: LoopbackHub, tmp_path: Path) -> None:
     for number, (name, row) in enumerate(
         (source.id, SHAPES["ppe-correctness"][0]) for source in known_entry("ppe-correctness").hub

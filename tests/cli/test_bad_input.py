@@ -167,10 +167,16 @@ def _children() -> float:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_and_eval_has_few_options(name: str, invoke: Invoke) -> None:
     shown = [one for one in app[name].assemble_argument_collection() if one.parse and one.show]
-    assert len(shown) <= (24 if name == "eval" else 30)  # and --help
-    ended = invoke(name, "--help")
-    assert (ended.code, ended.err) == (0, "")
-    assert "BOOL" not in ended.out.upper().split()
+    assert len(shown) <= (25 if name == "eval" else 30)
+    short, whole = invoke(name, "--help"), invoke(name, "--help-all")
+    assert (short.code, short.err, whole.code, whole.err) == (0, "", 0, "")
+    assert "BOOL" not in whole.out.upper().split()
+    assert all(
+        any(one in whole.out for one in argument.names) for argument in shown if argument.names[0][0] == "-"
+    )
+    assert len(short.out.splitlines()) <= len(whole.out.splitlines())
+    if name == "eval":
+        assert len(short.out.splitlines()) < 60
 
 
 def test_completion_knows_names(invoke: Invoke) -> None:

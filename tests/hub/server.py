@@ -35,6 +35,7 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
     cut: int | None = None  # close the connection after this many bytes of the body
     delay: float = 0.0
+    drip: float = 0.0  # seconds between two bytes of headers that never end
     times: int = 10**9
 
 
@@ -163,6 +164,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._cut = None
         if fault is not None:
             time.sleep(fault.delay)
+            if fault.drip:
+                self.send_response_only(200)
+                self.flush_headers()
+                while True:  # until the client closes the connection
+                    self.wfile.write(b"X")
+                    time.sleep(fault.drip)
             if fault.status is not None:
                 return self.reply(fault.status, b"injected", dict(fault.headers))
             self._cut = fault.cut

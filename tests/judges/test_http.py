@@ -64,7 +64,7 @@ def test_retry_after_is_honoured() -> None:
 
 @pytest.mark.parametrize("as_date", [False, True])
 def test_a_long_retry_after_is_capped_and_shown(as_date: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmcalib.judges._http._LONGEST_ASKED", 0.01)
+    monkeypatch.setattr("rmcalib.judges._http.LONGEST_PAUSE", 0.01)
     value = formatdate(time.time() + 3600, usegmt=True) if as_date else "3600"
     with (
         serving(

@@ -416,7 +416,7 @@ def test_a_model_goes_straight_to_its_gpu_or_is_spread_or_refused(monkeypatch: p
 
 
 def test_where_the_dtype_comes_from_is_kept() -> None:
-    config, settle = SimpleNamespace(dtype=torch.float16), loading._settle_dtype
+    config, settle = SimpleNamespace(dtype=torch.float16), loading.settle_dtype
     assert settle(asked(dtype="bfloat16"), config, GPUS[0]) == (torch.bfloat16, "option")
     assert settle(asked(), config, torch.device("cpu")) == (torch.float32, "cpu")
     assert settle(asked("bfloat16"), config, GPUS[0]) == (torch.bfloat16, "recipe")

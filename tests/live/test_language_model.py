@@ -15,18 +15,21 @@ import rmcalib
 from rmcalib.benchmarks import Item
 from rmcalib.judges import GenerativeJudge, load_judge, scored_chunks
 from tests.hub.tiny import save_model, tiny_config
-from tests.live.vllm import vllm_server
+from tests.live.backend import running
 
-NAME = "tiny/lm"
 LETTERS = ("A", "B", "C", "D")
 
 
 @dataclass(frozen=True)
 class Served:
-    """A running server, and the folder with the model that it has."""
+    """A judge whose server runs, and the folder with its model."""
 
-    url: str
+    judge: Any
     folder: Path
+
+    @property
+    def url(self) -> str:
+        return str(self.judge._servers[0].url)
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +45,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     for parameter in model.parameters():  # letters must differ clearly
         torch.nn.init.normal_(parameter, std=0.08) if parameter.ndim > 1 else None
     folder = save_model(home / "lm", model)
-    with vllm_server(folder, NAME, log=home / "log") as url:
-        yield Served(url, folder)
+    with running(folder, judging="letter") as judge:
+        yield Served(judge, folder)
 
 
 def judges(served: Served, judging: str, **options: Any) -> tuple[GenerativeJudge, GenerativeJudge]:
     """The same judge, loaded here and served."""
     here = load_judge(str(served.folder), judging=judging, device="cpu", **options)
-    there = load_judge(NAME, judging=judging, endpoint=served.url, **options)
+    there = load_judge(str(served.folder), judging=judging, endpoint=served.url, **options)
     assert isinstance(here, GenerativeJudge)
     assert isinstance(there, GenerativeJudge)
     return here, there
@@ -74,6 +77,12 @@ def test_letters_are_those_of_transformers(served: Served, capsys: pytest.Captur
     assert np.ptp(p) > 0.05
     assert np.abs(p - q).max() < 1e-3
     assert there.work()["floored"] == 0
+
+
+def test_the_backend_gives_the_rewards_of_transformers(served: Served) -> None:
+    here, _ = judges(served, "letter")
+    assert rewards(served.judge) == pytest.approx(rewards(here), abs=1e-4)
+    assert served.judge.about()["difference_from_transformers"] < 1e-4
 
 
 def test_log_probabilities_are_those_of_transformers(served: Served) -> None:

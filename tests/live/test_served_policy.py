@@ -11,9 +11,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import rmcalib
-from rmcalib.judges import Judge, load_judge, scored_chunks
+from rmcalib.judges import load_judge
 from tests.judges.tiny import tiny_tokenizer
-from tests.live.vllm import vllm_server
+from tests.live.backend import rewards_of, running
 
 
 def language_model(folder: Path, seed: int) -> Path:
@@ -30,19 +30,44 @@ def language_model(folder: Path, seed: int) -> Path:
     return folder
 
 
-def rewards(judge: Judge) -> list[float]:
-    items = rmcalib.load_benchmark("demo", limit=12).items
-    return [reward for chunk in scored_chunks(judge, items) for one in chunk for reward in one.rewards]
+def items() -> Any:
+    return rmcalib.load_benchmark("demo", limit=12).items
 
 
-def test_log_probabilities_are_those_of_transformers(
+def test_implicit_rewards_are_those_of_transformers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    policy = language_model(tmp_path / "policy", 0)
-    with vllm_server(policy, "mine", log=tmp_path / "log") as url:
-        there = rewards(load_judge(str(policy), reference_free="sum", endpoint=url, served_name="mine"))
-    here = rewards(load_judge(str(policy), reference_free="sum", device="cpu"))
+    policy, base = (language_model(tmp_path / name, seed) for seed, name in enumerate(("policy", "base")))
+    with running(policy, reference=str(base), beta=0.1) as judge:
+        there = rewards_of(judge, items())
+    here = rewards_of(load_judge(str(policy), reference=str(base), beta=0.1, device="cpu"), items())
+    show(capsys, "DPO rewards", here, there)
+    assert np.abs(np.subtract(here, there)).max() < 1e-4
+
+
+def test_an_adapter_and_its_base_share_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    base = language_model(tmp_path / "base", 1)
+    make: Any = AutoModelForCausalLM
+    adapted = get_peft_model(make.from_pretrained(base), LoraConfig(r=8, target_modules=["q_proj", "v_proj"]))
+    torch.manual_seed(0)
+    for name, parameter in adapted.named_parameters():
+        torch.nn.init.normal_(parameter, std=0.2) if "lora_B" in name else None
+    adapted.save_pretrained(tmp_path / "adapter")
+    adapter = tmp_path / "adapter"
+    options: dict[str, Any] = {"reference": str(base), "base": str(base), "beta": 0.1}
+    with running(adapter, **options) as judge:
+        assert len(judge._servers) == 1
+        there = rewards_of(judge, items())
+    here = rewards_of(load_judge(str(adapter), device="cpu", **options), items())
+    show(capsys, "rewards of an adapter", here, there)
+    assert np.abs(np.subtract(here, there)).max() < 1e-4
+
+
+def show(capsys: pytest.CaptureFixture[str], what: str, here: list[float], there: list[float]) -> None:
     difference = float(np.abs(np.subtract(here, there)).max())
     with capsys.disabled():
-        print(f"\n{len(here)} sums from {min(here):.4g} to {max(here):.4g} differ by up to {difference:.2g}")
-    assert difference < 1e-3
+        print(
+            f"\n{len(here)} {what} from {min(here):.4g} to {max(here):.4g} differ by up to {difference:.2g}"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -11,30 +10,36 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
 
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import Judge, Recipe, compare_served, load_judge, scored_chunks
+from rmcalib.judges._templates import encode
 from rmcalib.scores import Scores
 from tests.hub.tiny import save_model, tiny_classifier
-from tests.live.vllm import vllm_server
-
-NAME = "tiny/rm"
+from tests.live.backend import OPTIONS, rewards_of, running
 
 
 @dataclass(frozen=True)
 class Served:
-    """A running server, and the folder with the model that it has."""
+    """A judge whose server runs, and the folder with its model."""
 
-    url: str
+    judge: Any
     folder: Path
+
+    @property
+    def url(self) -> str:
+        return str(self.judge._servers[0].url)
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +55,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     for parameter in model.parameters():  # the larger model would give rewards in the hundreds
         parameter.data.mul_(0.25 if parameter.ndim > 1 else 1.0)
     folder = save_model(home / "rm", model)
-    with vllm_server(folder, NAME, "--runner", "pooling", log=home / "log") as url:
-        yield Served(url, folder)
-
-
-def rewards_of(judge: Judge, items: list[Item]) -> list[float]:
-    return [reward for chunk in scored_chunks(judge, items) for one in chunk for reward in one.rewards]
+    with running(folder) as judge:
+        yield Served(judge, folder)
 
 
 def texts() -> list[Item]:
@@ -75,8 +76,9 @@ def texts() -> list[Item]:
 
 def test_rewards_equal_those_of_the_loaded_model(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     here = rewards_of(load_judge(str(served.folder), device="cpu"), texts())
-    there = rewards_of(load_judge(NAME, endpoint=served.url), texts())
-    difference = np.abs(np.subtract(here, there)).max()
+    there = rewards_of(served.judge, texts())
+    asked = rewards_of(load_judge(str(served.folder), endpoint=served.url), texts())
+    difference = max(np.abs(np.subtract(here, other)).max() for other in (there, asked))
     with capsys.disabled():
         print(
             f"\n{len(here)} rewards from {min(here):.3g} to {max(here):.3g} differ by up to {difference:.2g}"
@@ -100,14 +102,14 @@ def test_lengths_and_truncation_equal_those_of_the_loaded_model(served: Served) 
         return [(one.n_tokens, one.truncated) for chunk in scored_chunks(judge, texts()) for one in chunk]
 
     here = columns(load_judge(str(served.folder), device="cpu"))
-    assert columns(load_judge(NAME, endpoint=served.url)) == here
+    assert columns(load_judge(str(served.folder), endpoint=served.url)) == here
     assert here[-1] == ((512, here[-1][0][1]), (True, False))
 
 
 def test_the_server_returns_probabilities_by_default(served: Served) -> None:
     def ask(**more: Any) -> float:
         messages = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
-        body = json.dumps({"model": NAME, "messages": messages, **more}).encode()
+        body = json.dumps({"model": str(served.folder), "messages": messages, **more}).encode()
         request = urllib.request.Request(f"{served.url}/classify", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
             return float(json.load(answer)["data"][0]["probs"][0])
@@ -117,43 +119,77 @@ def test_the_server_returns_probabilities_by_default(served: Served) -> None:
 
 def test_doctor_finds_no_difference(served: Served) -> None:
     check = compare_served(str(served.folder), served.url)
-    assert (check.status, check.served_model, check.endpoint_kind) == ("right", NAME, "vllm")
+    assert (check.status, check.endpoint_kind) == ("right", "vllm")
 
 
-def test_a_killed_run_resumes(served: Served, tmp_path: Path) -> None:
-    command = ["rmcalib", "eval", "--model", NAME, "--endpoint", served.url, "--benchmark", "demo"]
-    command += ["--limit", "160", "-J", "concurrency=1", "--output", str(tmp_path / "runs")]
-    program = [sys.executable, "-c", "from rmcalib.cli import main; main()", *command[1:]]
-    process = subprocess.Popen(program, start_new_session=True)
+def test_a_killed_run_leaves_no_server_and_resumes(served: Served, tmp_path: Path) -> None:
+    command = ["eval", "--model", str(served.folder), "--backend", "vllm", "--benchmark", "demo"]
+    command += ["--limit", "160", "--output", str(tmp_path / "runs")]
+    command += ["-J", f"vllm_options={OPTIONS['vllm_options']}"]
+    environment = {**os.environ, "RMCALIB_VLLM": os.environ["VLLM_PYTHON"]}
+    program = [sys.executable, "-m", "rmcalib", *command]
+    process = subprocess.Popen(program, env=environment)
     while not list((tmp_path / "runs").rglob("scored-*.jsonl")):
         assert process.poll() is None
         time.sleep(0.01)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) > 1
+    process.kill()
     assert process.wait() == -signal.SIGKILL
-    resumed = subprocess.run(program, capture_output=True, text=True, check=True)
+    _, left = psutil.wait_procs(children, timeout=60)
+    assert not [child for child in left if child.status() != psutil.STATUS_ZOMBIE]
+    resumed = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
     assert "responses were scored before; " in resumed.stderr
     (file,) = (tmp_path / "runs").rglob("scores.parquet")
-    whole = rmcalib.score(NAME, demo(160), endpoint=served.url)
-    assert Scores.from_parquet(file).reward == pytest.approx(whole.reward, abs=1e-4)
+    whole = rewards_of(load_judge(str(served.folder), device="cpu"), demo(160).items)
+    assert Scores.from_parquet(file).reward == pytest.approx(whole, abs=1e-4)
 
 
 def test_speed(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    bench = demo(200)
-    seconds = {}
-    for who, judge in {
-        "vLLM": load_judge(NAME, endpoint=served.url),
-        "our scorer": load_judge(str(served.folder), device="cpu"),
-    }.items():
-        judge.identity()  # connects, or loads the model
-        start = time.perf_counter()
-        lengths = [n for chunk in scored_chunks(judge, bench.items) for one in chunk for n in one.n_tokens]
-        seconds[who] = time.perf_counter() - start
+    """One table: vLLM, our own path, and the usual loop of one text at a time, on chat lengths."""
+    loaded: Any = load_judge(str(served.folder), device="cpu")
+    loaded.identity()
+    stock: Any = AutoModelForSequenceClassification.from_pretrained(served.folder).eval()
+    items = long_texts(24)
+
+    def usual_loop() -> list[float]:
+        encoded = encode(items, loaded.model.tokenizer, max_length=loaded.model.max_length)
+        with torch.inference_mode():
+            return [float(stock(torch.tensor([text.input_ids])).logits) for row in encoded for text in row]
+
+    ways: dict[str, Callable[[], list[float]]] = {
+        "vLLM": lambda: rewards_of(served.judge, items),
+        "our own path": lambda: rewards_of(loaded, items),
+        "usual loop": usual_loop,
+    }
+    tokens = sum(len(text) for row in encode(items, loaded.model.tokenizer, max_length=512) for text in row)
+    lines, found = [], {}
+    for who, way in ways.items():
+        start, cpu = time.perf_counter(), cpu_seconds()
+        found[who] = way()
+        seconds, cpu = time.perf_counter() - start, cpu_seconds() - cpu
+        lines.append(f"{who:<14}{seconds:>8.1f} s{cpu:>8.1f} CPU s{tokens / seconds:>10,.0f} tokens/s")
     with capsys.disabled():
-        for who, time_taken in seconds.items():
-            print(f"\n{who}: {len(lengths)} texts, {sum(lengths):,} tokens in {time_taken:.1f} s", end="")
-        print()
-    assert len(lengths) == bench.n_responses
+        print(f"\n{len(found['vLLM'])} texts, {tokens:,} tokens, load {os.getloadavg()[0]:.1f}")
+        print("\n".join(lines))
+    for rewards in found.values():
+        assert rewards == pytest.approx(found["usual loop"], abs=1e-4)
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of the server's processes."""
+    me = psutil.Process()
+    times = [one.cpu_times() for one in (me, *me.children(recursive=True))]
+    return sum(one.user + one.system for one in times)
+
+
+def long_texts(n: int) -> list[Item]:
+    rng = np.random.default_rng(0)
+
+    def words(median: float) -> str:  # random letters: vLLM would share what all texts have in common
+        return "".join(rng.choice(list("abcdefgh "), max(1, int(rng.lognormal(np.log(median), 0.6)))))
+
+    return [Item(str(i), "", words(100), tuple(words(200) for _ in range(4)), 1) for i in range(n)]
 
 
 def demo(limit: int) -> Benchmark:

@@ -67,6 +67,7 @@ def test_a_list_may_mix_kinds_of_judges(tmp_path: Path) -> None:
         "- model: infly/INF-ORM-Llama3.1-70B\n"
         "- {model: me/other-1b, kind: classifier, parameters: 2}\n"
         "- {model: me/huge-700b, endpoint: 'http://host:8001', concurrency: 4, column: 1}\n"
+        "- {model: me/wide-70b, backend: vllm, tensor_parallel: 4, sign: -1}\n"
         "- {model: me/policy-8b, reference: me/base-8b, beta: 0.2}\n"
         "- {model: me/free-8b, reference_free: mean}\n"
     )
