@@ -36,13 +36,13 @@ from rmcalib.ranking import (
     PartialRankings,
     RankingDistribution,
     TooCostlyError,
-    as_orders,
     conditional_probabilities,
 )
 from rmcalib.ranking.events import (
     Family,
     all_events,
     as_events,
+    as_orders,
     check_k,
     count_events,
     most_frequent,

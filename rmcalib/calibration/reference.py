@@ -12,16 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, IntArray, as_floats, check_choice
 from rmcalib.calibration.notions import MAX_EVENTS, Notion, NotionResult, check_complete, check_ranks
-from rmcalib.ranking import (
-    PairMarginals,
-    RankingDistribution,
-    all_rankings,
-    as_orders,
-    index_of_orders,
-)
+from rmcalib.ranking import PairMarginals, RankingDistribution, all_rankings
+from rmcalib.ranking._listed import index_of_orders
 from rmcalib.ranking.events import (
     Family,
     all_events,
+    as_orders,
     check_k,
     observed,
     occurs_unchecked,
