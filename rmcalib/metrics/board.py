@@ -29,8 +29,6 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["DEFAULT_METRIC", "SCORE", "Board", "Entry", "leaderboard", "measure_entries", "rank_models"]
-
 DEFAULT_METRIC = "kept_information"
 """The metric that models are sorted by if none is given."""
 SCORE = "rewardbench_score"
