@@ -18,9 +18,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rmcalib._util.hub import HubError
-from rmcalib.judges import Classifier, LoadOptions, Recipe, about_judge, load_model
+from rmcalib.judges import Classifier, LoadOptions, Recipe, load_model
 from rmcalib.judges import _devices as devices
 from rmcalib.judges import _model as loading
+from rmcalib.judges._judge import about_judge
 from rmcalib.judges._weights import Output, linear_layers
 from tests.hub import tiny
 from tests.hub.server import LoopbackHub

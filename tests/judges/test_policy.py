@@ -11,9 +11,10 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from rmcalib.judges import Judge, Recipe, about_judge, load_judge, scored_chunks
+from rmcalib.judges import Judge, Recipe, load_judge, scored_chunks
 from rmcalib.judges import _logprobs as logprobs
 from rmcalib.judges import _policy as policies
+from rmcalib.judges._judge import about_judge
 from rmcalib.judges._logprobs import response_logprobs
 from rmcalib.judges._policy import trained_beta
 from rmcalib.judges._templates import encode, response_starts
