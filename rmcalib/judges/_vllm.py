@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -120,10 +121,15 @@ class Server:
     def check(self) -> None:
         """Raise a `ServerError` with the server's last lines if it has ended."""
         code = self._process.poll()
-        if code is not None:
+        if code is None:
+            return
+        said = self.last_lines()
+        if "No module named 'vllm'" in said:
             raise ServerError(
-                f"{self.name}: vLLM ended with code {code}; its last lines: {self.last_lines()}"
+                f"{self.name}: vLLM is not installed here: give the Python that has it, with -J python=... or "
+                f"the environment variable {ENVIRONMENT}"
             )
+        raise ServerError(f"{self.name}: vLLM ended with code {code}; its last lines: {said}")
 
     def last_lines(self, count: int = 6) -> str:
         """Return the last lines of the server's output as one line: its errors, if it reports any."""
@@ -287,10 +293,11 @@ class VllmJudge:
         tokenizer = load_tokenizer(asked, files.tokenizer)
         dtype, _ = settle_dtype(asked, config, choose_device("auto"))
         longest = longest_text(asked, config, tokenizer, "causal")
-        if not isinstance(self._here, Classifier) and settings.max_length is None:
-            most = LONGEST_DEFAULT + 1 if isinstance(self._here, PolicyJudge) else _LONGEST_QUESTION
-            limit = getattr(config.get_text_config(), "max_position_embeddings", None) or longest
-            longest = min(limit, most)
+        limit = getattr(config.get_text_config(), "max_position_embeddings", None) or longest
+        if isinstance(self._here, PolicyJudge):  # the server always adds a token
+            longest = min(limit, (settings.max_length or LONGEST_DEFAULT) + 1)
+        elif isinstance(self._here, GenerativeJudge) and settings.max_length is None:
+            longest = min(limit, _LONGEST_QUESTION)
         own = getattr(config, "dtype", None)
         width = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0
         size = width * sum(file.stat().st_size for file in weights)
@@ -303,6 +310,8 @@ class VllmJudge:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         python = settings.python or os.environ.get(ENVIRONMENT) or sys.executable
+        if shutil.which(python) is None:
+            raise ValueError(f"python: {python!r} is not a program")
         command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(files.weights)]
         command += ["--host", "127.0.0.1", "--port", str(port), "--tokenizer", str(files.tokenizer)]
         command += ["--dtype", model.dtype, "--max-model-len", str(model.max_length)]
@@ -320,10 +329,7 @@ class VllmJudge:
             command += ["--lora-modules", f"{model.name}={files.adapter}"]
             served_name = files.base[0]
         command += ["--served-model-name", served_name, *more, *shlex.split(settings.vllm_options)]
-        try:
-            server = Server(model.name, command, port)
-        except OSError as error:
-            raise ValueError(f"python: {python}: {error.strerror or error}") from error
+        server = Server(model.name, command, port)
         self._servers.append(server)
         return server
 
