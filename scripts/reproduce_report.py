@@ -149,8 +149,8 @@ def reason(row: dict[Any, Any]) -> str:
         return "published with an older aggregation"
     if row["learner"] in ("rpc", "pl-rpc") and math.isnan(row["seed_sd"]):
         return "unseeded trees; the spread of seeds was not measured here"
-    if row["learner"] in ("rpc", "pl-rpc"):
-        return "unseeded trees, but more than three seeds explain"
+    if row["learner"] == "pl-rpc":
+        return "the public code starts Newman's iterations at random"
     return "not explained"
 
 

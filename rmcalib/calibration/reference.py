@@ -12,30 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, IntArray, as_floats, check_choice
 from rmcalib.calibration.notions import MAX_EVENTS, Notion, NotionResult, check_complete, check_ranks
-from rmcalib.ranking import (
-    PairMarginals,
-    RankingDistribution,
-    all_rankings,
-    as_orders,
-    index_of_orders,
-)
+from rmcalib.ranking import PairMarginals, RankingDistribution, all_rankings
+from rmcalib.ranking._listed import index_of_orders
 from rmcalib.ranking.events import (
     Family,
     all_events,
+    as_orders,
     check_k,
     observed,
     occurs_unchecked,
     unique_rows,
 )
-
-__all__ = [
-    "ReferenceDiscrepancy",
-    "ReferenceWeighting",
-    "reference_full_rank",
-    "reference_notion",
-    "reference_rankwise",
-    "reference_top_1",
-]
 
 Float32Array = NDArray[np.float32]
 ReferenceWeighting = Literal["uniform", "prevalence", "pred_mass", "most_confident", "95_prob_mass", "top_10"]
