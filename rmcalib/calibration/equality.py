@@ -16,8 +16,6 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray, IntArray, check_integer, segment_log_softmax
 from rmcalib.calibration.temperature import Scale, Softmax
 
-__all__ = ["Equality", "equal_temperatures"]
-
 _BEYOND = 20.0  # how far beyond the fitted temperatures to search, on a log scale
 _REACH, _COARSE, _FINE = 8.0, 0.1, 0.01  # the grid of log β around the common temperature, and its steps
 

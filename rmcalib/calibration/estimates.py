@@ -22,8 +22,6 @@ from rmcalib.calibration.intervals import (
     stated_interval,
 )
 
-__all__ = ["NO_INTERVAL", "Estimate", "difference_of", "size_difference_of"]
-
 NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
 ROUNDING = 1e-9
 """A difference of at most this fraction of the two values is rounding."""

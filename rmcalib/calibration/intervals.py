@@ -16,22 +16,6 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, check_integer, chunks
 from rmcalib.calibration.events import by_cluster, design_effect
 
-__all__ = [
-    "Difference",
-    "Interval",
-    "bootstrap_limits",
-    "check_level",
-    "clopper_pearson",
-    "difference",
-    "jump_interval",
-    "mean_difference",
-    "mean_interval",
-    "outcome_limits",
-    "proportion_interval",
-    "skew_interval",
-    "stated_interval",
-]
-
 Limits = tuple[float, float]
 
 

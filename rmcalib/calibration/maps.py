@@ -1,6 +1,5 @@
-"""Maps that recalibrate probabilities (Platt, isotonic) and pairwise forecasts."""
+"""Maps that recalibrate probabilities (Platt, isotonic)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,17 +7,6 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, as_probabilities
 from rmcalib.calibration.events import Events
-from rmcalib.ranking import PairwiseProbabilities
-
-__all__ = [
-    "IsotonicMap",
-    "PlattMap",
-    "SigmoidMap",
-    "fit_isotonic",
-    "fit_platt",
-    "fit_sigmoid",
-    "recalibrate_pairs",
-]
 
 _CLIP = 1e-12
 _NEWTON_STEPS = 100
@@ -137,17 +125,6 @@ def fit_isotonic(probabilities: ArrayLike, outcomes: ArrayLike) -> IsotonicMap:
     counts = np.bincount(index)
     fitted = isotonic_regression(np.bincount(index, y) / counts, weights=counts)
     return IsotonicMap(knots, np.clip(np.asarray(fitted.x, dtype=np.float64), 0.0, 1.0))
-
-
-def recalibrate_pairs(
-    dist: PairwiseProbabilities, recalibrate: Callable[[FloatArray], FloatArray]
-) -> PairwiseProbabilities:
-    """Recalibrate P(i before j) for i < j, and set P(j before i) to one minus the result."""
-    i, j = np.triu_indices(dist.n_items, 1)
-    upper = recalibrate(dist.matrix[:, i, j].reshape(-1)).reshape(len(dist), -1)
-    matrix = np.full_like(dist.matrix, 0.5)
-    matrix[:, i, j], matrix[:, j, i] = upper, 1 - upper
-    return PairwiseProbabilities(matrix)
 
 
 def _logs(p: FloatArray) -> FloatArray:

@@ -50,17 +50,6 @@ from rmcalib.ranking.events import (
     unique_rows,
 )
 
-__all__ = [
-    "MonteCarloWarning",
-    "NotionOptions",
-    "NotionProtocol",
-    "NotionResult",
-    "Uncertainty",
-    "rankwise",
-    "sub_k",
-    "top_k",
-]
-
 MAX_EVENTS = 200_000
 """Above this many events, a notion uses the most frequent ones that make up 95% of the occurrences."""
 NotionProtocol = Literal["exact", "reference"]

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from rmcalib._util.arrays import BoolArray, check_choice
 from rmcalib.ranking.events import Family, all_events, as_orders, check_k, occurs_unchecked, unique_rows
 
-__all__ = ["population_error"]
-
 _SAME = 1e-9
 
 

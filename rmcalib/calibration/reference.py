@@ -24,15 +24,6 @@ from rmcalib.ranking.events import (
     unique_rows,
 )
 
-__all__ = [
-    "ReferenceDiscrepancy",
-    "ReferenceWeighting",
-    "reference_full_rank",
-    "reference_notion",
-    "reference_rankwise",
-    "reference_top_1",
-]
-
 Float32Array = NDArray[np.float32]
 ReferenceWeighting = Literal["uniform", "prevalence", "pred_mass", "most_confident", "95_prob_mass", "top_10"]
 ReferenceDiscrepancy = Literal["abs", "rel_p", "rel_q", "log_ratio", "kl", "jeff"]

@@ -37,18 +37,6 @@ from rmcalib.calibration.intervals import (
 from rmcalib.calibration.notions import check_complete
 from rmcalib.ranking import HasTemperature, RankingDistribution
 
-__all__ = [
-    "Scale",
-    "Sigmoid",
-    "Softmax",
-    "TemperatureFit",
-    "cross_fit",
-    "cross_fitted_temperature",
-    "find_temperature",
-    "fit_temperature",
-    "fit_top_1_temperature",
-]
-
 REWARD_RANGE = (-230.0, 230.0)
 """Range of log β for rewards, which may be on any scale up to 1e100."""
 _RANKING_RANGE = (-20.0, 20.0)

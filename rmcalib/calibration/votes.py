@@ -10,19 +10,6 @@ import numpy as np
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, chunks
 from rmcalib.calibration.temperature import cross_fit
 
-__all__ = [
-    "VoteForecasts",
-    "majority_agreements",
-    "vote_agreement_ceilings",
-    "vote_brier_ceilings",
-    "vote_briers",
-    "vote_correlation",
-    "vote_log_loss_ceilings",
-    "vote_log_losses",
-    "voter_disagreements",
-    "with_tie_outcome",
-]
-
 _LOG_TIE_RANGE = (-20.0, 20.0)  # of Davidson's parameter
 _LARGEST_AGREEMENT = 0.999
 _Estimate = Callable[[float], FloatArray]

@@ -19,8 +19,6 @@ from rmcalib.calibration.intervals import mean_difference
 from rmcalib.metrics.table import Row
 from rmcalib.metrics.views import Part
 
-__all__ = ["GROUPINGS", "audit", "cancelling", "check_groupings", "holm", "pooled"]
-
 GROUPINGS = ("category", "length", "responses")
 """The groupings that all scores have."""
 Labels = Sequence[str | None]

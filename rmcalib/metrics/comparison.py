@@ -28,8 +28,6 @@ from rmcalib.scores import Scores, load_scores
 if TYPE_CHECKING:
     pass
 
-__all__ = ["Comparison", "compare", "named_scores", "on_common_prompts"]
-
 
 @dataclass(frozen=True)
 class Comparison(Shown):

@@ -20,8 +20,6 @@ from rmcalib.calibration.intervals import check_level, skew_interval
 from rmcalib.calibration.smoothing import smooth_error
 from rmcalib.metrics.views import FEWEST, Part
 
-__all__ = ["SMOOTH_DRAWS", "Measure", "Settings"]
-
 SMOOTH_DRAWS = 200
 """Simulated data sets for the smooth ECE, which takes longer."""
 _NO_LENGTHS = "lengths are unknown: the scores have no token counts, and the texts are not available"

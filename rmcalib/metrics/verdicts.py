@@ -21,8 +21,6 @@ from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.scores._files import Table, is_frame, read_frame, read_table
 from rmcalib.scores._schema import Problems, shown
 
-__all__ = ["Rate", "VerdictAnalysis", "Verdicts", "analyse_verdicts", "load_verdicts"]
-
 UNREAD = -1
 """The response of a verdict that could not be read."""
 _LETTERS = "ABCDEFGHIJ"

@@ -36,8 +36,6 @@ from rmcalib.ranking import PlackettLuce
 from rmcalib.ranking._plackett_luce import RaggedPlackettLuce
 from rmcalib.scores import Scores
 
-__all__ = ["FEWEST", "MANY_PAIRS", "TIES", "Part", "Ties", "whole_part"]
-
 Ties = Literal["drop", "davidson"]
 """How people's "equally good" counts: left out, or forecast by Davidson's model."""
 TIES: tuple[Ties, ...] = ("drop", "davidson")
