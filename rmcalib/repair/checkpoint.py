@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_json, write_text
 from rmcalib._util.hub import HubError, check_repo_id, explain
-from rmcalib._util.markdown import markdown_table
 from rmcalib._util.processes import may_draw
 from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import load_benchmark

@@ -29,8 +29,6 @@ from rmcalib.scores._schema import LARGEST_REWARD, Place, row_place, shown, take
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import listed, parse_columns, to_columns
 
-__all__ = ["Loaded", "find_model", "load_all_scores", "load_scores", "load_with_rows"]
-
 
 class Loaded(NamedTuple):
     """Scores, the table they were read from, and the row of it that each response is from (N,)."""
@@ -140,8 +138,8 @@ def load_all_scores(
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Scores.from_arrays([[1.0, 0.0]]).to_jsonl(f"{folder}/mine.jsonl")
-    ...     list(load_all_scores(f"{folder}/mine.jsonl"))
+    ...     _ = Scores.from_arrays([[1.0, 0.0]]).to_parquet(f"{folder}/mine.parquet")
+    ...     list(load_all_scores(f"{folder}/mine.parquet"))
     ['mine']
     """
     found = _load(source, columns, scale, cluster, steps, missing, only)

@@ -21,8 +21,6 @@ from rmcalib.benchmarks import known_entry
 from rmcalib.scores._formats import rewardbench_columns
 from rmcalib.scores._scores import Scores
 
-__all__ = ["RESULTS", "published_figures", "published_models", "published_scores"]
-
 RESULTS = "allenai/reward-bench-2-results"
 """The data set with published scores."""
 FOLDER = "eval-set-scores"
