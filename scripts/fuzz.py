@@ -500,7 +500,8 @@ METRICS = (
     "e c e",
     "ünknown",
 )
-NEVER = ("--follow", "--engine", "--address")  # they wait for ever, as they should, or start a cluster
+# They wait for ever, as they should, or start processes that import everything again.
+NEVER = ("--follow", "--engine", "--address", "--processes")
 
 
 def options_case(box: Box, rng: random.Random) -> tuple[str, list[str]]:

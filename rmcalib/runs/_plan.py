@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
 
 
-# Families of models whose names do not contain them, and then names of families.
+# Families of models whose names do not contain them.
 _FAMILIES = {
     "pythia": "gpt_neox",
     "worldpm": "qwen",
@@ -33,8 +33,8 @@ _FAMILIES = {
     "eurus": "mistral",
     "ultrarm": "llama",
     "skywork-vl": "qwen",
-    **{name: name for name in ("llama", "qwen", "gemma", "mistral", "internlm", "deberta")},
 }
+_FAMILY_NAMES = ("llama", "qwen", "gemma", "mistral", "internlm", "deberta")
 # Assumptions behind the estimated times, which are rough.
 _REWARD_BENCH_2_TOKENS = 8_500 * 500.0
 _CHARACTERS_PER_TOKEN = 4
@@ -294,7 +294,8 @@ def family_of(recipe: Recipe) -> str:
     ['llama', 'llama', 'other']
     """
     text = f"{recipe.architecture or ''} {recipe.model.split('/')[-1]}".lower()
-    return next((family for word, family in _FAMILIES.items() if word in text), "other")
+    known = _FAMILIES | dict(zip(_FAMILY_NAMES, _FAMILY_NAMES, strict=True))
+    return next((family for word, family in known.items() if word in text), "other")
 
 
 def _like(name: str, globs: Iterable[str]) -> bool:
