@@ -1,10 +1,10 @@
 """How long `rmcalib eval --scores` takes for a large benchmark, and how much memory it needs.
 
-Writes synthetic scores of 200,000 prompts with four responses, runs ``rmcalib eval --scores`` on them in a
-separate process, and prints CPU time and peak memory. The baseline is a tenth of the prompts, measured the
-same way: a ratio of 10 or less means that neither grows faster than the data.
+Writes synthetic scores of 1,000,000 prompts with four responses, runs ``rmcalib eval --scores`` on them in a
+separate process, and prints CPU time and peak memory next to its limit. The baseline is a fifth of the
+prompts, measured the same way: a ratio of 5 or less means that neither grows faster than the data.
 
-    python scripts/bench_evaluation.py [--prompts 200000] [--resamples 1000] [--keep DIR]
+    python scripts/bench_evaluation.py [--prompts 1000000] [--resamples 1000] [--keep DIR]
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import numpy as np
 
 from rmcalib.scores import Scores
 
+LARGER = 5  # how many times larger than the baseline
+GIGABYTES = 3.0
 CATEGORIES = np.array(["Factuality", "Math", "Safety", "Focus"])
 
 
@@ -56,18 +58,23 @@ def measure(n: int, resamples: int, home: Path) -> tuple[float, float]:
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--prompts", type=int, default=200_000)
+    parser.add_argument("--prompts", type=int, default=1_000_000)
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--keep", type=Path, help="keep scores and runs in this folder")
     options = parser.parse_args()
-    few = options.prompts // 10
+    few = options.prompts // LARGER
     with tempfile.TemporaryDirectory() as temporary:
         home = options.keep or Path(temporary)
         base, base_memory = measure(few, options.resamples, home)
         seconds, memory = measure(options.prompts, options.resamples, home)
     print(f"{options.prompts:,} prompts of 4 responses; baseline: {few:,} prompts")
     print(f"CPU time  {seconds:7.1f} s   (baseline {base:.1f} s, {seconds / base:.1f}x)")
-    print(f"memory    {memory:7.2f} GB  (baseline {base_memory:.2f} GB, {memory / base_memory:.1f}x)")
+    print(
+        f"memory    {memory:7.2f} GB  (limit {GIGABYTES:.0f} GB; "
+        f"baseline {base_memory:.2f} GB, {memory / base_memory:.1f}x)"
+    )
+    if memory > GIGABYTES or seconds > 1.2 * LARGER * base:
+        sys.exit("over a limit")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """How long the leaderboard report takes, how large its page is, and how much memory it needs.
 
-Writes synthetic scores of 100 models on 1,763 prompts of four responses (RewardBench 2's categories without
+Writes synthetic scores of 300 models on 1,763 prompts of four responses (RewardBench 2's categories without
 Ties), runs ``rmcalib report`` on them in a separate process, and prints CPU time, peak memory and the size
 of the page next to their limits. The baseline is a full evaluation of each model, measured on one of them.
 
-    python scripts/bench_report.py [--models 100] [--resamples 1000] [--keep DIR]
+    python scripts/bench_report.py [--models 300] [--resamples 1000] [--keep DIR]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rmcalib.scores import Scores
 
 CATEGORIES = {"Factuality": 475, "Precise IF": 160, "Math": 183, "Safety": 450, "Focus": 495}
 BENCHMARK = "synthetic/rewardbench-like"
-SECONDS, MEGABYTES, GIGABYTES = 30.0, 10.0, 1.0
+SECONDS, MEGABYTES, GIGABYTES = 90.0, 10.0, 1.0
 
 
 def synthetic_scores(number: int, n_models: int) -> Scores:
@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", type=int, default=100)
+    parser.add_argument("--models", type=int, default=300)
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--keep", type=Path, help="keep runs and report in this folder")
     options = parser.parse_args()

@@ -207,17 +207,20 @@ def first_and_next(p: FloatArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
     """Return the rows of the largest and of the next smaller value of each group: (G,) each.
 
     The rows of a group follow each other. If all values of a group are equal, both rows are the same. Among
-    rows with equal values it returns any.
+    rows with equal values it returns the first.
 
     >>> first_and_next(np.array([0.2, 0.5, 0.3, 0.5, 0.5]), np.array([3, 2]))
     (array([1, 3]), array([2, 3]))
     """
-    starts = np.cumsum(sizes) - sizes
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    order = np.lexsort((np.arange(len(p)), -p, group))
-    first = order[starts]
-    lower = np.where(p < p[first][group], p, -np.inf)
-    below = np.lexsort((np.arange(len(p)), -lower, group))[starts]
+    starts, row = np.cumsum(sizes) - sizes, np.arange(len(p))
+
+    def largest(values: FloatArray) -> IntArray:
+        is_largest = values == np.repeat(np.maximum.reduceat(values, starts), sizes)
+        return np.asarray(np.minimum.reduceat(np.where(is_largest, row, len(p)), starts))
+
+    first = largest(p)
+    lower = np.where(p < np.repeat(p[first], sizes), p, -np.inf)
+    below = largest(lower)
     return first, np.where(np.isfinite(lower[below]), below, first)
 
 

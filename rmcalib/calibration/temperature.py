@@ -8,7 +8,7 @@ what T = 1 loses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -417,6 +417,8 @@ class Scale:
 
     model: Scaled
     cluster: IntArray | None = None
+    _limits: dict[float, Limits] = field(default_factory=dict, repr=False)
+    _more: dict[float, _More] = field(default_factory=dict, repr=False)
 
     @cached_property
     def fit(self) -> TemperatureFit:
@@ -528,6 +530,11 @@ class Scale:
         return low, max(high, self._with_more_errors(level).temperature)
 
     def _likelihood_limits(self, level: float) -> Limits:
+        if level not in self._limits:
+            self._limits[level] = self._find_limits(level)
+        return self._limits[level]
+
+    def _find_limits(self, level: float) -> Limits:
         from scipy.optimize import brentq
         from scipy.special import ndtri
 
@@ -556,6 +563,11 @@ class Scale:
 
         The loss of a wrong choice exceeds that of a right one by the margin of their rewards over T.
         """
+        if level not in self._more:
+            self._more[level] = self._fit_more(level)
+        return self._more[level]
+
+    def _fit_more(self, level: float) -> _More:
         margin = frequency_distances(*self.model.margins(), level, self.cluster)[0]
         fit = find_temperature(lambda beta: self.model.mean_slope(beta) + margin, self.n)
         now = float(self._now.mean())

@@ -7,20 +7,18 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from rmcalib import __version__
 from rmcalib._util.interrupts import INTERRUPTED, end_now
 from rmcalib._util.terminal import clean_line
+from rmcalib._util.texts import parse_yaml
 from rmcalib._util.waiting import is_late
 from rmcalib.cli.options import HELP_ALL, config_file
 
 __all__ = ["app", "main"]
-
-_MEASURE = Group("Measure", sort_key=1)
-_USE = Group("Repair and use", sort_key=2)
-_LOOK = Group("Look up", sort_key=3)
 
 
 def _shown_default(value: object) -> object:
@@ -43,112 +41,24 @@ app = App(
     exit_on_error=False,
     suppress_keyboard_interrupt=False,
 )
-# Help and examples are here, so that the list of commands needs no import.
-COMMANDS: dict[str, tuple[Group, str, tuple[str, ...]]] = {
-    "eval": (
-        _MEASURE,
-        "Score a benchmark with a reward model, or take scores, and report their calibration.\n\n"
-        "Without a model, the built-in demo is evaluated. A killed run continues where it stopped. Under torchrun "
-        "or accelerate launch, processes share the prompts.",
-        (
-            "rmcalib eval --model org/name --benchmark reward-bench-2 --limit 200",
-            "rmcalib eval --scores mine.csv --columns prompt=id,reward=score,label=best",
-            "rmcalib eval --model org/name --endpoint http://localhost:8000",
-            "rmcalib eval --scores mine.csv --fail-if 'abs(overconfidence).low>0.05'",
-        ),
-    ),
-    "report": (
-        _MEASURE,
-        "Rank all scored models by what their probabilities are worth.\n\n"
-        "Without folders, the page shows real reward models, whose scores are built in. No network is needed.",
-        ("rmcalib report", "rmcalib report runs --metric overconfidence"),
-    ),
-    "compare": (
-        _MEASURE,
-        "Compare two models on the same prompts: the difference of every metric, with intervals.",
-        (
-            "rmcalib compare runs/org__a runs/org__b",
-            "rmcalib compare a.csv b.csv --fail-if 'accuracy.high<0'",
-        ),
-    ),
-    "batch": (
-        _MEASURE,
-        "Score every model of a list, small ones first.\n\n"
-        "Models that are done are skipped, so the same command continues a batch that was killed, and tries models "
-        "that failed again.",
-        (
-            "rmcalib batch --max-params 10B --dry-run",
-            "rmcalib batch --scores published --include 'allenai/*'",
-        ),
-    ),
-    "watch": (
-        _MEASURE,
-        "Follow a training run: do its rewards still mean the same, and does its policy exploit the judge?",
-        ("rmcalib watch rollouts", "rmcalib watch rollouts --follow"),
-    ),
-    "prolr": (
-        _MEASURE,
-        "Train learners of label rankings by cross-validation, and measure the calibration of their forecasts.",
-        (
-            "rmcalib prolr --dataset iris,wine --learner pl,rpc",
-            "rmcalib prolr --data mine.csv --labels rank_ --k all",
-        ),
-    ),
-    "calibrate": (
-        _USE,
-        "Fit the temperature of a judge's rewards, and report what it improves on held-out prompts.\n\n"
-        "Takes labelled prompts of the kind that you will use the judge on: a run, a file of scores, or --model with "
-        "--benchmark.",
-        (
-            "rmcalib calibrate runs/org__name/mine --to name.json",
-            "rmcalib calibrate --model org/name --benchmark mine.jsonl --part 1/2 --checkpoint calibrated",
-        ),
-    ),
-    "apply": (
-        _USE,
-        "Turn rewards into probabilities with a calibrator. Labels are not needed.",
-        ("rmcalib apply new.csv --calibrator name.json --to new-with-probabilities.csv",),
-    ),
-    "decide": (
-        _USE,
-        "Find when a judge's first choice can be accepted without asking a person, and what that costs.",
-        ("rmcalib decide runs/org__name/mine --wrong-at-most 0.05",),
-    ),
-    "combine": (
-        _USE,
-        "Combine judges of the same prompts, and report what the panel gains over its best member.",
-        ("rmcalib combine runs/org__a/mine runs/org__b/mine --to panel.parquet",),
-    ),
-    "card": (
-        _USE,
-        "Write a model-card section and results for the Hub.",
-        ("rmcalib card runs/org__name/reward-bench-2 --push-to-hub org/name",),
-    ),
-    "list": (
-        _LOOK,
-        "List the known models, benchmarks, metrics, or judges and their settings.",
-        (
-            "rmcalib list models 'Skywork/*'",
-            "rmcalib list benchmarks rm-bench",
-            "rmcalib list judges generative",
-        ),
-    ),
-    "doctor": (
-        _LOOK,
-        "Check whether this machine scores correctly, or whether a server gives a model's rewards.",
-        ("rmcalib doctor", "rmcalib doctor --model org/name --endpoint http://localhost:8000"),
-    ),
+# Help and examples are data, so that the list of commands needs no import.
+_FILE = Path(__file__).with_name("commands.yaml")
+_GROUPS = parse_yaml(_FILE.read_bytes(), _FILE.name)
+COMMANDS: dict[str, dict[str, Any]] = {
+    name: about for group in _GROUPS.values() for name, about in group.items()
 }
-for _number, (_name, (_group, _about, _examples)) in enumerate(COMMANDS.items()):
-    app.command(
-        f"rmcalib.cli.{_name}:command",
-        name=_name,
-        group=_group,
-        sort_key=_number,
-        help=_about,
-        help_epilogue="\n".join(["Examples:", *(f"  {one}" for one in _examples)]),
-    )
-app.register_install_completion_command(help="Install completion for your shell.", group=_LOOK)
+for _place, (_heading, _names) in enumerate(_GROUPS.items()):
+    _group = Group(_heading, sort_key=_place)
+    for _name, _about in _names.items():
+        app.command(
+            f"rmcalib.cli.{_name}:command",
+            name=_name,
+            group=_group,
+            sort_key=list(COMMANDS).index(_name),
+            help="\n\n".join(_about[part] for part in ("summary", "more") if part in _about),
+            help_epilogue="\n".join(["Examples:", *(f"  {one}" for one in _about["examples"])]),
+        )
+app.register_install_completion_command(help="Install completion for your shell.", group=_group)
 
 _BAD_INPUT = (ValueError, OSError, MemoryError, CycloptsError)
 # Seconds in which the main process reports why all fail. Launchers end all processes when the first ends:

@@ -88,8 +88,8 @@ def command(
             if wanted.dry_run:
                 return _show_costs(jobs, judged, scoring, common)
             for _, bench, scores in jobs:
-                own = bench.categories if scores is None and bench is not None else scores.category.tolist()  # type: ignore[union-attr]
-                check_categories(conditions, dict.fromkeys(own))
+                own = dict.fromkeys(bench.categories if scores is None else scores.category.tolist())  # type: ignore[union-attr]
+                check_categories(conditions, own)
         done: list[Done] = []
         failed: list[dict[str, str]] = []
         for name, bench, scores in jobs:

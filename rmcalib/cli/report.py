@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -64,7 +63,15 @@ def command(
     """Make the leaderboard of runs, or of a table, and write its page."""
     from rmcalib._util.storage import as_path, is_remote
     from rmcalib.metrics import Settings
-    from rmcalib.report import Joint, leaderboard_from_table, write_joint, write_leaderboard
+    from rmcalib.report import (
+        Joint,
+        leaderboard_from_table,
+        official_from_hub,
+        read_official,
+        report_from_runs,
+        write_joint,
+        write_leaderboard,
+    )
 
     shared: dict[str, Any] = {
         "metric": wanted.metric,
@@ -81,7 +88,16 @@ def command(
     with messages(quiet=common.quiet):
         if wanted.table is None:
             refuse({"--category": wanted.category}, "runs have their own categories; it belongs to --table")
-            board = _of_runs(runs, wanted, shared, common)
+            given = wanted.leaderboard
+            official: Any = official_from_hub if given == "hub" else given and read_official(given)
+            with progress("reading runs", quiet=common.quiet) as draw:
+                board = report_from_runs(
+                    runs or [_REAL],
+                    benchmark=wanted.benchmark,
+                    official=official,
+                    on_model=None if draw is None else lambda done, total, _: draw(done, total, 0),
+                    **shared,
+                )
         else:
             others = {"RUN": runs, "--leaderboard": wanted.leaderboard, "--benchmark": wanted.benchmark}
             refuse(others, "the leaderboard is made of --table")
@@ -95,23 +111,6 @@ def command(
         follow=_next(board, built_in=not runs and not wanted.table),
     )
     return 0
-
-
-def _of_runs(
-    runs: tuple[str, ...], wanted: Wanted, shared: Mapping[str, Any], common: Common
-) -> Leaderboard | Joint:
-    """Read runs behind a progress bar: those of one benchmark, or of all."""
-    from rmcalib.report import leaderboard_from_runs, official_from_hub, read_official, report_from_runs
-
-    given = wanted.leaderboard
-    official: Any = official_from_hub if given == "hub" else given and read_official(given)
-    with progress("reading runs", quiet=common.quiet) as draw:
-        on_model = None if draw is None else lambda done, total, _: draw(done, total, 0)
-        if wanted.benchmark is None and official is None:
-            return report_from_runs(runs or [_REAL], on_model=on_model, **shared)
-        return leaderboard_from_runs(
-            runs or [_REAL], benchmark=wanted.benchmark, official=official, on_model=on_model, **shared
-        )
 
 
 def _next(board: Leaderboard | Joint, *, built_in: bool) -> str:

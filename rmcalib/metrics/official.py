@@ -23,20 +23,20 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
     whole = part.whole or part
     decided = whole.prompts("all") or whole
     scores = decided.scores
-    values = category_scores(scores)
+    values, tied = category_scores(scores), tied_categories(scores)
     names = list(values) if part.name == whole.name else [str(part.category[0])]
     value = float(np.mean([values[name] for name in names]))
     if not np.isfinite(value):
-        tied = ", ".join(sorted(tied_categories(scores)))
+        called = ", ".join(sorted(tied))
         return Estimate.missing(
-            len(part), f"{tied} has no ids ref:N and tied:N, which RewardBench's score needs"
+            len(part), f"{called} has no ids ref:N and tied:N, which RewardBench's score needs"
         )
     category = scores.category[scores.offsets[:-1]]
     accuracy = item_accuracy(scores)
 
     def limits_of(name: str, level: float) -> tuple[float, float] | None:
         """Exact limits of accuracy, or in Ties percentiles; None if they cannot be known."""
-        if name not in tied_categories(scores):
+        if name not in tied:
             own = accuracy[category == name]
             return proportion_interval(own, level) if len(own) > 1 else None
         sums = ties_sums(scores, name)
@@ -63,13 +63,13 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
         mine = np.isin(scores.item_id[scores.offsets[:-1]], ids)
         each = np.zeros(len(accuracy))
         for name in names:
-            if name not in tied_categories(scores):
+            if name not in tied:
                 rows = category == name
                 each[rows] = (accuracy[rows] - accuracy[rows].mean()) / rows.sum() / len(names)
         return each[mine]
 
     note = NO_INTERVAL if len(part) == 1 else _ALIKE
-    has_ties = any(name in tied_categories(scores) for name in names)
+    has_ties = any(name in tied for name in names)
     return Estimate(
         value,
         len(part),

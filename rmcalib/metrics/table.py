@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -36,12 +38,13 @@ def metric_rows(
     whole: Part, metrics: Sequence[Metric], settings: Settings, no_calibration: str | None = None
 ) -> list[Row]:
     """Return rows of category, metric, value, low, high, n, note: one per category and metric that it has."""
-    return [
-        row
-        for part in parts_of(whole)
-        for one in metrics
-        if (row := tidy_row(one, part, settings, no_calibration)) is not None
-    ]
+    rows = []
+    for part in parts_of(whole):
+        for _, group in groupby(metrics, key=lambda one: one.group):
+            own = replace(part, _made={}, _known={})  # so that the views of a group are dropped after it
+            found = [tidy_row(one, own, settings, no_calibration) for one in group]
+            rows += [row for row in found if row is not None]
+    return rows
 
 
 def tidy_row(one: Metric, part: Part, settings: Settings, no_calibration: str | None = None) -> Row | None:

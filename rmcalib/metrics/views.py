@@ -80,7 +80,7 @@ class Part:
     calibrator: tuple[float, float] = (1.0, 0.0)
     ties: Ties = "drop"
     seed: int = 0
-    _made: dict[str, Part | None] = field(default_factory=dict, repr=False)
+    _made: dict[str, Part | Literal["all"] | None] = field(default_factory=dict, repr=False)
     _known: dict[Hashable, Estimate] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -167,12 +167,15 @@ class Part:
                 "labelled": labels > 0,
             }
             mask = masks[which]
-            self._made[which] = self if mask.all() else self.take(mask) if mask.any() else None
-        return self._made[which]
+            # "all" stands for this part: a part that holds itself would not be freed at once.
+            self._made[which] = "all" if mask.all() else self.take(mask) if mask.any() else None
+        found = self._made[which]
+        return self if isinstance(found, str) else found
 
     def once(self, key: Hashable, make: Callable[[], Estimate]) -> Estimate:
-        """Return an estimate that several metrics share; it is made once."""
+        """Return an estimate that several metrics in a row share. Only the last one is kept: some are large."""
         if key not in self._known:
+            self._known.clear()
             self._known[key] = make()
         return self._known[key]
 
@@ -265,9 +268,12 @@ class Part:
         y = self.of_first_choice(self.is_correct.astype(np.float64))
         return Events(p, y, np.arange(len(self)), Independent(p, share), log_p, None, self.cluster)
 
-    @cached_property
+    @property
     def pairs(self) -> Events:
-        """Which response of a pair is better, in both orders: the winner of a prompt decides its pairs."""
+        """Which response of a pair is better, in both orders: the winner of a prompt decides its pairs.
+
+        It is the largest view, and made anew for every use.
+        """
         from scipy.special import expit, log_expit
 
         if self.scores.beats is not None or int((self.sizes * (self.sizes - 1)).sum()) > MANY_PAIRS:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib._util.display import markdown_table
+from rmcalib._util.display import bracketed
 from rmcalib._util.files import write_json, write_text
 from rmcalib._util.hub import HubError, check_repo_id, explain
 from rmcalib._util.processes import may_draw
@@ -133,9 +133,8 @@ def write_checkpoint(
         replace(calibrator, model=_public(name)).save(draft / "calibrator.json")
         names = [str(folder), *([repo_id] if repo_id else [])]
         has_recipe = _write_recipe(draft, done.recipe, names)
-        card = _model_card(
-            calibrator, _public(name), done.revision, done.tensors, rows, repo_id or target.name
-        )
+        about = {"model": _public(name), "revision": done.revision, "tensors": done.tensors}
+        card = _model_card(calibrator, rows, name=clean_line(repo_id or target.name), **about)
         write_text(draft / "README.md", card)
         difference = _check(name, draft, calibrator.temperature, options, done.recipe)
     return Checkpoint(
@@ -346,68 +345,24 @@ def _rewards(judge: Classifier) -> FloatArray:
     return np.array([reward for one in scored for reward in one.rewards], dtype=float)
 
 
-def _model_card(
-    calibrator: Calibrator,
-    model: str,
-    revision: str,
-    tensors: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
-    name: str,
-) -> str:
+def _model_card(calibrator: Calibrator, rows: Sequence[Mapping[str, Any]], **about: Any) -> str:
     """Return a model card in Markdown: what was changed in the model, and which prompts were used."""
-    local = "/" not in model
-    about = calibrator.fitted_on
-    original = _code(model) if local else f"[{model}](https://huggingface.co/{model})"
-    where = f" of {_code(str(about['benchmark']))}" if about.get("benchmark") else ""
-    at = f" at revision `{clean_line(str(about['revision']))}`" if about.get("revision") else ""
-    n = f"{about['n']:,} prompts" if about.get("n") else "labelled prompts"
-    header = [
-        "---",
-        *([] if local else [f"base_model: {model}"]),
-        "library_name: transformers",
-        "pipeline_tag: text-classification",
-        "tags: [reward-model, calibration, rmcalib]",
-        "---",
-    ]
-    lines = [
-        f"# {clean_line(name)}",
-        "",
-        f"A calibrated copy of the reward model {original} (revision `{clean_line(revision)}`). Its rewards "
-        f"are those of the original divided by the temperature **{calibrator.temperature:.6g}** "
-        f"({calibrator.level:.0%} interval {calibrator.low:.3g} to {calibrator.high:.3g}), so that a softmax "
-        "of them gives calibrated probabilities. The order of the responses and the accuracy do not change.",
-        "",
-        f"- Changed: {', '.join(_code(tensor) for tensor in tensors)}. Nothing else changes.",
-        f"- Fitted on: {n}{where}{at}, with rmcalib {_version(calibrator)}.",
-        "- A temperature is only valid for prompts like those it was fitted on. Check it on yours first: "
-        f"`rmcalib eval --model {clean_line(name)} --benchmark yours.jsonl`.",
-        "- License and terms are those of the original model.",
-    ]
-    return "\n".join([*header, *lines, *_table(rows)]) + "\n"
+    from jinja2 import Environment, PackageLoader
 
-
-def _version(calibrator: Calibrator) -> str:
-    return clean_line(str(calibrator.versions.get("rmcalib", "(unknown version)")))
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    templates = Environment(loader=PackageLoader("rmcalib.repair", "."), trim_blocks=True)
+    templates.filters["code"] = _code
     found = {(row["stage"], row["metric"]): row for row in rows if row["category"] == "overall"}
-    if not found:
-        return []
-    lines = [
-        [catalogue()[metric].label, *(_cell(found.get((stage, metric))) for stage in ("before", "after"))]
+    table = [
+        (catalogue()[metric].label, *(bracketed(found[stage, metric]) for stage in ("before", "after")))
         for metric in METRICS["top_1"]
+        if ("before", metric) in found and ("after", metric) in found
     ]
-    return ["", *markdown_table(["", "before", "after, on held-out prompts"], lines)]
+    card = templates.get_template("checkpoint.md.jinja")
+    return (
+        f"{card.render(calibrator=calibrator, fitted=calibrator.fitted_on, table=table, **about).rstrip()}\n"
+    )
 
 
-def _cell(row: Mapping[str, Any] | None) -> str:
-    if row is None or row["value"] is None:
-        return ""
-    limits = "" if row["low"] is None else f" [{row['low']:.3f}, {row['high']:.3f}]"
-    return f"{row['value']:.3f}{limits}"
-
-
-def _code(text: str) -> str:
+def _code(text: Any) -> str:
     """Return text as inline code: a name cannot add markup or lines."""
-    return f"`{clean_line(text).replace('`', chr(39))}`"
+    return f"`{clean_line(str(text)).replace('`', chr(39))}`"

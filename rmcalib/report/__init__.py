@@ -5,8 +5,8 @@ from rmcalib.report.card import Card, make_card, markdown_summary, push_card, wr
 from rmcalib.report.document import print_document, to_html, to_markdown
 from rmcalib.report.evaluation import UNNAMED, Evaluation, evaluate, made_from, write_evaluation
 from rmcalib.report.figures import reliability_figure, says_right_figure
-from rmcalib.report.joint import Joint, join_evaluations, report_from_runs, write_joint
-from rmcalib.report.leaderboards import Leaderboard, leaderboard_from_runs, leaderboard_from_table
+from rmcalib.report.joint import Joint, report_from_runs, write_joint
+from rmcalib.report.leaderboards import Leaderboard, leaderboard_from_table
 from rmcalib.report.official import official_from_hub, read_official
 from rmcalib.report.pages import HEADLINE, document_of, first_screen, plot, verdict, write_page
 from rmcalib.report.runs import open_scores
@@ -21,8 +21,6 @@ __all__ = [
     "document_of",
     "evaluate",
     "first_screen",
-    "join_evaluations",
-    "leaderboard_from_runs",
     "leaderboard_from_table",
     "made_from",
     "make_card",

@@ -65,7 +65,7 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
     Parameters
     ----------
     board : Leaderboard
-        The result of `leaderboard_from_runs` or `leaderboard_from_table`.
+        The result of `report_from_runs` or `leaderboard_from_table`.
     folder : path
         A folder or URL. Files of an earlier report that this one does not have are removed.
 
@@ -78,7 +78,7 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
     --------
     Write the report of the built-in models::
 
-        write_leaderboard(leaderboard_from_runs(["rewardmath"]), "report")
+        write_leaderboard(report_from_runs(["rewardmath"]), "report")
     """
     out = as_path(folder)
     document = board_document(board)

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rmcalib._util.display import bracketed, number, p_value, short_names, temperature_text
 from rmcalib._util.files import write_csv, write_json, write_text
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import clean_line, count
-from rmcalib.judges import recipe_of_run, registry, why_no_calibration
+from rmcalib.judges import Recipe, recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics import Settings
 from rmcalib.metrics.board import check_sortable
 from rmcalib.metrics.correlation import Method
@@ -33,14 +32,14 @@ from rmcalib.report.document import (
     to_html,
     to_markdown,
 )
-from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.leaderboards import Leaderboard, leaderboard_of
+from rmcalib.report.official import Official
 from rmcalib.report.pages import HEADLINE, footer_of, metric_cell, metric_column
-from rmcalib.report.runs import runs_by_benchmark, source_notes
+from rmcalib.report.runs import ScoredRun, runs_by_benchmark, source_notes
 from rmcalib.report.sentences import metric_name
-from rmcalib.scores import Missing, Scores
+from rmcalib.scores import Scores
 
-__all__ = ["Joint", "join_evaluations", "joint_document", "report_from_runs", "write_joint"]
+__all__ = ["Joint", "joint_document", "report_from_runs", "write_joint"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Joint:
     settings : Settings
         How the metrics were computed.
     boards : dict
-        The leaderboard of each benchmark, if there is one.
+        The leaderboard of each benchmark.
     """
 
     benchmarks: list[str]
@@ -91,58 +90,41 @@ class Joint:
         }
 
 
-def join_evaluations(evaluations: Sequence[Evaluation], *, recipes: Iterable[str | Path] = ()) -> Joint:
-    """Put evaluations on several benchmarks side by side.
-
-    Parameters
-    ----------
-    evaluations : sequence of Evaluation
-        Results of `evaluate`, of one or several models.
-    recipes : paths
-        YAML files that describe more models.
-
-    Returns
-    -------
-    Joint
-
-    Examples
-    --------
-    >>> from rmcalib.report import evaluate
-    >>> made = [evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)] * 2
-    >>> join_evaluations(made).benchmarks
-    ['unnamed-benchmark']
-    """
-    known = registry(recipes)
-    found: dict[str, dict[str, Callable[[], Scores]]] = {}
-    rows: list[Row] = []
-    for one in evaluations:
-        about = {"model": clean_line(one.model), "benchmark": clean_line(one.benchmark)}
-        rows += [about | row for row in one.rows]
-        if why_no_calibration(recipe_of_run(one.model, one.manifest, known)) is None:
-            found.setdefault(about["model"], {})[about["benchmark"]] = partial(_itself, one.scores)
-    return _join(rows, found, settings=evaluations[0].settings)
-
-
 def report_from_runs(
     folders: Iterable[str | Path],
     *,
+    benchmark: str | None = None,
     metric: str | None = None,
     methods: Sequence[Method] = ("kendall",),
+    official: Official | Callable[[str, Sequence[str]], Official] | None = None,
     bradley_terry_only: bool = False,
     recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
-    steps: str = "product",
-    missing: Missing | None = None,
 ) -> Leaderboard | Joint:
-    """Make the report of all finished runs under some folders.
+    """Make the report of all finished runs under some folders (written by ``rmcalib eval`` or ``batch``).
 
     Parameters
     ----------
     folders : paths
-        Folders that hold runs, at any depth, or files of scores.
-    metric, methods, bradley_terry_only, recipes, settings, on_model, steps, missing
-        As for `leaderboard_from_runs`.
+        Folders that hold runs, at any depth, files of scores, or names of built-in boards (`load_board`).
+    benchmark : str, optional
+        Only runs of this benchmark.
+    metric : str, optional
+        What to sort by; default kept_information, or pairwise_brier if a judge only compares pairs.
+    methods : sequence of {"kendall", "spearman", "pearson"}
+        Coefficients of correlation.
+    official : Official or function, optional
+        Official scores to check ours against (`read_official`), or a function of a benchmark and models that
+        returns them (`official_from_hub`). They need runs of one benchmark.
+    bradley_terry_only : bool
+        Leave out models that are known not to be on a Bradley-Terry scale.
+    recipes : paths
+        YAML files that describe more models.
+    settings : Settings, optional
+        Bins, resamples, level and seed.
+    on_model : function, optional
+        Called before each model with the number of models done, their total number and the name.
 
     Returns
     -------
@@ -155,11 +137,15 @@ def report_from_runs(
     >>> type(report).__name__, len(report.models)
     ('Leaderboard', 9)
     """
-    settings = settings or Settings()
+    settings, recipes = settings or Settings(), tuple(recipes)
     if metric is not None:
         check_sortable(metric)
-    groups, notes = runs_by_benchmark(folders, steps=steps, missing=missing)
-    recipes = tuple(recipes)
+    groups, notes = runs_by_benchmark(folders, benchmark)
+    if official is not None and len(groups) > 1:
+        have = ", ".join(f"{name} ({len(runs)})" for name, runs in groups.items())
+        raise ValueError(
+            f"official scores belong to one benchmark; choose one with --benchmark (have: {have})"
+        )
     total, done = sum(map(len, groups.values())), 0
     boards: dict[str, Leaderboard] = {}
     for name, runs in groups.items():
@@ -173,6 +159,7 @@ def report_from_runs(
             notes if len(groups) == 1 else [],
             metric=metric,
             methods=methods,
+            official=official,
             bradley_terry_only=bradley_terry_only,
             recipes=recipes,
             settings=settings,
@@ -181,15 +168,7 @@ def report_from_runs(
         done += len(runs)
     if len(boards) == 1:
         return next(iter(boards.values()))
-    known = registry(recipes)
-    scores: dict[str, dict[str, Callable[[], Scores]]] = {}
-    for name, runs in groups.items():
-        for run in runs:
-            if why_no_calibration(recipe_of_run(run.model, run.manifest, known)) is None:
-                scores.setdefault(clean_line(run.label), {})[clean_line(name)] = run.scores
-    rows = [row for board in boards.values() for row in board.metrics]
-    notes = [*source_notes(run for runs in groups.values() for run in runs), *notes]
-    return _join(rows, scores, settings=settings, notes=notes, boards=boards)
+    return _join(groups, boards, registry(recipes), settings, notes)
 
 
 def write_joint(joint: Joint, folder: str | Path) -> Path:
@@ -296,17 +275,23 @@ def _effects(effects: Sequence[Row]) -> Section:
 
 
 def _join(
-    metrics: Iterable[Mapping[str, Any]],
-    scores: Mapping[str, Mapping[str, Callable[[], Scores]]],
-    *,
+    groups: Mapping[str, Sequence[ScoredRun]],
+    boards: dict[str, Leaderboard],
+    known: Mapping[str, Recipe],
     settings: Settings,
-    notes: Sequence[str] = (),
-    boards: Mapping[str, Leaderboard] | None = None,
+    notes: Sequence[str],
 ) -> Joint:
+    """Put the headline metrics of all boards together, and see whether one temperature serves all of them."""
+    scores: dict[str, dict[str, Callable[[], Scores]]] = {}
+    for bench, runs in groups.items():
+        for run in runs:
+            if why_no_calibration(recipe_of_run(run.model, run.manifest, known)) is None:
+                scores.setdefault(clean_line(run.label), {})[clean_line(bench)] = run.scores
     keys = ("model", "benchmark", "metric", "value", "low", "high", "n", "note")
     values = [
         {key: row[key] for key in keys}
-        for row in metrics
+        for board in boards.values()
+        for row in board.metrics
         if row["category"] == OVERALL and row["metric"] in HEADLINE
     ]
     models: list[Row] = []
@@ -334,10 +319,8 @@ def _join(
             "correct response."
             for bench in found.left_out
         ]
-    benchmarks = list(dict.fromkeys(row["benchmark"] for row in values))
-    return Joint(
-        benchmarks, models, values, temperatures, effects, [*notes, *more], settings, dict(boards or {})
-    )
+    more = [*source_notes(run for runs in groups.values() for run in runs), *notes, *more]
+    return Joint(list(boards), models, values, temperatures, effects, more, settings, boards)
 
 
 def _sentences(joint: Joint) -> list[str]:
@@ -405,7 +388,3 @@ def _finite(row: Row) -> Row:
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in row.items()
     }
-
-
-def _itself(scores: Scores) -> Scores:
-    return scores

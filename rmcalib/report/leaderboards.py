@@ -14,19 +14,17 @@ from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import known_entry
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import Board, Settings
-from rmcalib.metrics.board import DEFAULT_METRIC, SCORE, Entry, check_sortable, measure_entries, rank_models
+from rmcalib.metrics.board import DEFAULT_METRIC, SCORE, Entry, measure_entries, rank_models
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.metrics.correlation import Method
 from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.report.official import Official, read_table
-from rmcalib.report.runs import ScoredRun, find_runs, source_notes, step_labels
+from rmcalib.report.runs import ScoredRun, source_notes, step_labels
 from rmcalib.report.sentences import board_sentences
-from rmcalib.scores import Missing
 
 __all__ = [
     "PROTOCOL",
     "Leaderboard",
-    "leaderboard_from_runs",
     "leaderboard_from_table",
     "leaderboard_of",
     "named",
@@ -57,7 +55,8 @@ class Leaderboard(Board):
 
     Examples
     --------
-    >>> board = leaderboard_from_runs(["rewardmath"], settings=Settings(resamples=20))
+    >>> from rmcalib.report import report_from_runs
+    >>> board = report_from_runs(["rewardmath"], settings=Settings(resamples=20))
     >>> board.benchmark, board.models[0]["model"]
     ('rewardmath', 'internlm/internlm2-7b-reward')
     """
@@ -98,72 +97,6 @@ class Leaderboard(Board):
     __repr__ = Board.__repr__
 
 
-def leaderboard_from_runs(
-    folders: Iterable[str | Path],
-    *,
-    benchmark: str | None = None,
-    metric: str | None = None,
-    methods: Sequence[Method] = ("kendall",),
-    official: Official | Callable[[str, Sequence[str]], Official] | None = None,
-    bradley_terry_only: bool = False,
-    recipes: Iterable[str | Path] = (),
-    settings: Settings | None = None,
-    on_model: Callable[[int, int, str], None] | None = None,
-    steps: str = "product",
-    missing: Missing | None = None,
-) -> Leaderboard:
-    """Make a leaderboard of all finished runs under some folders (written by ``rmcalib eval`` or ``batch``).
-
-    Parameters
-    ----------
-    folders : paths
-        Folders that hold runs, at any depth, files of scores, or names of built-in boards (`load_board`).
-    benchmark : str, optional
-        The benchmark, if there are runs of several.
-    metric : str, optional
-        What to sort by; default kept_information, or pairwise_brier if a judge only compares pairs.
-    methods : sequence of {"kendall", "spearman", "pearson"}
-        Coefficients of correlation.
-    official : Official or function, optional
-        Official scores to check ours against (`read_official`), or a function of a benchmark and models that
-        returns them (`official_from_hub`).
-    bradley_terry_only : bool
-        Leave out models that are known not to be on a Bradley-Terry scale.
-    recipes : paths
-        YAML files that describe more models.
-    settings : Settings, optional
-        Bins, resamples, level and seed.
-    on_model : function, optional
-        Called before each model with the number of models done, their total number and the name.
-    steps, missing
-        How to read files of scores; see `load_scores`.
-
-    Returns
-    -------
-    Leaderboard
-
-    Examples
-    --------
-    >>> board = leaderboard_from_runs(["rewardmath"], settings=Settings(resamples=20))
-    >>> len(board.models), board.models[0]["rank"]
-    (9, 1)
-    """
-    if metric is not None:
-        check_sortable(metric)
-    runs, notes = find_runs(folders, benchmark=benchmark, steps=steps, missing=missing)
-    return leaderboard_of(
-        runs,
-        notes,
-        metric=metric,
-        methods=methods,
-        official=official,
-        bradley_terry_only=bradley_terry_only,
-        recipes=recipes,
-        settings=settings or Settings(),
-        on_model=on_model,
-    )
-
-
 def leaderboard_of(
     runs: Sequence[ScoredRun],
     notes: Sequence[str],
@@ -176,7 +109,7 @@ def leaderboard_of(
     official: Official | Callable[[str, Sequence[str]], Official] | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
 ) -> Leaderboard:
-    """Make a leaderboard of runs of one benchmark; parameters as in `leaderboard_from_runs`."""
+    """Make a leaderboard of runs of one benchmark; parameters as in `report_from_runs`."""
     pairs_only = any(run.manifest.get("scale") == "pairs" for run in runs)
     known = registry(recipes)
     recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
@@ -239,7 +172,7 @@ def leaderboard_from_table(
     categories : names, optional
         Columns with scores of categories; default those of RewardBench 2.
     methods, bradley_terry_only, recipes, settings
-        As for `leaderboard_from_runs`.
+        As for `report_from_runs`.
 
     Returns
     -------

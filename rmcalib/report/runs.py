@@ -18,7 +18,6 @@ from rmcalib.report.evaluation import UNNAMED
 from rmcalib.runs import read_run
 from rmcalib.runs._folder import flattened
 from rmcalib.scores import (
-    Missing,
     Scores,
     is_built_in,
     load_all_scores,
@@ -27,7 +26,7 @@ from rmcalib.scores import (
 )
 from rmcalib.scores._built_in import BOARDS
 
-__all__ = ["ScoredRun", "find_runs", "open_scores", "runs_by_benchmark", "source_notes", "step_labels"]
+__all__ = ["ScoredRun", "open_scores", "runs_by_benchmark", "source_notes", "step_labels"]
 
 
 @dataclass(frozen=True)
@@ -52,38 +51,22 @@ class ScoredRun:
         return found
 
 
-def find_runs(
-    folders: Iterable[str | Path],
-    *,
-    benchmark: str | None = None,
-    steps: str = "product",
-    missing: Missing | None = None,
-) -> tuple[list[ScoredRun], list[str]]:
-    """Find the finished runs under some folders, and return them with notes.
+def runs_by_benchmark(
+    folders: Iterable[str | Path], benchmark: str | None = None
+) -> tuple[dict[str, list[ScoredRun]], list[str]]:
+    """Find the finished runs under some folders, by benchmark, or those of one; return them with notes.
 
     A run that is found twice (the same hash) counts once. Runs of one model with different hashes are all
-    kept, and labelled by their differences. If there are runs of several benchmarks, ``benchmark`` selects
-    one. Parts of a benchmark and the whole are one benchmark. The folder ``real`` is the built-in board. A
-    file of scores counts as one run for each of its models; ``steps`` and ``missing`` say how to read it
-    (`load_all_scores`).
+    kept, and labelled by their differences. Parts of a benchmark (``--part``) and the whole are one benchmark.
+    The folder ``real`` is the built-in board. A file of scores counts as one run for each of its models.
     """
-    runs, notes = _finished_runs(folders, steps, missing)
+    runs, notes = _finished_runs(folders)
     if benchmark is None:
         runs, notes = _join_parts(runs, notes)
-    return _tell_apart(_one_benchmark(runs, benchmark), notes)
-
-
-def runs_by_benchmark(
-    folders: Iterable[str | Path], *, steps: str = "product", missing: Missing | None = None
-) -> tuple[dict[str, list[ScoredRun]], list[str]]:
-    """Find the finished runs under some folders, by benchmark; return them with notes.
-
-    Parts of a benchmark (``--part``) and the whole are one benchmark.
-    """
-    runs, notes = _join_parts(*_finished_runs(folders, steps, missing))
-    names = dict.fromkeys(run.benchmark for run in runs)
+    else:
+        runs = _of_benchmark(runs, benchmark)
     groups = {}
-    for name in names:
+    for name in dict.fromkeys(run.benchmark for run in runs):
         groups[name], notes = _tell_apart([run for run in runs if run.benchmark == name], notes)
     return groups, notes
 
@@ -107,9 +90,7 @@ def step_labels(models: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -
     return dict(enumerate(integers))
 
 
-def _finished_runs(
-    folders: Iterable[str | Path], steps: str = "product", missing: Missing | None = None
-) -> tuple[list[ScoredRun], list[str]]:
+def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list[str]]:
     """Find the finished runs of all models and benchmarks; the notes name those that are not finished."""
     runs: list[ScoredRun] = []
     notes: list[str] = []
@@ -119,7 +100,7 @@ def _finished_runs(
             continue
         folder = _named(name)
         if folder.is_file():
-            runs += _runs_in_file(folder, steps, missing)
+            runs += _runs_in_file(folder)
             continue
         if not folder.is_dir():
             hint = similar_file(folder) or " (runs are written by `rmcalib eval --output`)"
@@ -147,9 +128,9 @@ def _built_in_runs(board: str) -> list[ScoredRun]:
     ]
 
 
-def _runs_in_file(file: Path, steps: str, missing: Missing | None) -> list[ScoredRun]:
+def _runs_in_file(file: Path) -> list[ScoredRun]:
     """The models of a file of scores; their folders are only names."""
-    found = load_all_scores(file, steps=steps, missing=missing)
+    found = load_all_scores(file)
     return [
         ScoredRun(
             file / model,
@@ -247,28 +228,22 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return content
 
 
-def _one_benchmark(runs: list[ScoredRun], wanted: str | None) -> list[ScoredRun]:
-    counts: dict[str, int] = {}
-    for run in runs:
-        counts[run.benchmark] = counts.get(run.benchmark, 0) + 1
-    if wanted is not None and not wanted.strip():
-        raise ValueError(f"--benchmark: an empty name (have: {', '.join(counts)})")
-    if wanted is not None:
-        key = folder_name(wanted)
-        kept = [
-            run
-            for run in runs
-            if wanted in (run.benchmark, run.manifest.get("benchmark_format"))
-            or key in (folder_name(run.benchmark), run.folder.name)
-            or folder_name(run.benchmark).endswith(f"__{key}")
-        ]
-        if not kept:
-            raise ValueError(f"--benchmark {wanted}: no run of it (have: {', '.join(counts)})")
-        return kept
-    if len(counts) > 1:
-        have = ", ".join(f"{name} ({n})" for name, n in counts.items())
-        raise ValueError(f"there are runs of several benchmarks, {have}: choose one with --benchmark")
-    return runs
+def _of_benchmark(runs: list[ScoredRun], wanted: str) -> list[ScoredRun]:
+    """Return the runs of one benchmark, by its name, its format, or the name of its folder."""
+    have = ", ".join(dict.fromkeys(run.benchmark for run in runs))
+    if not wanted.strip():
+        raise ValueError(f"--benchmark: an empty name (have: {have})")
+    key = folder_name(wanted)
+    kept = [
+        run
+        for run in runs
+        if wanted in (run.benchmark, run.manifest.get("benchmark_format"))
+        or key in (folder_name(run.benchmark), run.folder.name)
+        or folder_name(run.benchmark).endswith(f"__{key}")
+    ]
+    if not kept:
+        raise ValueError(f"--benchmark {wanted}: no run of it (have: {have})")
+    return kept
 
 
 def _join_parts(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun], list[str]]:

@@ -162,8 +162,8 @@ def test_evaluating_after_training_keeps_the_run_of_the_step(training: dict[str,
 
 def test_the_report_has_the_steps(training: dict[str, Any]) -> None:
     from rmcalib.metrics import Settings
-    from rmcalib.report import leaderboard_from_runs
+    from tests.report.boards import board_of
 
     folders = sorted((training["folder"] / "runs").iterdir(), reverse=True)
-    board = leaderboard_from_runs(folders, settings=Settings(resamples=20))
+    board = board_of(folders, settings=Settings(resamples=20))
     assert [row["step"] for row in board.training] == list(STEPS)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rmcalib.report import Evaluation, evaluate
+from rmcalib.report import Evaluation, Leaderboard, evaluate, report_from_runs
 from rmcalib.runs import keep_scores, run_folder
 from rmcalib.scores import Scores
 
@@ -61,3 +62,10 @@ def write_runs(output: Path, n_models: int = 5, **options: Any) -> Path:
 def evaluation(n: int = 90, **options: Any) -> Evaluation:
     """Evaluate synthetic scores quickly."""
     return evaluate(synthetic(n=n, manifest={"model": "org/rm"}), resamples=50, **options)
+
+
+def board_of(folders: Iterable[str | Path], **options: Any) -> Leaderboard:
+    """Return the leaderboard of runs of one benchmark."""
+    found = report_from_runs(folders, **options)
+    assert isinstance(found, Leaderboard)
+    return found

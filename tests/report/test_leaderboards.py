@@ -14,9 +14,6 @@ from rmcalib.report import (
     Joint,
     Leaderboard,
     document_of,
-    evaluate,
-    join_evaluations,
-    leaderboard_from_runs,
     leaderboard_from_table,
     open_scores,
     read_official,
@@ -24,8 +21,9 @@ from rmcalib.report import (
     write_joint,
     write_leaderboard,
 )
+from rmcalib.report.official import Official
 from rmcalib.scores import Scores
-from tests.report.boards import synthetic, write_run, write_runs
+from tests.report.boards import board_of, synthetic, write_run, write_runs
 
 PAPER = Path(__file__).parents[2] / "results/published_reward_models.csv"
 FAST = Settings(resamples=50)
@@ -48,7 +46,7 @@ def test_models_are_ranked_by_what_their_probabilities_are_worth(tmp_path: Path)
     write_run(tmp_path, "org/good", synthetic(1, n=300, skill=2.0))
     write_run(tmp_path, "org/loud", synthetic(2, n=300, skill=2.0, scale=20.0))
     write_run(tmp_path, "org/noise", synthetic(3, n=300, skill=0.0, scale=1e-3))
-    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    board = board_of([tmp_path], settings=FAST)
     assert board.models[0]["model"] == "org/good"
     guesses = {row["model"]: row["better_than_guess"] for row in board.models}
     assert guesses["org/good"] is True
@@ -59,7 +57,7 @@ def test_models_are_ranked_by_what_their_probabilities_are_worth(tmp_path: Path)
 
 
 def test_files_equal_the_tables_and_stale_ones_are_removed(tmp_path: Path) -> None:
-    board = leaderboard_from_runs([write_runs(tmp_path / "runs", 4)], settings=FAST)
+    board = board_of([write_runs(tmp_path / "runs", 4)], settings=FAST)
     out = tmp_path / "report"
     (out / "figures").mkdir(parents=True)
     for name in ("check.csv", "training.csv", "figures/training.pdf"):
@@ -84,7 +82,7 @@ def test_official_scores_are_checked_and_similar_names_suggested(tmp_path: Path)
     table.write_text("model,family,score,Math\norg/model-0,llama,50,40\norg/Model-1,qwen,60.5,\n")
     official = read_official(table)
     assert official.figures["org/model-0"] == {"overall": 0.5, "Math": 0.4}
-    board = leaderboard_from_runs([write_runs(tmp_path / "runs", 2)], official=official, settings=FAST)
+    board = board_of([write_runs(tmp_path / "runs", 2)], official=official, settings=FAST)
     found = {(row["model"], row["category"]): row for row in board.check}
     assert set(found) == {("org/model-0", "overall"), ("org/model-0", "Math")}
     row = found["org/model-0", "Math"]
@@ -95,7 +93,7 @@ def test_official_scores_are_checked_and_similar_names_suggested(tmp_path: Path)
 def test_steps_of_one_training_are_in_order(tmp_path: Path) -> None:
     for step in (100, 20, 3):
         write_run(tmp_path / f"step-{step}", "mine", synthetic(step, skill=step / 50), step=step)
-    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    board = board_of([tmp_path], settings=FAST)
     assert [row["step"] for row in board.training] == [3, 20, 100]
     kept = {row["step"]: row["kept_information"] for row in board.training}
     assert [row["step"] for row in board.training if row["best"]] == [max(kept, key=lambda step: kept[step])]
@@ -109,7 +107,7 @@ def test_runs_of_one_model_are_told_apart_and_unfinished_ones_left_out(tmp_path:
     unfinished = tmp_path / "org__slow" / "org__bench"
     unfinished.mkdir(parents=True)
     (unfinished / "run.json").write_text(json.dumps({"model": "org/slow", "status": "scoring"}))
-    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    board = board_of([tmp_path], settings=FAST)
     names = [row["model"] for row in board.models]
     assert len(set(names)) == 2
     assert all("org/rm" in name for name in names)
@@ -131,20 +129,11 @@ def test_several_benchmarks_are_side_by_side(tmp_path: Path) -> None:
     assert "two<b>" not in page.read_text(encoding="utf-8")
     stored = json.loads((tmp_path / "report/report.json").read_text())
     assert stored["benchmarks"] == joint.benchmarks
+    official = Official("x.csv", {})
     with pytest.raises(ValueError, match="org/one"):
-        leaderboard_from_runs([tmp_path / "runs"], settings=FAST)
-    one = leaderboard_from_runs([tmp_path / "runs"], benchmark="one", settings=FAST)
+        report_from_runs([tmp_path / "runs"], official=official, settings=FAST)
+    one = board_of([tmp_path / "runs"], benchmark="one", settings=FAST)
     assert one.benchmark == "org/one"
-
-
-def test_evaluations_of_one_model_can_be_joined() -> None:
-    made = [
-        evaluate(synthetic(i, n=60, scale=scale, manifest={"model": "m", "benchmark": name}), resamples=20)
-        for i, (name, scale) in enumerate((("x", 1.0), ("y", 1.0)))
-    ]
-    joint = join_evaluations(made)
-    assert joint.benchmarks == ["x", "y"]
-    assert len(joint.temperatures) == 2
 
 
 def test_parts_of_a_benchmark_and_the_whole_are_one_benchmark(tmp_path: Path) -> None:
@@ -182,11 +171,11 @@ def test_bad_tables_give_one_line(text: str, named: str, tmp_path: Path) -> None
 
 def test_missing_folders_and_damaged_manifests_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing"):
-        leaderboard_from_runs([tmp_path / "nothing"])
+        board_of([tmp_path / "nothing"])
     folder = write_run(tmp_path, "org/rm", synthetic())
     (folder / "run.json").write_text("{")
     with pytest.raises(ValueError, match=r"run\.json"):
-        leaderboard_from_runs([tmp_path])
+        board_of([tmp_path])
 
 
 def test_scores_of_a_file_open_by_name(tmp_path: Path) -> None:

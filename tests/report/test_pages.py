@@ -22,7 +22,6 @@ from rmcalib.repair import apply, calibrate, combine, decide
 from rmcalib.report import (
     document_of,
     evaluate,
-    leaderboard_from_runs,
     print_document,
     prompts,
     to_html,
@@ -30,7 +29,7 @@ from rmcalib.report import (
     verdict,
 )
 from rmcalib.scores import Scores
-from tests.report.boards import evaluation, synthetic, write_runs
+from tests.report.boards import board_of, evaluation, synthetic, write_runs
 
 EVIL = "org/<script>alert(1)</script>$x$&`|\x1b[31m"
 MB = 1_000_000
@@ -79,7 +78,7 @@ def result(kind: str, tmp_path: Path) -> Any:
         return combine([synthetic(0), synthetic(1)], names=[EVIL, "b"])
     if kind == "board":
         return leaderboard([synthetic(0), synthetic(1)], names=[EVIL, "b"], resamples=20)
-    return leaderboard_from_runs([write_runs(tmp_path, 3)], settings=Settings(resamples=20))
+    return board_of([write_runs(tmp_path, 3)], settings=Settings(resamples=20))
 
 
 @pytest.mark.parametrize("kind", KINDS)
