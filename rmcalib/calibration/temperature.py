@@ -32,6 +32,7 @@ from rmcalib.calibration.intervals import (
     first_and_next,
     frequency_distances,
     skew_interval,
+    standard_error,
     student_quantile,
 )
 from rmcalib.calibration.notions import check_complete
@@ -262,7 +263,7 @@ class Softmax:
         return np.cumsum(self.sizes) - self.sizes
 
     @cached_property
-    def _below(self) -> FloatArray:
+    def below(self) -> FloatArray:
         """The rewards minus the largest of their prompt, so that nothing overflows."""
         return self.r - np.repeat(np.maximum.reduceat(self.r, self._starts), self.sizes)
 
@@ -276,16 +277,16 @@ class Softmax:
     def fit(self) -> TemperatureFit:
         """Return the best temperature."""
         found = find_temperature(self.mean_slope, len(self.sizes))
-        if found.at_limit == "cold" and (self._below[self.correct] < 0).any():
+        if found.at_limit == "cold" and (self.below[self.correct] < 0).any():
             return replace(found, at_limit=None)  # the optimum lies beyond the range: rewards are very close
         return found
 
     def losses(self, temperature: float) -> FloatArray:
         """Return −log P(correct)."""
         if temperature == 0:  # only the largest reward has a probability; equal ones share it
-            ties = np.add.reduceat(self._below == 0, self._starts, dtype=np.float64)
-            return np.where(self._below[self.correct] == 0, np.log(ties), np.inf)
-        return -segment_log_softmax(self._below / temperature, self.sizes)[self.correct]
+            ties = np.add.reduceat(self.below == 0, self._starts, dtype=np.float64)
+            return np.where(self.below[self.correct] == 0, np.log(ties), np.inf)
+        return -segment_log_softmax(self.below / temperature, self.sizes)[self.correct]
 
     def mean_slope(self, beta: float) -> float:
         """Return the mean of E[r] − r_correct."""
@@ -307,8 +308,8 @@ class Softmax:
 
     def divergence(self, temperature: float) -> float:
         """Return the mean KL divergence of softmax(r) from softmax(r/T)."""
-        logs = segment_log_softmax(self._below, self.sizes)
-        q = (self._below == 0).astype(np.float64) if temperature == 0 else np.exp(self._below / temperature)
+        logs = segment_log_softmax(self.below, self.sizes)
+        q = (self.below == 0).astype(np.float64) if temperature == 0 else np.exp(self.below / temperature)
         q /= np.repeat(np.add.reduceat(q, self._starts), self.sizes)
         possible = q > 0
         terms = np.zeros(len(q))
@@ -542,7 +543,7 @@ class Scale:
         if self.fit.at_limit is not None or self.n < 2:
             return 1.0
         slope, curvature = self.model.slopes(self.fit.temperature)
-        spread = self.n * self._standard_error(slope) ** 2
+        spread = self.n * standard_error(slope, self.cluster) ** 2
         curved = float(curvature.mean())
         return max(self.model.independent, spread / curved) if curved > 0 else self.model.independent
 
@@ -572,20 +573,15 @@ class Scale:
         """Return the standard error of √(2 delta) for delta near 0, from slopes and curvatures there."""
         if len(slope) < 2 or not curvature.mean() > 0:
             return 0.0
-        return self._standard_error(slope) / float(np.sqrt(curvature.mean()))
+        return standard_error(slope, self.cluster) / float(np.sqrt(curvature.mean()))
 
     def _root_limits(self, gain: FloatArray, delta: float, near: float, level: float) -> Limits:
         """Return the limits of delta from s = √(2 delta), with standard error se(gain)/s or ``near``."""
         root = float(np.sqrt(2 * delta))
-        away = self._standard_error(gain) / root if len(gain) > 1 and root > 1e-9 else 0.0
+        away = standard_error(gain, self.cluster) / root if len(gain) > 1 and root > 1e-9 else 0.0
         n = len(by_cluster(gain, self.cluster))
         margin = student_quantile(level, n) * max(near, away)
         return max(0.0, root - margin) ** 2 / 2, (root + margin) ** 2 / 2
-
-    def _standard_error(self, values: FloatArray) -> float:
-        """Return the standard error of the mean of values (n,), by clusters."""
-        sums = by_cluster(values - values.mean(), self.cluster)
-        return float(np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))) / len(values)
 
 
 @dataclass(frozen=True)
