@@ -15,7 +15,7 @@ import numpy as np
 
 from rmcalib.calibration import sub_k, top_k
 from rmcalib.ranking import RankingDistribution
-from rmcalib.tabular import LEARNERS, Plan, Questions, load_dataset, make_learner, run_prolr
+from rmcalib.tabular import LEARNERS, Plan, Questions, load_dataset, run_prolr
 from rmcalib.tabular._datasets import fit_encoder
 from rmcalib.tabular._reference import reference_support
 
@@ -48,8 +48,8 @@ def main() -> None:
     head = "".join(f"{stage:>11}" for stage in stages)
     print(f"seconds  {head}   (sub-2 and top-1; {resamples} resamples)")
     for name in learners:
-        make_learner(name).fit(x_train[:10], data.orders[train][:10])  # imports before the clock runs
-        learner = make_learner(name)
+        LEARNERS[name](0).fit(x_train[:10], data.orders[train][:10])  # imports before the clock runs
+        learner = LEARNERS[name](0)
         cells = [timed(lambda learner=learner: learner.fit(x_train, data.orders[train]))[1]]  # type: ignore[misc]
         dist, seconds = timed(lambda learner=learner: learner.predict(x_test))  # type: ignore[misc]
         cells.append(seconds)

@@ -170,7 +170,11 @@ def opposite_gaps(runs: int, seed: int = 0) -> list[dict[str, Any]]:
                 found = size_difference_of(*estimates)  # type: ignore[arg-type]
                 winners += found is not None and not found.low <= 0 <= found.high
             rows.append(
-                {"prompts": n, "choices": "the same" if same else "different", "winner": winners / runs}
+                {
+                    "prompts": n,
+                    "choices": "the same" if same else "different",
+                    "winner": f"{winners / runs:.3f}",
+                }
             )
     return rows
 

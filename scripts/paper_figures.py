@@ -6,7 +6,7 @@ import pandas as pd
 import seaborn
 from matplotlib.figure import Figure
 
-from rmcalib.tabular._prolr import colour, draw_errors, learner_name, learners_of, tidy
+from rmcalib.tabular._prolr import draw_errors, learners_of, look, tidy
 
 EVENTS = ("sub-2", "sub-3", "top-2", "top-3")
 GREY = "#b9bec6"
@@ -44,8 +44,9 @@ def bars(table: pd.DataFrame, *, panels: Sequence[tuple[str, dict[str, str]]], t
         for number, learner in enumerate(learners):
             rows = own[own["learner"] == learner].set_index("events").reindex(EVENTS)
             places = [place + 0.16 * (number - 2) for place in range(len(EVENTS))]
-            look = {"color": colour(learner), "label": learner_name(learner), "error_kw": {"linewidth": 0.8}}
-            axes.bar(places, rows["mean"], 0.15, yerr=rows["sd"], **look)
+            name, colour, _ = look(learner)
+            thin = {"linewidth": 0.8}
+            axes.bar(places, rows["mean"], 0.15, yerr=rows["sd"], color=colour, label=name, error_kw=thin)
         axes.set_title(name, loc="left", fontsize=11)
         axes.set_xticks(range(len(EVENTS)), EVENTS)
         tidy(axes)
@@ -61,17 +62,18 @@ def abs_against_jeffreys(points: pd.DataFrame, taus: pd.DataFrame, *, title: str
     figure = Figure(figsize=(11, 6.4), layout="constrained", dpi=130)
     *grid, legend = figure.subplots(2, len(taus) // 2 + 1).flat
     order = learners_of(points)
-    look = {"hue_order": order, "palette": [colour(learner) for learner in order], "s": 30, "linewidth": 0}
+    names, colours, _ = zip(*map(look, order), strict=True)
+    options = {"hue_order": order, "palette": list(colours), "s": 30, "linewidth": 0}
     for axes, row in zip(grid, taus.to_dict("records"), strict=False):
         own = points[points["k"] == row["k"]]
-        seaborn.scatterplot(own, x="abs", y="jeffreys", hue="learner", ax=axes, **look)
+        seaborn.scatterplot(own, x="abs", y="jeffreys", hue="learner", ax=axes, **options)
         axes.set_title(f"sub-{row['k']}: Kendall's tau {row['tau']:.2f}", loc="left", fontsize=10)
         axes.set(xlabel="|f − c|", ylabel="Jeffreys, in [0, 1)")
         tidy(axes)
         handles = axes.get_legend_handles_labels()[0]
         axes.get_legend().remove()
     legend.axis("off")
-    legend.legend(handles, [learner_name(learner) for learner in order], frameon=False, loc="center left")
+    legend.legend(handles, names, frameon=False, loc="center left")
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return figure
 
@@ -87,12 +89,13 @@ def paired(table: pd.DataFrame, names: Sequence[str], *, title: str) -> Figure:
         figure.subplots(down, across, squeeze=False, sharey=True).flat, learners, strict=True
     ):
         own = table[table["learner"] == learner].reset_index(drop=True)
+        name, colour, _ = look(learner)
         drawn = [
             axes.bar(own.index - 0.2, own[left], 0.38, color=GREY),
-            axes.bar(own.index + 0.2, own[right], 0.38, color=colour(learner)),
+            axes.bar(own.index + 0.2, own[right], 0.38, color=colour),
             axes.hlines(own["null_mean"], own.index - 0.42, own.index + 0.42, color="black", linewidth=1.2),
         ]
-        axes.set_title(learner_name(learner), loc="left", fontsize=11)
+        axes.set_title(name, loc="left", fontsize=11)
         axes.set_xticks(own.index, own["dataset"], rotation=45, ha="right", fontsize=9)
         tidy(axes)
     texts = [left, f"{right} (in colour)", "if calibrated"]

@@ -82,7 +82,7 @@ def steps() -> list[Step]:
         Step("reference", ("vowel", "yeast"), _REFERENCE_PLAN, 2),
         Step("control", ("vowel", "movies", "yeast"), control, 2.3),
         Step("reference", ("segment", "movies"), _REFERENCE_PLAN, 23),
-        *(Step(f"seed{plan.seed}", ("segment",), plan, 5) for plan in seeds),
+        *(Step(f"seed{plan.seed}", ("segment",), plan, 2) for plan in seeds),
         Step("reference", ("libras",), _LIBRAS, 23),
         Step("exact", ("vowel", "movies", "yeast", "libras"), Plan(questions=_EXACT), 15),
         Step("same", ("libras", "segment"), same, 2.5),

@@ -149,8 +149,8 @@ def reason(row: dict[Any, Any]) -> str:
         return "published with an older aggregation"
     if row["learner"] in ("rpc", "pl-rpc") and math.isnan(row["seed_sd"]):
         return "unseeded trees; the spread of seeds was not measured here"
-    if row["learner"] in ("rpc", "pl-rpc"):
-        return "unseeded trees, but more than three seeds explain"
+    if row["learner"] == "pl-rpc":
+        return "the public code starts Newman's iterations at random"
     return "not explained"
 
 
@@ -336,10 +336,9 @@ def repair_text(means: pd.DataFrame) -> str:
 def write_figures(means: dict[str, pd.DataFrame], both: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Write each figure with its table; return Kendall's tau of absolute and Jeffreys errors per k."""
     reference = means["reference"]
-    filtered = reference[reference["discrepancy"].isin(("abs", "l1"))]
-    suffix = filtered["dataset"].map(lambda name: "" if name == "libras" else "-95")  # as published
-    errors = filtered[filtered["notion"].isin(("rankwise", "full-rank")) & (suffix == "")]
-    errors = pd.concat([filtered[filtered["notion"].isin(("rankwise-95", "full-rank-95"))], errors])
+    unfiltered = reference["dataset"] == "libras"  # the filter is not published for it
+    kept = reference["notion"].str.endswith("-95") | unfiltered
+    errors = reference[kept & reference["discrepancy"].isin(("abs", "l1"))]
     write_table(folder / "errors.csv", errors[[*CELL, "mean", "sd", "folds"]])
     for dataset, own in errors.groupby("dataset"):
         title = f"{dataset}: reference protocol" + ("" if dataset == "libras" else ", 95% filter")
@@ -352,34 +351,28 @@ def write_figures(means: dict[str, pd.DataFrame], both: pd.DataFrame, folder: Pa
         for protocol, text in (("reference", "as published"), ("exact", "exact marginals"))
         for dataset in ("political", "movies")
     ]
-    write_table(folder / "same_fits.csv", weak[["protocol", *CELL, "mean", "sd"]])
     drawn = paper_figures.bars(weak, panels=panels, title="The same fits, measured two ways")
-    save(folder / "same_fits.png", drawn)
+    save(folder / "same_fits.png", drawn, weak[["protocol", *CELL, "mean", "sd"]])
 
     points, correlations = jeffreys_points(reference)
-    write_table(folder / "abs_jeffreys.csv", points)
     title = "Absolute difference against Jeffreys divergence, one point per data set and learner"
-    save(folder / "abs_jeffreys.png", paper_figures.abs_against_jeffreys(points, correlations, title=title))
+    drawn = paper_figures.abs_against_jeffreys(points, correlations, title=title)
+    save(folder / "abs_jeffreys.png", drawn, points)
 
     control = pick(means["control"], family="sub", k=2, discrepancy="abs")
-    table = side_by_side(
-        {
-            "reference, 95%": pick(control, protocol="reference", notion="rankwise-95"),
-            "exact": pick(control, protocol="exact", notion="rankwise"),
-        }
-    )
-    write_table(folder / "calibrated.csv", table)
+    published = pick(control, protocol="reference", notion="rankwise-95")
+    exact = pick(control, protocol="exact", notion="rankwise")
+    names = ("reference, 95%", "exact")
+    table = side_by_side(names, published, exact)
     title = "Forecasts that are calibrated by construction: what each protocol reports (sub-2)"
-    drawn = paper_figures.paired(table, ("reference, 95%", "exact"), title=title)
-    save(folder / "calibrated.png", drawn)
+    save(folder / "calibrated.png", paper_figures.paired(table, names, title=title), table)
 
-    repaired = pick(means["recalibration"], notion="rankwise", family="sub", k=2)
-    mixed = repaired["learner"].str.endswith("+pl")
-    after = repaired[mixed].assign(learner=repaired["learner"].str.removesuffix("+pl"))
-    table = side_by_side({"before": repaired[repaired["learner"].isin(after["learner"])], "after": after})
-    write_table(folder / "repairs.csv", table)
+    before = pick(means["recalibration"], notion="rankwise", family="sub", k=2)
+    mixed = before[before["learner"].str.endswith("+pl")]
+    after = mixed.assign(learner=mixed["learner"].str.removesuffix("+pl"))
+    table = side_by_side(("before", "after"), before, after)
     title = "Sub-2 error before and after mixing with Plackett-Luce"
-    save(folder / "repairs.png", paper_figures.paired(table, ("before", "after"), title=title))
+    save(folder / "repairs.png", paper_figures.paired(table, ("before", "after"), title=title), table)
     return correlations
 
 
@@ -396,17 +389,16 @@ def jeffreys_points(reference: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame
     return points, pd.DataFrame(rows)
 
 
-def side_by_side(means: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def side_by_side(names: tuple[str, str], left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
     """Return the means of two selections as columns, and the null mean of the second."""
     keys = ["dataset", "learner"]
-    columns = {name: table.set_index(keys)["mean"] for name, table in means.items()}
-    *_, last = means.values()
-    return (
-        pd.DataFrame(columns | {"null_mean": last.set_index(keys)["null_mean"]})
-        .reindex(last.set_index(keys).index)
-        .reset_index()
-    )
+    one = left[[*keys, "mean"]].rename(columns={"mean": names[0]})
+    other = right[[*keys, "mean", "null_mean"]].rename(columns={"mean": names[1]})
+    return one.merge(other, on=keys)
 
 
-def save(path: Path, figure: "Figure") -> None:
+def save(path: Path, figure: "Figure", table: pd.DataFrame | None = None) -> None:
+    """Write a figure, and its table beside it."""
     write_bytes(path, figure_bytes(figure, "png"))
+    if table is not None:
+        write_table(path.with_suffix(".csv"), table)

@@ -118,6 +118,9 @@ def test_missing_folds_are_made_as_those_that_are_shipped(
     pd.testing.assert_frame_equal(
         made.sort_values(keys, ignore_index=True), shipped.sort_values(keys, ignore_index=True), rtol=2e-6
     )
+    script.forget([step], folder, folder / "runs")
+    assert script.missing(step, "iris", script.read_rows(folder, table)) == step.plan.learners
+    assert not any((folder / "runs" / "parts").iterdir())
 
 
 def may_fuzz() -> bool:

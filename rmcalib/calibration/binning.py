@@ -13,20 +13,6 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_choice, check_integer
 
-__all__ = [
-    "BinSums",
-    "Discrepancy",
-    "ErrorOptions",
-    "Norm",
-    "Spacing",
-    "bin_edges",
-    "bin_index",
-    "bin_sums",
-    "binned_error",
-    "grouped_sums",
-    "unpack_bins",
-]
-
 Spacing = Literal["width", "mass", "log"]
 Discrepancy = Literal["abs", "kl", "jeffreys", "jeffreys_unit"]
 """How the frequency and the mean forecast of a bin are compared; see `ece`."""

@@ -12,8 +12,6 @@ from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib.calibration.events import Events
 from rmcalib.calibration.maps import fit_isotonic
 
-__all__ = ["Decomposition", "corp"]
-
 
 @dataclass(frozen=True)
 class Decomposition:

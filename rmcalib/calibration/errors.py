@@ -54,23 +54,6 @@ from rmcalib.calibration.simulation import (
     sparse_rows,
 )
 
-__all__ = [
-    "Band",
-    "ErrorEstimate",
-    "NullTest",
-    "Reliability",
-    "binned",
-    "compare_with_null",
-    "consistency_band",
-    "ece",
-    "ece_interval",
-    "ece_null",
-    "event_error",
-    "reliability",
-    "smooth",
-    "smooth_ece",
-]
-
 
 @dataclass(frozen=True)
 class Reliability:

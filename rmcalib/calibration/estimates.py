@@ -22,8 +22,6 @@ from rmcalib.calibration.intervals import (
     stated_interval,
 )
 
-__all__ = ["NO_INTERVAL", "Estimate", "difference_of", "size_difference_of"]
-
 NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
 ROUNDING = 1e-9
 """A difference of at most this fraction of the two values is rounding."""
@@ -169,14 +167,10 @@ class Estimate:
     def of_error(cls, value: float, error: Callable[[], ErrorEstimate], n: int) -> Estimate:
         """Return a calibration error. ``error``, which simulates, is called when the interval is needed."""
 
-        def limits(level: float) -> Limits:
-            found = error().interval(level)
-            return found.low, found.high
-
         return cls(
             value,
             n,
-            limits=limits,
+            limits=limits_of(lambda level: error().interval(level)),
             influence=lambda: error().influence,
             error=error,
             centre=lambda: error().centre,
@@ -192,6 +186,16 @@ class Estimate:
             return None
         found = self.limits(level)
         return None if found is None else Interval(self.value, *found, level)
+
+
+def limits_of(interval: Callable[[float], Interval]) -> Callable[[float], Limits]:
+    """Return the limits of an interval as a function of its level."""
+
+    def limits(level: float) -> Limits:
+        found = interval(level)
+        return found.low, found.high
+
+    return limits
 
 
 def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference | None:

@@ -1,15 +1,14 @@
 """Event tables: what was stated, and whether it happened. Every error, null and interval is measured on them.
 
 A view of rewards or of rankings is a function that returns `Events`. How the outcomes of a prompt come
-together is its ``joint``: it draws worlds (what would happen if the probabilities were true) and turns a
-world into outcomes.
+together is its ``joint``: it lists what could happen to a prompt, with probabilities.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,9 +22,7 @@ from rmcalib._util.arrays import (
     check_choice,
     segment_log_softmax,
 )
-from rmcalib.calibration.simulation import Alternatives, Cells, Features, choose, rows_of
-
-__all__ = ["Draw", "Events", "Independent", "Joint", "Listed", "OneOf", "Voters", "Winners"]
+from rmcalib.calibration.simulation import Alternatives, Cells, Features, rows_of
 
 Draw = Literal["auto", "independent", "one_per_group"]
 """How outcomes come together: each row by itself, or exactly one row of each group happens."""
@@ -34,17 +31,7 @@ _MOST_VOTES = 200  # votes that are drawn for a prompt: more would hardly be les
 
 
 class Joint(Protocol):
-    """How the outcomes of a table come together."""
-
-    def worlds(self, rng: np.random.Generator, size: int) -> Any:
-        """Draw what happens under the stated probabilities, ``size`` times."""
-
-    def outcome(self, world: Any) -> FloatArray:
-        """Return the outcomes (N,) in one world; NaN where an event is not observed."""
-
-
-class Listed(Joint, Protocol):
-    """A joint whose alternatives can be listed prompt by prompt, so that sums can be drawn directly."""
+    """How the outcomes of a table come together: one of a prompt's alternatives happens."""
 
     def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
         """Return the alternatives of each prompt, which add to the sums of the rows' cells (N,)."""
@@ -68,7 +55,7 @@ class Events:
         1 if it happened, 0 if not, a share in between (votes, tied first places), NaN if it was not observed.
     prompt : int (N,)
         Whose event this is: 0 to n − 1. Rows of a prompt are next to each other.
-    joint : Listed
+    joint : Joint
         How the outcomes of a prompt come together.
     log_p : float (N,)
         The exact logarithm of ``p``: −log p of a margin of 900 is 900, not infinite.
@@ -82,14 +69,14 @@ class Events:
     >>> events = Events.from_arrays([0.7, 0.3, 0.6, 0.4], [1, 0, 0, 1], groups=[0, 0, 1, 1])
     >>> events.n_prompts, type(events.joint).__name__
     (2, 'OneOf')
-    >>> events.joint.outcome(events.joint.worlds(np.random.default_rng(0), 1)[0])
-    array([1., 0., 1., 0.])
+    >>> events.joint.probabilities().round(1)
+    array([0.3, 0.7, 0.4, 0.6])
     """
 
     p: FloatArray
     y: FloatArray
     prompt: IntArray
-    joint: Listed
+    joint: Joint
     log_p: FloatArray = field(repr=False)
     logit: FloatArray | None = None
     cluster: IntArray | None = None
@@ -138,7 +125,7 @@ class Events:
         if clusters is not None:
             first = np.unique(prompt, return_index=True)[1]
             cluster = as_groups(np.asarray(clusters)[order][first], len(first), "clusters")
-        joint: Listed = OneOf(p, np.bincount(prompt)) if exclusive else Independent(p)
+        joint: Joint = OneOf(p, np.bincount(prompt)) if exclusive else Independent(p)
         with np.errstate(divide="ignore"):
             return cls(p, y, prompt, joint, np.log(p), cluster=cluster)
 
@@ -174,14 +161,6 @@ class Independent:
     p: FloatArray
     share: FloatArray | None = None
 
-    def worlds(self, rng: np.random.Generator, size: int) -> BoolArray:
-        """Draw which events happen: (size, N)."""
-        return np.asarray(rng.random((size, len(self.p))) < self._chance(self.p))
-
-    def outcome(self, world: BoolArray) -> FloatArray:
-        """Return 1, or its share, for events that happen."""
-        return world * (np.ones(len(self.p)) if self.share is None else self.share)
-
     def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
         """Two alternatives per row: it happens, or not."""
         both = np.column_stack([cell, np.full(len(cell), n_cells)]).reshape(-1)
@@ -207,17 +186,6 @@ class OneOf:
 
     p: FloatArray
     sizes: IntArray
-
-    def worlds(self, rng: np.random.Generator, size: int) -> Any:
-        """Draw the row that happens of each prompt: (size, n)."""
-        uniform = rng.random((size, len(self.sizes)), dtype=np.float32)
-        return choose(uniform, self.probabilities(), self.sizes)
-
-    def outcome(self, world: Any) -> FloatArray:
-        """Return 1 for the rows that happen."""
-        y = np.zeros(len(self.p))
-        y[world] = 1.0
-        return y
 
     def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
         """One alternative per row: it is the one that happens."""
@@ -247,17 +215,6 @@ class Winners:
     winner: IntArray
     other: IntArray
     p: FloatArray
-
-    def worlds(self, rng: np.random.Generator, size: int) -> Any:
-        """Draw the response that wins each prompt: (size, n)."""
-        uniform = rng.random((size, len(self.sizes)), dtype=np.float32)
-        return choose(uniform, np.exp(self.log_p), self.sizes)
-
-    def outcome(self, world: Any) -> FloatArray:
-        """Return 1 for pairs that the winner leads, 0 for those that it ends, NaN for the others."""
-        won = np.zeros(len(self.log_p), dtype=bool)
-        won[world] = True
-        return np.where(won[self.winner], 1.0, np.where(won[self.other], 0.0, np.nan))
 
     def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
         """One alternative per response: it wins, and adds the bin sums (3B,) of its pairs."""
@@ -305,16 +262,6 @@ class Voters:
     p: FloatArray
     votes: IntArray
     correlation: float = 0.0
-
-    def worlds(self, rng: np.random.Generator, size: int) -> Any:
-        """Draw how many of a prompt's voters choose the event: (size, N)."""
-        uniform = rng.random((size, len(self.p)), dtype=np.float32)
-        first = np.cumsum(self._sizes) - self._sizes
-        return choose(uniform, self.probabilities(), self._sizes) - first
-
-    def outcome(self, world: Any) -> FloatArray:
-        """Return the share of voters."""
-        return np.asarray(world / self._voters, dtype=np.float64)
 
     def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
         """One alternative per number of voters k = 0, ..., N, which adds k/N."""

@@ -23,8 +23,6 @@ from rmcalib.calibration.reference import reference_strong_notion
 from rmcalib.ranking import PairMarginals
 from rmcalib.ranking.events import Family, all_events, check_k, count_events, occurs_unchecked, subsets
 
-__all__ = ["full_rank"]
-
 _MAX_FORECAST = 200_000_000
 _SHARES = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 0.9])
 _WIDER = (0.01, 0.1, 1.0)

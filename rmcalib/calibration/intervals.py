@@ -16,22 +16,6 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, check_integer, chunks
 from rmcalib.calibration.events import by_cluster, design_effect
 
-__all__ = [
-    "Difference",
-    "Interval",
-    "bootstrap_limits",
-    "check_level",
-    "clopper_pearson",
-    "difference",
-    "jump_interval",
-    "mean_difference",
-    "mean_interval",
-    "outcome_limits",
-    "proportion_interval",
-    "skew_interval",
-    "stated_interval",
-]
-
 Limits = tuple[float, float]
 
 
@@ -331,6 +315,12 @@ def mean_difference(
     value = float(moved.mean())
     low, high = jump_interval(moved, moved if base is None else base, others, level, cluster)
     return Difference(value, low, high, _p_value(value, value - low, high - value, level))
+
+
+def standard_error(values: FloatArray, cluster: IntArray | None = None) -> float:
+    """Return the standard error of the mean of values (n,), by clusters."""
+    sums = by_cluster(values - values.mean(), cluster)
+    return float(np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))) / len(values)
 
 
 def student_quantile(level: float, n: int) -> float:

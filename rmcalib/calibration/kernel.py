@@ -13,8 +13,6 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, chunks
 
-__all__ = ["KernelForecast", "kernel_forecast"]
-
 _SMALLEST = 1e-300
 _BANDWIDTHS = np.logspace(-4, 0, 13)
 _BANDWIDTH_INSTANCES = 1000

@@ -1,6 +1,5 @@
-"""Maps that recalibrate probabilities (Platt, isotonic) and pairwise forecasts."""
+"""Maps that recalibrate probabilities (Platt, isotonic)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,17 +7,6 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, as_probabilities
 from rmcalib.calibration.events import Events
-from rmcalib.ranking import PairwiseProbabilities
-
-__all__ = [
-    "IsotonicMap",
-    "PlattMap",
-    "SigmoidMap",
-    "fit_isotonic",
-    "fit_platt",
-    "fit_sigmoid",
-    "recalibrate_pairs",
-]
 
 _CLIP = 1e-12
 _NEWTON_STEPS = 100
@@ -61,7 +49,7 @@ class IsotonicMap:
         return np.interp(as_probabilities(probabilities), self.knots, self.values)
 
 
-def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike, *, symmetric: bool = False) -> PlattMap:
+def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike) -> PlattMap:
     """Fit Platt scaling by maximum likelihood.
 
     The targets are Platt's: (n₁ + 1)/(n₁ + 2) instead of 1 and 1/(n₀ + 2) instead of 0, for n₁ outcomes of 1
@@ -73,8 +61,6 @@ def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike, *, symmetric: bool 
         Forecasts in [0, 1].
     outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
-    symmetric : bool
-        Fit without an intercept, so that P(i before j) and P(j before i) still sum to 1.
 
     Returns
     -------
@@ -89,10 +75,6 @@ def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike, *, symmetric: bool 
     events = Events.from_arrays(probabilities, outcomes)
     p, y = events.p, events.y
     log_odds = _logs(p) @ np.array([1.0, -1.0])
-    if symmetric:
-        # Each comparison counts from both sides; the two have mirrored features and targets.
-        (slope,) = _logistic(np.concatenate([log_odds, -log_odds])[:, None], np.concatenate([y, 1 - y]))
-        return PlattMap(float(slope), 0.0)
     slope, intercept = _logistic(np.column_stack([log_odds, np.ones(len(p))]), y)
     return PlattMap(float(slope), float(intercept))
 
@@ -137,17 +119,6 @@ def fit_isotonic(probabilities: ArrayLike, outcomes: ArrayLike) -> IsotonicMap:
     counts = np.bincount(index)
     fitted = isotonic_regression(np.bincount(index, y) / counts, weights=counts)
     return IsotonicMap(knots, np.clip(np.asarray(fitted.x, dtype=np.float64), 0.0, 1.0))
-
-
-def recalibrate_pairs(
-    dist: PairwiseProbabilities, recalibrate: Callable[[FloatArray], FloatArray]
-) -> PairwiseProbabilities:
-    """Recalibrate P(i before j) for i < j, and set P(j before i) to one minus the result."""
-    i, j = np.triu_indices(dist.n_items, 1)
-    upper = recalibrate(dist.matrix[:, i, j].reshape(-1)).reshape(len(dist), -1)
-    matrix = np.full_like(dist.matrix, 0.5)
-    matrix[:, i, j], matrix[:, j, i] = upper, 1 - upper
-    return PairwiseProbabilities(matrix)
 
 
 def _logs(p: FloatArray) -> FloatArray:

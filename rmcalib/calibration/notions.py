@@ -36,30 +36,19 @@ from rmcalib.ranking import (
     PartialRankings,
     RankingDistribution,
     TooCostlyError,
-    as_orders,
     conditional_probabilities,
 )
 from rmcalib.ranking.events import (
     Family,
     all_events,
     as_events,
+    as_orders,
     check_k,
     count_events,
     most_frequent,
     occurs_unchecked,
     unique_rows,
 )
-
-__all__ = [
-    "MonteCarloWarning",
-    "NotionOptions",
-    "NotionProtocol",
-    "NotionResult",
-    "Uncertainty",
-    "rankwise",
-    "sub_k",
-    "top_k",
-]
 
 MAX_EVENTS = 200_000
 """Above this many events, a notion uses the most frequent ones that make up 95% of the occurrences."""

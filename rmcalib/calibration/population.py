@@ -13,10 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, check_choice
-from rmcalib.ranking import as_orders
-from rmcalib.ranking.events import Family, all_events, check_k, occurs_unchecked, unique_rows
-
-__all__ = ["population_error"]
+from rmcalib.ranking.events import Family, all_events, as_orders, check_k, occurs_unchecked, unique_rows
 
 _SAME = 1e-9
 

@@ -12,30 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, IntArray, as_floats, check_choice
 from rmcalib.calibration.notions import MAX_EVENTS, Notion, NotionResult, check_complete, check_ranks
-from rmcalib.ranking import (
-    PairMarginals,
-    RankingDistribution,
-    all_rankings,
-    as_orders,
-    index_of_orders,
-)
+from rmcalib.ranking import PairMarginals, RankingDistribution, all_rankings
+from rmcalib.ranking._listed import index_of_orders
 from rmcalib.ranking.events import (
     Family,
     all_events,
+    as_orders,
     check_k,
     observed,
     occurs_unchecked,
     unique_rows,
 )
-
-__all__ = [
-    "ReferenceDiscrepancy",
-    "ReferenceWeighting",
-    "reference_full_rank",
-    "reference_notion",
-    "reference_rankwise",
-    "reference_top_1",
-]
 
 Float32Array = NDArray[np.float32]
 ReferenceWeighting = Literal["uniform", "prevalence", "pred_mass", "most_confident", "95_prob_mass", "top_10"]
@@ -140,12 +127,6 @@ def reference_support(dist: RankingDistribution, support: ArrayLike | None) -> I
         f"support: with {dist.n_items} items the reference protocol needs the rankings that occur in the "
         "data set; pass them as support="
     )
-
-
-def reference_top_1(probability_of_first_chosen: ArrayLike) -> float:
-    """Return what the public code calls the top-1 ECE of a reward model: 1 − mean P(first chosen response)."""
-    p = as_floats(probability_of_first_chosen, "probability_of_first_chosen", ndim=1)
-    return float(1 - p.mean())
 
 
 class _Forecasts(NamedTuple):

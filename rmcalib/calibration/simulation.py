@@ -18,18 +18,6 @@ from numpy.typing import NDArray
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, chunks
 
-__all__ = [
-    "Alternatives",
-    "Cells",
-    "Features",
-    "Simulation",
-    "Steps",
-    "choose",
-    "rows_of",
-    "simulate",
-    "sparse_rows",
-]
-
 SmallInts = NDArray[np.int32]
 Steps = tuple[tuple[float, int], ...]
 

@@ -6,17 +6,6 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 
-__all__ = [
-    "GRID",
-    "cosine_coefficients",
-    "fixed_points",
-    "grid_cells",
-    "influence",
-    "residual_grid",
-    "smooth_error",
-    "smoothed_gap",
-]
-
 GRID = 128
 """Grid of simulated errors; the value itself uses a finer one."""
 _FINE = 4096

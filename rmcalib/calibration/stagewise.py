@@ -14,8 +14,6 @@ from rmcalib.calibration.notions import NotionResult, Weighting, sub_k, top_k
 from rmcalib.ranking import RankingDistribution
 from rmcalib.ranking.events import Family, check_k
 
-__all__ = ["Stagewise", "stagewise"]
-
 
 class Stagewise(NamedTuple):
     """The result of `stagewise`.

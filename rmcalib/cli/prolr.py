@@ -16,8 +16,6 @@ from rmcalib.cli.screen import following, messages, print_json, print_lines, pro
 if TYPE_CHECKING:
     from rmcalib.tabular import Dataset, Plan, ProlrResult
 
-_SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy per notion: the last two are full-rank's
-
 
 @Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Experiment:
     bandwidth: Annotated[float | None, Parameter(metavar="H", group=MORE)] = None
     """Bandwidth of the kernel of full-rank; by default it is chosen."""
     recalibrate: Annotated[bool, Parameter(group=MORE)] = False
-    """Also fit a temperature on a fifth of each training fold."""
+    """Also fit repairs on a fifth of each training fold: a temperature, and mixtures."""
     stagewise: Annotated[bool, Parameter(group=MORE)] = False
     """Test each k in turn, and stop where the error is too large for a calibrated forecast."""
     resamples: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(0, 100_000))] = 100
@@ -127,7 +125,7 @@ def command(*, experiment: Experiment = Experiment(), common: Common = Common())
         for data in result.datasets:
             _print(result, data)
         print_lines(*verdicts)
-        following({"Results": folder}, "rmcalib prolr --recalibrate (does a temperature help?)")
+        following({"Results": folder}, "the same command with --recalibrate (does a repair help?)")
     return 0
 
 
@@ -159,7 +157,9 @@ def _lengths(given: tuple[str, ...], largest: int) -> tuple[int, ...]:
 def _print(result: ProlrResult, data: Dataset) -> None:
     """Print the mean over folds of each measure and learner, and in brackets that of a calibrated forecast."""
     means = result.summary
-    own = means[(means["dataset"] == data.name) & means["discrepancy"].isin(("", *_SHOWN))]
+    own = means[
+        (means["dataset"] == data.name) & means["discrepancy"].isin(("", *result.plan.questions.shown))
+    ]
     learners = list(own["learner"].unique())
     cells: dict[str, dict[str, str]] = {}
     for row in own.to_dict("records"):

@@ -11,8 +11,6 @@ from rmcalib.calibration import Interval, ece_interval, mean_interval
 from rmcalib.metrics.measures import Settings
 from rmcalib.scores import Scores
 
-__all__ = ["answer_rows"]
-
 
 def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[str, Any]]:
     """Measure the answers that a judge gives in addition to its rewards."""

@@ -29,8 +29,6 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["DEFAULT_METRIC", "SCORE", "Board", "Entry", "leaderboard", "measure_entries", "rank_models"]
-
 DEFAULT_METRIC = "kept_information"
 """The metric that models are sorted by if none is given."""
 SCORE = "rewardbench_score"
@@ -102,6 +100,9 @@ class Board(Shown):
     def wide_rows(self) -> list[Row]:
         """Return one flat row per model: rank, score, values with their intervals, categories, ranks."""
         keys = list(dict.fromkeys([self.metric, *(key for row in self.models for key in row["values"])]))
+        bounded = {
+            key for row in self.models for key, found in row["values"].items() if found["low"] is not None
+        }
         rows = []
         for row in self.models:
             flat: Row = {name: row[name] for name in ("rank", "rank_low", "rank_high", "model", "score")}
@@ -109,7 +110,7 @@ class Board(Shown):
             for key in keys:
                 found = row["values"].get(key)
                 flat[key] = found and found["value"]
-                if any((other["values"].get(key) or {}).get("low") is not None for other in self.models):
+                if key in bounded:
                     flat[f"{key}_low"] = found and found["low"]
                     flat[f"{key}_high"] = found and found["high"]
             flat |= {f"score[{name}]": row["category_scores"][name] for name in self.categories}

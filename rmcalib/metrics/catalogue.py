@@ -20,8 +20,6 @@ from rmcalib.metrics import measures, official
 from rmcalib.metrics.measures import Measure, Settings
 from rmcalib.metrics.views import Part
 
-__all__ = ["ENTRY_POINTS", "GROUPS", "TRAINING_METRICS", "Metric", "catalogue", "chosen_metrics", "metric"]
-
 ENTRY_POINTS = "rmcalib.metrics"
 """The entry point group by which other packages add metrics."""
 GROUPS: dict[str, str] = {

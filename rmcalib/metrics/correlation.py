@@ -16,16 +16,6 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, as_floats, check_choice, check_integer
 from rmcalib.calibration.intervals import check_level
 
-__all__ = [
-    "METHODS",
-    "Correlation",
-    "Method",
-    "correlate",
-    "correlation_rows",
-    "kendall",
-    "ranks_from_scores",
-]
-
 Method = Literal["kendall", "spearman", "pearson"]
 """A coefficient of correlation."""
 METHODS: dict[str, str] = {

@@ -15,8 +15,6 @@ from rmcalib.metrics.measures import Settings, margins
 from rmcalib.metrics.table import OVERALL, Row, shown_name
 from rmcalib.metrics.views import Part
 
-__all__ = ["bin_rows", "isotonic_rows", "margin_rows", "rejection_rows", "reliability_rows"]
-
 _REJECTED: FloatArray = np.linspace(0.0, 0.95, 20)
 
 

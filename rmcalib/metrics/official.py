@@ -13,8 +13,6 @@ from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.rewardbench import category_scores, item_accuracy, tied_categories, ties_sums
 from rmcalib.metrics.views import Part
 
-__all__ = ["official_of", "official_score", "rewardbench_score"]
-
 _ALIKE = "no interval: a category has only one prompt, or all resamples of Ties are equal"
 
 

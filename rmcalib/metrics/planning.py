@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["prompts_needed", "smallest_gap"]
-
 
 def prompts_needed(gap: float, *, spread: float = 0.45, level: float = 0.95, power: float = 0.8) -> int:
     """Return how many prompts show a gap of this size: n = (z₁₋α/₂ + z_power)² σ²/δ².

@@ -8,8 +8,6 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, chunks
 
-__all__ = ["rank_sets"]
-
 
 def rank_sets(
     values: Sequence[float],

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Shown"]
-
 
 class Shown:
     """Result objects compute nothing further: rows as a table, a page, a figure, the first screen in a notebook."""

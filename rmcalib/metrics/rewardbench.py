@@ -12,17 +12,6 @@ from rmcalib.benchmarks._official import scored_items, shared_first_place, ties_
 from rmcalib.benchmarks._official import ties_sums as sums_of_ties
 from rmcalib.scores import Scores
 
-__all__ = [
-    "TIES",
-    "category_scores",
-    "item_accuracy",
-    "leaderboard_score",
-    "tied_categories",
-    "ties_score",
-    "ties_scores",
-    "ties_sums",
-]
-
 TIES = "Ties"
 _TIED_ID = re.compile(r"(ref|tied):.+")
 

@@ -21,13 +21,6 @@ from rmcalib.metrics.correlation import resampling_weights
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.views import Part
 
-__all__ = [
-    "ModelErrors",
-    "correlate_errors",
-    "model_errors",
-    "two_way_kendall",
-]
-
 Row = dict[str, Any]
 FEW_MODELS = 10
 _FEWEST = 3  # models: two are always in order

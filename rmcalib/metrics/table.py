@@ -15,8 +15,6 @@ from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.official import official_of
 from rmcalib.metrics.views import Part
 
-__all__ = ["OVERALL", "Row", "estimate_of", "find_value", "metric_rows", "parts_of", "why_missing"]
-
 OVERALL = "overall"
 """The name of all prompts together in the column ``category``."""
 Row = dict[str, Any]

@@ -8,8 +8,6 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.benchmarks import Benchmark
 from rmcalib.scores import Scores
 
-__all__ = ["disagreements", "response_lengths"]
-
 
 def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray | None:
     """Return the number of characters of each scored response."""

@@ -18,8 +18,6 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["NO_TEMPERATURE", "Transfer", "transfer"]
-
 NO_TEMPERATURE = "none"
 """The value of ``fitted_on`` for T = 1."""
 ALL = "all together"

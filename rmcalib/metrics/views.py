@@ -32,10 +32,9 @@ from rmcalib.calibration.maps import fit_sigmoid
 from rmcalib.calibration.temperature import Scale, Sigmoid, Softmax, cross_fit
 from rmcalib.calibration.votes import VoteForecasts, vote_correlation, with_tie_outcome
 from rmcalib.metrics.rewardbench import tied_categories
-from rmcalib.ranking import PlackettLuce, RaggedPlackettLuce
+from rmcalib.ranking import PlackettLuce
+from rmcalib.ranking._plackett_luce import RaggedPlackettLuce
 from rmcalib.scores import Scores
-
-__all__ = ["FEWEST", "MANY_PAIRS", "TIES", "Part", "Ties", "whole_part"]
 
 Ties = Literal["drop", "davidson"]
 """How people's "equally good" counts: left out, or forecast by Davidson's model."""

@@ -19,41 +19,25 @@ from rmcalib.ranking._distribution import (
     RankingDistribution,
     TooCostlyError,
 )
-from rmcalib.ranking._listed import (
-    ExplicitRankings,
-    Mixture,
-    SparseRankings,
-    enumerate_rankings,
-    index_of_orders,
-    log_integer,
-)
-from rmcalib.ranking._mallows import Mallows, MarginalEstimate
+from rmcalib.ranking._listed import ExplicitRankings, Mixture, SparseRankings
+from rmcalib.ranking._mallows import Mallows
 from rmcalib.ranking._partial import (
     HasPartialRankings,
     PartialRankings,
-    Profile,
     conditional_probabilities,
     read_preflib,
 )
-from rmcalib.ranking._plackett_luce import PlackettLuce, RaggedPlackettLuce
-from rmcalib.ranking.events import (
-    all_rankings,
-    as_orders,
-    orders_from_ranks,
-    ranks_from_orders,
-)
+from rmcalib.ranking._plackett_luce import PlackettLuce
+from rmcalib.ranking.events import all_rankings, orders_from_ranks, ranks_from_orders
 
 __all__ = [  # noqa: RUF022 (by subject)
     # Distributions
     "PlackettLuce",
-    "RaggedPlackettLuce",
     "Mallows",
-    "MarginalEstimate",
     "SparseRankings",
     "ExplicitRankings",
     "Mixture",
     "PairwiseProbabilities",
-    "enumerate_rankings",
     # What distributions can do
     "PairMarginals",
     "RankingDistribution",
@@ -61,17 +45,12 @@ __all__ = [  # noqa: RUF022 (by subject)
     "HasPartialRankings",
     "TooCostlyError",
     # Rankings
-    "as_orders",
     "orders_from_ranks",
     "ranks_from_orders",
     "all_rankings",
-    "index_of_orders",
-    "log_integer",
-    # Partial rankings
     "PartialRankings",
     "conditional_probabilities",
     "read_preflib",
-    "Profile",
     # Modules
     "events",
     "synthetic",

@@ -23,7 +23,7 @@ from rmcalib.ranking.events import (
     as_events,
     as_orders,
     occurs_unchecked,
-    row_codes,
+    unique_rows,
 )
 
 _SUM_TOLERANCE = 1e-5
@@ -92,7 +92,7 @@ class ExplicitRankings:
         >>> ExplicitRankings([[0, 1, 2], [2, 0, 1]], [[0.4, 0.6]]).sub([[0, 2]])
         array([[0.4]])
         """
-        return self._sum(as_events(events, self.n_items, "sub"), "sub")
+        return self._sum(events, "sub")
 
     def top(self, events: ArrayLike) -> FloatArray:
         """Return top-k marginals (n, E), as sums over the listed rankings.
@@ -100,7 +100,7 @@ class ExplicitRankings:
         >>> ExplicitRankings([[0, 1, 2], [2, 0, 1]], [[0.4, 0.6]]).top([[2]])
         array([[0.6]])
         """
-        return self._sum(as_events(events, self.n_items, "top"), "top")
+        return self._sum(events, "top")
 
     def mode(self) -> IntArray:
         """Return the most probable listed ranking (ties: first listed): (n, m).
@@ -127,8 +127,14 @@ class ExplicitRankings:
         """
         return ExplicitRankings(self.orders, self.probabilities[instances])
 
-    def _sum(self, events: IntArray, family: Family) -> FloatArray:
-        return sum_over_rankings(self.orders, self.probabilities, events, family)
+    def _sum(self, events: ArrayLike, family: Family) -> FloatArray:
+        """Sum the probabilities of the rankings in which each event happens: (n, E)."""
+        array = as_events(events, self.n_items, family)
+        result = np.empty((len(self), len(array)), dtype=self.probabilities.dtype)
+        for columns in chunks(len(array), len(self.orders)):
+            happens = occurs_unchecked(self.orders, array[columns], family)
+            result[:, columns] = self.probabilities @ happens.astype(self.probabilities.dtype)
+        return result
 
 
 class Mixture:
@@ -243,7 +249,8 @@ class Mixture:
         array([[1, 0]])
         """
         if self.n_items <= MAX_ENUMERATED_ITEMS:
-            return enumerate_rankings(self).mode()
+            orders = all_rankings(self.n_items)
+            return orders[self.log_prob(orders).argmax(axis=1)]
         candidates = np.array([part.mode() for part in self.components])
         values = np.array([_own_log_prob(self, orders) for orders in candidates])
         return candidates[values.argmax(axis=0), np.arange(len(self))]
@@ -473,40 +480,6 @@ def _own_log_prob(dist: RankingDistribution, orders: IntArray) -> FloatArray:
     return dist.log_prob(distinct)[np.arange(len(dist)), which.reshape(-1)]
 
 
-def enumerate_rankings(dist: RankingDistribution) -> ExplicitRankings:
-    """Return a distribution as the probabilities of all m! rankings.
-
-    Parameters
-    ----------
-    dist : RankingDistribution
-        A distribution over at most 8 items.
-
-    Returns
-    -------
-    ExplicitRankings
-        The same distribution.
-
-    Examples
-    --------
-    >>> from rmcalib.ranking import PlackettLuce
-    >>> enumerate_rankings(PlackettLuce([[0.0, 0.0]])).probabilities
-    array([[0.5, 0.5]])
-    """
-    orders = all_rankings(dist.n_items)
-    return ExplicitRankings(orders, np.exp(dist.log_prob(orders)))
-
-
-def sum_over_rankings(
-    orders: IntArray, probabilities: FloatArray, events: IntArray, family: Family
-) -> FloatArray:
-    """Sum the probabilities (n, R) of the ``orders`` in which each event happens: (n, E)."""
-    result = np.empty((len(probabilities), len(events)), dtype=probabilities.dtype)
-    for columns in chunks(len(events), len(orders)):
-        happens = occurs_unchecked(orders, events[columns], family)
-        result[:, columns] = probabilities @ happens.astype(probabilities.dtype)
-    return result
-
-
 def sample_rows(probabilities: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
     """Draw ``size`` column numbers for each row of ``probabilities`` (n, R): (size, n)."""
     n, width = probabilities.shape
@@ -522,62 +495,26 @@ def sample_rows(probabilities: FloatArray, size: int, rng: np.random.Generator) 
 
 
 def index_of_orders(listed: IntArray, orders: IntArray) -> IntArray:
-    """Return the row number of each order in a list of orders.
+    """Return the row number of each order (R, m) among distinct ``listed`` ones (N, m); N if it is not there.
 
-    Parameters
-    ----------
-    listed : int array (N, m)
-        Distinct orders.
-    orders : int array (R, m)
-        Orders to look up.
-
-    Returns
-    -------
-    int array (R,)
-        Row numbers in ``listed``; N for an order that is not listed.
-
-    Examples
-    --------
     >>> index_of_orders(np.array([[1, 0], [0, 1]]), np.array([[0, 1], [1, 0]]))
     array([1, 0])
     """
-    codes = row_codes(np.concatenate([listed, orders]), listed.shape[1])
-    if codes is None:
-        codes = np.unique(np.concatenate([listed, orders]), axis=0, return_inverse=True)[1].reshape(-1)
-    known, wanted = codes[: len(listed)], codes[len(listed) :]
-    by_code = np.argsort(known)
-    place = np.minimum(np.searchsorted(known[by_code], wanted), len(known) - 1)
-    index = by_code[place]
-    return np.where(known[index] == wanted, index, len(known))
+    distinct, number = unique_rows(np.concatenate([listed, orders]), listed.shape[1])
+    row = np.full(len(distinct), len(listed))
+    row[number[: len(listed)]] = np.arange(len(listed))
+    return row[number[len(listed) :]]
 
 
 def check_distinct(orders: IntArray) -> None:
     """Raise a ValueError if a ranking is listed twice."""
-    first = index_of_orders(np.unique(orders, axis=0), orders)
-    _, counts = np.unique(first, return_counts=True)
-    if (counts > 1).any():
-        twice = np.flatnonzero(first == int(np.argmax(counts > 1)))
-        raise ValueError(
-            f"orders: {orders[twice[0]].tolist()} is listed twice (rows {twice[0]} and {twice[1]})"
-        )
+    _, number = unique_rows(orders, orders.shape[1])
+    repeated = np.bincount(number) > 1
+    if repeated.any():
+        first, second = np.flatnonzero(number == int(np.argmax(repeated)))[:2]
+        raise ValueError(f"orders: {orders[first].tolist()} is listed twice (rows {first} and {second})")
 
 
 def log_integer(count: int) -> float:
-    """Return the logarithm of an integer of any size; −inf for 0.
-
-    Parameters
-    ----------
-    count : int
-        A number of at least 0, such as m! for many items, which may be too large for a float.
-
-    Returns
-    -------
-    float
-        The logarithm.
-
-    Examples
-    --------
-    >>> log_integer(0), round(log_integer(10**400), 1)
-    (-inf, 921.0)
-    """
+    """Return the logarithm of an integer of any size, such as m!; −inf for 0."""
     return math.log(count) if count > 0 else -math.inf

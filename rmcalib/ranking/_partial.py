@@ -163,16 +163,12 @@ class PartialRankings:
             # All listed items before the last item of the event must be in the event.
             last = buckets.max(axis=2)
             inside = ((buckets < last[:, :, None]) & ~unknown).sum(axis=2)
-            before = np.stack(
-                [
-                    ((self.buckets >= 0) & (self.buckets < number)).sum(axis=1)
-                    for number in range(self.n_items)
-                ],
-                axis=1,
-            )
+            listed = self.buckets >= 0
+            earlier = self.buckets[:, :, None] < np.arange(self.n_items)
+            before = (listed[:, :, None] & earlier).sum(axis=1)
             possible &= inside == np.take_along_axis(before, np.maximum(last, 0), axis=1)
             sizes = (self.buckets[:, :, None] == self.buckets[:, None, :]).sum(axis=2)
-            complete = (self.buckets >= 0).all(axis=1, keepdims=True)
+            complete = listed.all(axis=1, keepdims=True)
             certain = np.logical_and((sizes[:, array] == 1).all(axis=2), complete)
         return np.where(possible, np.where(certain, 1, -1), 0).astype(np.int8)
 
@@ -388,93 +384,60 @@ def read_preflib(path: str | Path) -> Profile:
     source = Path(path)
     suffix = source.suffix.lower()
     if suffix not in _SUFFIXES:
-        raise ValueError(f"{source}: not a PrefLib file of orders; expected a name that ends in {_listed()}")
+        raise ValueError(f"{source}: not a PrefLib file of orders (expected {', '.join(_SUFFIXES)})")
     try:
         lines = source.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise ValueError(f"{source}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{source}: not a text file in UTF-8") from error
-    metadata = dict(_metadata(lines))
-    m = _whole(metadata.get("NUMBER ALTERNATIVES", ""))
-    if m is None or m < 2:
+    header = {}
+    votes = []
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line.startswith("#"):
+            key, _, value = line[1:].partition(":")
+            header[key.strip().upper()] = value.strip()
+        elif line:
+            votes.append((f"{source}: line {number}", line))
+    m = _whole(header.get("NUMBER ALTERNATIVES", ""))
+    if m < 2:
         raise ValueError(f"{source}: expected a line '# NUMBER ALTERNATIVES: m' with m of at least 2")
-    rows, counts = [], []
-    for number, line in enumerate(lines, 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            count, ranking = _vote(line, m, f"{source}: line {number}")
-            _check_kind(ranking, m, suffix, f"{source}: line {number}")
-            rows.append([[item - 1 for item in bag] for bag in ranking])
-            counts.append(count)
-    if not rows:
+    if not votes:
         raise ValueError(f"{source}: has no orders")
-    _check_totals(metadata, counts, source)
-    names = tuple(metadata.get(f"ALTERNATIVE NAME {number}", str(number)) for number in range(1, m + 1))
-    return Profile(names, PartialRankings.from_lists(rows, n_items=m), np.array(counts, dtype=np.int64))
-
-
-def _metadata(lines: list[str]) -> list[tuple[str, str]]:
-    pairs = [line.lstrip()[1:].partition(":") for line in lines if line.lstrip().startswith("#")]
-    return [(key.strip().upper(), value.strip()) for key, _, value in pairs]
-
-
-def _vote(line: str, m: int, where: str) -> tuple[int, list[list[int]]]:
-    """Parse 'count: order' into the count and the bags of alternatives, numbered from 1."""
-    head, _, order = line.partition(":")
-    count, order = _whole(head), re.sub(r"\s", "", order)
-    if not order or count is None or count < 1:
-        raise ValueError(f"{where} is '{_short(line)}'; expected 'count: order', such as '10: 1,2,{{3,4}}'")
-    entries = _ENTRY.findall(order)
-    if order != ",".join(entries):
-        raise ValueError(f"{where} is '{_short(line)}'; braces and commas do not match")
-    ranking: list[list[int]] = []
-    seen: set[int] = set()
-    for entry in entries:
-        bag = []
-        for text in entry.strip("{}").split(","):
-            item = _whole(text)
-            if item is None or not 1 <= item <= m:
-                raise ValueError(f"{where} has '{_short(text)}'; expected an alternative from 1 to {m}")
-            if item in seen:
-                raise ValueError(f"{where} lists alternative {item} twice")
-            seen.add(item)
-            bag.append(item)
-        ranking.append(bag)
-    return count, ranking
-
-
-def _check_kind(ranking: list[list[int]], m: int, suffix: str, where: str) -> None:
-    if suffix[1] == "s" and any(len(bag) > 1 for bag in ranking):
-        raise ValueError(
-            f"{where} has a tie, but {suffix} files hold strict orders (.toc and .toi have ties)"
-        )
-    if suffix[3] == "c" and sum(map(len, ranking)) != m:
-        raise ValueError(
-            f"{where} lists {sum(map(len, ranking))} of {m} alternatives, but {suffix} files hold complete "
-            "orders (.soi and .toi are incomplete)"
-        )
-
-
-def _check_totals(metadata: dict[str, str], counts: list[int], source: Path) -> None:
-    """Compare with the numbers in the header, to detect files that were cut off."""
-    found = {"NUMBER VOTERS": sum(counts), "NUMBER UNIQUE ORDERS": len(counts)}
-    for name, value in found.items():
-        stated = _whole(metadata.get(name, ""))
-        if stated is not None and stated != value:
+    counts, orders = zip(*(_vote(line, m, suffix, where) for where, line in votes), strict=True)
+    for name, found in (("NUMBER VOTERS", sum(counts)), ("NUMBER UNIQUE ORDERS", len(counts))):
+        if name in header and _whole(header[name]) != found:
             raise ValueError(
-                f"{source}: the header says {name}: {stated}, but the file has {value}; is it complete?"
+                f"{source}: the header says {name}: {header[name]}, but the file has {found}; is it complete?"
             )
+    names = tuple(header.get(f"ALTERNATIVE NAME {number}", str(number)) for number in range(1, m + 1))
+    return Profile(names, PartialRankings.from_lists(orders, n_items=m), np.array(counts, dtype=np.int64))
 
 
-def _whole(text: str) -> int | None:
+def _vote(line: str, m: int, suffix: str, where: str) -> tuple[int, list[list[int]]]:
+    """Parse 'count: order' into the count and the bags of alternatives, which are numbered from 0."""
+    head, _, order = line.partition(":")
+    order = re.sub(r"\s", "", order)
+    entries = _ENTRY.findall(order)
+    bags = [[_whole(text) - 1 for text in entry.strip("{}").split(",")] for entry in entries]
+    items = [item for bag in bags for item in bag]
+    problem = ""
+    if _whole(head) < 1 or not entries or order != ",".join(entries):
+        problem = "expected 'count: order', such as '10: 1,2,{3,4}'"
+    elif not all(0 <= item < m for item in items):
+        problem = f"alternatives are numbers from 1 to {m}"
+    elif len(set(items)) < len(items):
+        problem = "an alternative is listed twice"
+    elif suffix[1] == "s" and len(bags) < len(items):
+        problem = f"{suffix} files hold strict orders (.toc and .toi have ties)"
+    elif suffix[3] == "c" and len(items) < m:
+        problem = f"{suffix} files hold complete orders of {m} alternatives (.soi and .toi are incomplete)"
+    if problem:
+        raise ValueError(f"{where} is {line[:40]!r}; {problem}")
+    return _whole(head), bags
+
+
+def _whole(text: str) -> int:
+    """Return a number of at least 0, or -1 if it is none."""
     cleaned = text.strip()
-    return int(cleaned) if cleaned.isascii() and cleaned.isdigit() and len(cleaned) < 18 else None
-
-
-def _listed() -> str:
-    return f"{', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}"
-
-
-def _short(text: str) -> str:
-    printable = "".join(character if character.isprintable() else "?" for character in text)
-    return printable if len(printable) <= 40 else printable[:37] + "..."
+    return int(cleaned) if cleaned.isascii() and cleaned.isdigit() and len(cleaned) < 18 else -1

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_integer
+from rmcalib._util.arrays import IntArray, check_integer
 from rmcalib.ranking._distribution import RankingDistribution
-from rmcalib.ranking._listed import Mixture
 from rmcalib.ranking._mallows import Mallows
 from rmcalib.ranking._plackett_luce import PlackettLuce
 
-__all__ = ["Synthetic", "synthetic_mallows", "synthetic_mixture", "synthetic_plackett_luce"]
+__all__ = ["Synthetic", "synthetic_mallows", "synthetic_plackett_luce"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,8 @@ def synthetic_plackett_luce(
     """
     _check(n, n_items, confidence, spread, "spread")
     utilities = rng.normal(scale=spread, size=(n, n_items))
-    return _draw(PlackettLuce(confidence * utilities), PlackettLuce(utilities), rng)
+    truth = PlackettLuce(utilities)
+    return Synthetic(PlackettLuce(confidence * utilities), truth, truth.sample(1, rng)[0])
 
 
 def synthetic_mallows(
@@ -101,59 +101,10 @@ def synthetic_mallows(
     (5, 3)
     """
     _check(n, n_items, confidence, dispersion, "dispersion")
-    centers = _random_orders(n, n_items, rng)
+    centers = rng.permuted(np.tile(np.arange(n_items), (n, 1)), axis=1)
     dispersions = rng.uniform(0, 2 * dispersion, size=n)
-    return _draw(Mallows(centers, confidence * dispersions), Mallows(centers, dispersions), rng)
-
-
-def synthetic_mixture(
-    n: int,
-    n_items: int,
-    *,
-    n_components: int = 2,
-    spread: float = 1.0,
-    confidence: float = 1.0,
-    rng: np.random.Generator,
-) -> Synthetic:
-    """Draw rankings from an equal mixture of Plackett-Luce distributions, which no single one of them fits.
-
-    Parameters
-    ----------
-    n, n_items : int
-        Number of instances and of items.
-    n_components : int
-        Number of components.
-    spread : float
-        Standard deviation of the true log-utilities.
-    confidence : float
-        Factor between the forecast's log-utilities and the true ones.
-    rng : numpy Generator
-        Source of randomness.
-
-    Returns
-    -------
-    Synthetic
-        Forecast, truth and rankings.
-
-    Examples
-    --------
-    >>> synthetic_mixture(5, 3, rng=np.random.default_rng(0)).orders.shape
-    (5, 3)
-    """
-    _check(n, n_items, confidence, spread, "spread")
-    check_integer(n_components, "n_components", 1)
-    utilities: list[FloatArray] = [rng.normal(scale=spread, size=(n, n_items)) for _ in range(n_components)]
-    weights = np.full(n_components, 1 / n_components)
-    forecast = Mixture([PlackettLuce(confidence * u) for u in utilities], weights)
-    return _draw(forecast, Mixture([PlackettLuce(u) for u in utilities], weights), rng)
-
-
-def _draw(forecast: RankingDistribution, truth: RankingDistribution, rng: np.random.Generator) -> Synthetic:
-    return Synthetic(forecast, truth, truth.sample(1, rng)[0])
-
-
-def _random_orders(n: int, n_items: int, rng: np.random.Generator) -> IntArray:
-    return rng.permuted(np.tile(np.arange(n_items), (n, 1)), axis=1)
+    truth = Mallows(centers, dispersions)
+    return Synthetic(Mallows(centers, confidence * dispersions), truth, truth.sample(1, rng)[0])
 
 
 def _check(n: int, n_items: int, confidence: float, scale: float, name: str) -> None:

@@ -173,6 +173,8 @@ class Document:
         Details, folded on the page; left out on the terminal.
     notes : sequence of str
         Warnings and remarks.
+    links : mapping
+        Names and addresses of further pages beside this one.
     footer : str
         How it was computed.
     data : mapping, optional
@@ -186,6 +188,7 @@ class Document:
     first: Sequence[Block] = ()
     sections: Sequence[Section] = ()
     notes: Sequence[str] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
     footer: str = ""
     data: Mapping[str, Any] | None = field(default=None, repr=False)
 

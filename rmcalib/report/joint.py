@@ -227,6 +227,7 @@ def joint_document(joint: Joint) -> Document:
         first=[side_by_side, *([_one_temperature(tested)] if tested else [])],
         sections=[_effects(joint.effects)] if tested else [],
         notes=joint.notes,
+        links={f"Leaderboard of {name}": f"{folder_name(name)}/report.html" for name in joint.boards},
         footer=footer_of(joint.settings),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,7 @@ from rmcalib.report.document import (
 )
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.prompts import prompt_data
+from rmcalib.report.repairs import decision_sentences, decisions_drawing
 from rmcalib.report.sentences import (
     comparison_sentences,
     direction,
@@ -231,14 +232,14 @@ def evaluation_document(result: Evaluation) -> Document:
     if len(by_category) > 1:
         first.append(_forest("categories", by_category, _FOREST))
     if result.decisions is not None:
-        first.append(Words(_decision_sentences(result.decisions)[:1]))
+        first.append(Words(decision_sentences(result.decisions)[:1]))
     return Document(
         title=f"Calibration of {result.model}",
         subtitle=_subtitle(result),
         sentences=evaluation_sentences(result),
         tiles=_evaluation_tiles(result),
         first=first,
-        sections=[section for section in _evaluation_sections(result) if section is not None],
+        sections=list(_evaluation_sections(result)),
         notes=result.notes,
         footer=footer_of(settings),
         data=prompt_data(result),
@@ -280,52 +281,31 @@ def _evaluation_tiles(result: Evaluation) -> list[Tile]:
     return [tile for tile in tiles if tile is not None]
 
 
-def _evaluation_sections(result: Evaluation) -> list[Section | None]:
+def _evaluation_sections(result: Evaluation) -> Iterator[Section]:
     facts = result.facts
-    manifest = {
-        key: value for key, value in result.manifest.items() if key != "inputs"
-    }  # they are repeated there
-    calibrated = facts["no_calibration"] is None and facts["one_answer"] > 1 and facts["view"] == "top_1"
+    yield Section("prompt-list", "All prompts", widget="prompts")
+    if facts["no_calibration"] is None and facts["one_answer"] > 1 and facts["view"] == "top_1":
+        yield Section("slider", "Try a temperature", widget="slider")
     by_category = category_table(result)
+    if by_category is not None:
+        yield Section("by-category", "By category", [by_category], brief=True)
     panels = _largest(result, list(dict.fromkeys(row["panel"] for row in result.reliability)), _MOST_PANELS)
     diagrams = [_diagram(result, panel, i) for i, panel in enumerate(panels)]
-    return [
-        Section("prompt-list", "All prompts", widget="prompts"),
-        Section("slider", "Try a temperature", widget="slider") if calibrated else None,
-        None if by_category is None else Section("by-category", "By category", [by_category], brief=True),
-        Section("reliability-diagrams", "Reliability", [Words([_RELIABILITY]), *diagrams])
-        if diagrams
-        else None,
-        _groups_section(result),
-        _decisions_section(result),
-        Section(
-            "margins",
-            "Margins",
-            [
-                Drawing(
-                    "margin",
-                    partial(
-                        figures.margin_figure, [row for row in result.margins if row["panel"] == OVERALL]
-                    ),
-                    "Histogram of margins of the correct response",
-                )
-            ],
-        )
-        if result.margins
-        else None,
-        _answers_section(result),
-        _everything(result),
-        Section(
-            "manifest",
-            "How the scores were made",
-            [
-                Words(
-                    [clean(json.dumps(manifest, indent=2, ensure_ascii=False, default=str))],
-                    verbatim=True,
-                )
-            ],
-        ),
-    ]
+    if diagrams:
+        yield Section("reliability-diagrams", "Reliability", [Words([_RELIABILITY]), *diagrams])
+    yield from _groups_section(result)
+    if result.decisions is not None:
+        said = Words(decision_sentences(result.decisions), listed=True)
+        yield Section("decisions", "If you act on it", [said, decisions_drawing(result.decisions)])
+    if result.margins:
+        rows = [row for row in result.margins if row["panel"] == OVERALL]
+        label = "Histogram of margins of the correct response"
+        yield Section("margins", "Margins", [Drawing("margin", partial(figures.margin_figure, rows), label)])
+    yield from _answers_section(result)
+    yield _everything(result)
+    manifest = {key: value for key, value in result.manifest.items() if key != "inputs"}  # repeated in it
+    text = clean(json.dumps(manifest, indent=2, ensure_ascii=False, default=str))
+    yield Section("manifest", "How the scores were made", [Words([text], verbatim=True)])
 
 
 def _diagram(result: Evaluation, panel: str, number: int) -> Drawing:
@@ -417,10 +397,10 @@ def _forest(name: str, groups: Sequence[Row], caption: str = "") -> Drawing:
     return Drawing(name, draw, f"Gap of each group in points: {seen}", caption)
 
 
-def _groups_section(result: Evaluation) -> Section | None:
+def _groups_section(result: Evaluation) -> Iterator[Section]:
     others = [row for row in result.groups if row["group_by"] != "category"]
     if len(result.groups) < 2:
-        return None
+        return
     listed = _listed(result.groups)
     left = len(result.groups) - len(listed)
     table = table_of(
@@ -443,36 +423,12 @@ def _groups_section(result: Evaluation) -> Section | None:
         sortable=True,
     )
     drawn = _forest("groups-figure", others)
-    return Section("groups", "Gap by group", [drawn, table] if others else [table])
+    yield Section("groups", "Gap by group", [drawn, table] if others else [table])
 
 
-def _decisions_section(result: Evaluation) -> Section | None:
-    found = result.decisions
-    if found is None:
-        return None
-    return Section(
-        "decisions",
-        "If you act on it",
-        [
-            Words(_decision_sentences(found), listed=True),
-            Drawing(
-                "decisions-figure",
-                partial(figures.decisions_figure, found),
-                "Accuracy of the surest choices, and of the best of k responses",
-            ),
-        ],
-    )
-
-
-def _decision_sentences(decisions: Any) -> list[str]:
-    from rmcalib.report.repairs import decision_sentences
-
-    return decision_sentences(decisions)
-
-
-def _answers_section(result: Evaluation) -> Section | None:
+def _answers_section(result: Evaluation) -> Iterator[Section]:
     if not result.answers:
-        return None
+        return
     table = table_of(
         "The judge's own answers",
         result.answers,
@@ -483,7 +439,7 @@ def _answers_section(result: Evaluation) -> Section | None:
             "responses": lambda row: f"{row['n']:,}",
         },
     )
-    return Section("answers", "The judge's own answers", [table])
+    yield Section("answers", "The judge's own answers", [table])
 
 
 def _everything(result: Evaluation) -> Section:

@@ -25,7 +25,13 @@ from rmcalib.report.document import (
 if TYPE_CHECKING:
     from rmcalib.repair import Applied, Calibration, Calibrator, CalibratorCheck, Decisions, Panel
 
-__all__ = ["calibration_sentences", "check_words", "decision_sentences", "panel_sentences"]
+__all__ = [
+    "calibration_sentences",
+    "check_words",
+    "decision_sentences",
+    "decisions_drawing",
+    "panel_sentences",
+]
 
 
 # Decisions.
@@ -100,15 +106,15 @@ def decisions_document(found: Decisions) -> Document:
         subtitle=count(found.n, "prompt"),
         sentences=decision_sentences(found),
         tiles=tiles,
-        first=[
-            Drawing(
-                "decisions",
-                partial(figures.decisions_figure, found),
-                "Accuracy of the surest choices, and of the best of k responses",
-            )
-        ],
+        first=[decisions_drawing(found)],
         sections=[Section("curve", "Accuracy of the surest prompts", [table])],
     )
+
+
+def decisions_drawing(found: Decisions) -> Drawing:
+    """Return the figure of decisions."""
+    label = "Accuracy of the surest choices, and of the best of k responses"
+    return Drawing("decisions-figure", partial(figures.decisions_figure, found), label)
 
 
 def _percent_cell(key: str, row: Any) -> Cell:
@@ -123,7 +129,7 @@ def applied_document(found: Applied) -> Document:
     table = found.table
     accepted = "" if found.accepted is None else f" {percent(found.accepted)} of the prompts are accepted."
     sentence = f"Probabilities at T = {temperature_text(found.calibrator.temperature)}.{accepted}"
-    shown: Columns = {Column(str(name), text=True): partial(_applied_cell, name) for name in table.columns}
+    shown: Columns = {str(name): partial(_applied_cell, name) for name in table.columns}
     surest = [name for name in found.added if name.startswith("probability")]
     return Document(
         title="What the rewards mean",

@@ -12,7 +12,6 @@ from rmcalib.tabular._learners import (
     PlackettLuceLearner,
     RankClassifier,
     Training,
-    make_learner,
 )
 from rmcalib.tabular._prolr import ProlrResult, run_prolr
 from rmcalib.tabular._sources import naive_bayes_rankings
@@ -32,7 +31,6 @@ __all__ = [
     "RankClassifier",
     "Training",
     "load_dataset",
-    "make_learner",
     "naive_bayes_rankings",
     "read_csv",
     "run_prolr",

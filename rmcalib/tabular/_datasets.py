@@ -272,38 +272,26 @@ def _read_frame(path: Path) -> "pd.DataFrame":
 
 def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *, where: str) -> Dataset:
     columns = [str(column) for column in frame.columns]
-    if isinstance(labels, str):
-        chosen = [column for column in columns if column.startswith(labels)]
-        asked = f"no column starts with '{labels}'"
-    else:
-        chosen = [column for column in labels if column in columns]
-        missing = [column for column in labels if column not in columns]
-        asked = f"no column '{missing[0]}'" if missing else ""
-        chosen = [] if missing else chosen
-    repeated = [column for column in chosen if chosen.count(column) > 1]
-    if repeated:
-        raise ValueError(f"{where}: the label column '{repeated[0]}' is named twice")
-    if not chosen:
-        raise ValueError(
-            f"{where}: {asked} (have: {', '.join(columns[:20])}); name the columns of ranks with --labels"
-        )
-    if len(chosen) < 2:
-        raise ValueError(f"{where}: only one label column, '{chosen[0]}'; a ranking needs at least two")
+    chosen = _label_columns(columns, labels, where)
     features = [column for column in columns if column not in chosen]
     if not features:
         raise ValueError(f"{where}: every column is a label; there are no features to learn from")
-    _check_complete(frame, where)
+    missing = frame.isna().to_numpy()
+    if missing.any():
+        row, column = np.argwhere(missing)[0]
+        raise ValueError(
+            f"{where}: column '{columns[column]}' has no value in line {frame.index[row]}; "
+            "fill it in or leave the row out"
+        )
     numbers = [column for column in features if frame[column].dtype.kind in "iufb"]
     texts = [column for column in features if column not in numbers]
     numeric = frame[numbers].to_numpy(np.float64)
-    if not np.isfinite(numeric).all():
-        row, column = np.argwhere(~np.isfinite(numeric))[0]
-        raise ValueError(f"{where}: column '{numbers[column]}' is infinite in line {frame.index[row]}")
-    if (np.abs(numeric) > _LARGEST_FEATURE).any():
-        row, column = np.argwhere(np.abs(numeric) > _LARGEST_FEATURE)[0]
+    too_large = np.abs(numeric) > _LARGEST_FEATURE
+    if too_large.any():
+        row, column = np.argwhere(too_large)[0]
         raise ValueError(
-            f"{where}: column '{numbers[column]}' is {numeric[row, column]:g} in line {frame.index[row]}, "
-            f"which is too large (at most {_LARGEST_FEATURE:g}): divide the column by a constant"
+            f"{where}: column '{numbers[column]}' is {numeric[row, column]:g} in line {frame.index[row]}; "
+            f"the largest possible number is {_LARGEST_FEATURE:g}"
         )
     return Dataset(
         name,
@@ -315,14 +303,25 @@ def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *
     )
 
 
-def _check_complete(frame: "pd.DataFrame", where: str) -> None:
-    missing = frame.isna().to_numpy()
-    if missing.any():
-        row, column = np.argwhere(missing)[0]
+def _label_columns(columns: list[str], labels: str | Sequence[str], where: str) -> list[str]:
+    """Return the columns with ranks: those that are named, or that start with a prefix."""
+    if isinstance(labels, str):
+        chosen = [column for column in columns if column.startswith(labels)]
+        problem = "" if chosen else f"no column starts with '{labels}'"
+    else:
+        chosen = list(labels)
+        problem = "" if chosen else "no label column is named"
+        problem = next((f"no column '{column}'" for column in chosen if column not in columns), problem)
+    if problem:
         raise ValueError(
-            f"{where}: column '{frame.columns[column]}' has no value in line {frame.index[row]}; "
-            "fill it in or leave the row out"
+            f"{where}: {problem} (have: {', '.join(columns[:20])}); name the columns of ranks with --labels"
         )
+    repeated = [column for column in chosen if chosen.count(column) > 1]
+    if repeated:
+        raise ValueError(f"{where}: the label column '{repeated[0]}' is named twice")
+    if len(chosen) < 2:
+        raise ValueError(f"{where}: only one label column, '{chosen[0]}'; a ranking needs at least two")
+    return chosen
 
 
 def _orders(frame: "pd.DataFrame", labels: Sequence[str], where: str) -> IntArray:

@@ -19,7 +19,7 @@ NOTIONS = ("rankwise", "rankwise-95", "full-rank", "full-rank-95")
 95% of the occurrences. full-rank: the strong notion, by the Dirichlet kernel. full-rank-95: the same with the
 95% filter, which only the reference protocol has."""
 ALPHA = 0.05  # an error whose p-value is at most this is too large for a calibrated forecast
-LEAST = 19  # resamples: with fewer, no p-value is that small
+LEAST = 39  # resamples: with fewer, twice a p-value, which the verdict over folds uses, is never that small
 
 Row = dict[str, Any]
 
@@ -66,6 +66,11 @@ class Questions:
     resamples: int = 200
     intervals: bool = True
     stagewise: bool = False
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """One discrepancy per notion for tables and figures: the first of rankwise, and those of full-rank."""
+        return (*self.discrepancies[:1], "l2-squared", "l1")
 
     def __post_init__(self) -> None:
         """Check the options."""

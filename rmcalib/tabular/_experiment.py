@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pickle
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -25,7 +26,7 @@ from rmcalib.ranking import HasTemperature, Mixture, PairMarginals, PlackettLuce
 from rmcalib.ranking.events import count_events
 from rmcalib.tabular._datasets import Dataset, fit_encoder
 from rmcalib.tabular._evaluation import Questions, Row, evaluate
-from rmcalib.tabular._learners import LEARNERS, LearnerFactory, make_learner
+from rmcalib.tabular._learners import LEARNERS, LearnerFactory
 from rmcalib.tabular._reference import (
     REFERENCE_FOLDS,
     reference_forecast,
@@ -107,16 +108,21 @@ class Plan:
 
         >>> from rmcalib.tabular import synthetic_dataset
         >>> Plan(questions=Questions(sub=(6,), top=())).costs([synthetic_dataset(50, 15)[0]])
-        ['synthetic-0: sub-6 has 3,603,600 events, for each of 10 rows, 5 learners and 5 folds']
+        ['synthetic-0: sub-6 has 3,603,600 events: 901 million probabilities (10 rows × 5 learners × 5 folds)']
         """
-        return [
-            f"{data.name}: {family}-{k} has {count_events(data.n_items, k):,} events, for each of "
-            f"{len(data) // self.folds:,} rows, {len(self.learners)} learners and {self.folds} folds"
-            for data in datasets
-            for family, ks in (("sub", self.questions.sub), ("top", self.questions.top))
-            for k in sorted(ks)
-            if k <= data.n_items and count_events(data.n_items, k) > _MANY_EVENTS
-        ]
+        lines = []
+        for data in datasets:
+            rows = f"{count(len(data) // self.folds, 'row')} × {count(len(self.learners), 'learner')}"
+            for family, ks in (("sub", self.questions.sub), ("top", self.questions.top)):
+                for k in sorted(k for k in ks if k <= data.n_items):
+                    events = count_events(data.n_items, k)
+                    millions = events * len(data) * len(self.learners) / 1e6
+                    if events > _MANY_EVENTS:
+                        lines.append(
+                            f"{data.name}: {family}-{k} has {events:,} events: {millions:,.0f} million "
+                            f"probabilities ({rows} × {self.folds} folds)"
+                        )
+        return lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,20 +224,18 @@ def _own_learners(
     if plan.training == "reference":
         raise ValueError("training: 'reference' cannot train other learners; use training='exact'")
     for name, factory in learners.items():
-        if not name or not all(c.isalnum() or c in "-_.+" for c in name) or "__" in name:
+        if not re.fullmatch(r"[\w.+-]+", name) or "__" in name:
             raise ValueError(f"learners: bad name {name!r}; use letters, digits, '-', '_', '.' and '+'")
         if not callable(factory):
-            raise ValueError(
-                f"learners: {name!r} is {factory!r}, expected a function from a seed to a learner"
-            )
-        if processes > 1:
-            try:
+            raise ValueError(f"learners: {name!r} is {factory!r}, expected a function of a seed")
+        try:
+            if processes > 1:
                 pickle.dumps(factory)
-            except (pickle.PicklingError, AttributeError, TypeError) as error:
-                raise ValueError(
-                    f"learners: {name!r} cannot be sent to another process ({error}); "
-                    "use processes=1, or a function or class of a module"
-                ) from error
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ValueError(
+                f"learners: {name!r} cannot be sent to another process ({error}); "
+                "use processes=1, or a function or class of a module"
+            ) from error
     return dict(learners)
 
 
@@ -310,8 +314,8 @@ def _forecasts(job: Job, rng: np.random.Generator) -> tuple[IntArray, IntArray, 
         held_out, train = np.sort(shuffled[:n_held_out]), np.sort(shuffled[n_held_out:])
     encoder = fit_encoder(data, train)
     x, orders = encoder.transform(data, train), data.orders[train]
-    learner = make_learner(job.learner, seed=plan.seed) if job.factory is None else job.factory(plan.seed)
-    model = learner.fit(x, orders)
+    factory = LEARNERS[job.learner] if job.factory is None else job.factory
+    model = factory(plan.seed).fit(x, orders)
     x_test = encoder.transform(data, test)
     dist = model.predict(x_test)
     _check_forecast(dist, len(test), data.n_items, job.learner)
@@ -339,7 +343,7 @@ def _repairs(
         "u": lambda features: PlackettLuce(np.zeros((len(features), orders.shape[1])))  # uniform
     }
     if job.learner != "pl":
-        others["pl"] = make_learner("pl", seed=job.plan.seed).fit(x, orders).predict
+        others["pl"] = LEARNERS["pl"](job.plan.seed).fit(x, orders).predict
     for name, other in others.items():
         weights = Mixture.fit([before, other(x_held_out)], seen).weights
         found.append((name, lambda dist, features, w=weights, o=other: Mixture([dist, o(features)], w)))  # type: ignore[misc]

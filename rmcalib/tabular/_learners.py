@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, check_choice, check_integer
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, check_integer
 from rmcalib.ranking import (
     Mallows,
     PairMarginals,
     PairwiseProbabilities,
     PlackettLuce,
     SparseRankings,
-    as_orders,
-    index_of_orders,
-    log_integer,
 )
+from rmcalib.ranking._listed import index_of_orders, log_integer
+from rmcalib.ranking.events import as_orders
 
 if TYPE_CHECKING:
     import torch
@@ -65,9 +64,7 @@ class Training:
     learning_rate : float
         Learning rate of Adam.
     seed : int
-        Seed of the initial weights.
-    shuffle_seed : int, optional
-        Seed of the order of the batches; default ``seed``.
+        Seed of the initial weights and of the order of the batches.
     earlier : tuple[tuple[int, ...], ...]
         Layer widths of networks that draw their initial weights from the same random numbers before this one.
         The paper's public code creates several networks from one seed.
@@ -83,7 +80,6 @@ class Training:
     batch_size: int = 64
     learning_rate: float = 1e-3
     seed: int = 0
-    shuffle_seed: int | None = None
     earlier: tuple[tuple[int, ...], ...] = ()
 
 
@@ -172,11 +168,9 @@ class RankClassifier:
             row = int(np.argmax(index == len(classes)))
             raise ValueError(f"classes: ranking {ranked[row].tolist()} of row {row} is not among them")
         n_unseen = math.factorial(ranked.shape[1]) - len(classes)
-        c = (
-            _good_turing_logit(index, len(classes), n_unseen)
-            if self.unseen_logit is None
-            else self.unseen_logit
-        )
+        c = self.unseen_logit
+        if c is None:
+            c = _good_turing_logit(index, len(classes), n_unseen)
         target = torch.tensor(index)
         others = torch.tensor(c + log_integer(n_unseen) if self.modified else -math.inf)
 
@@ -270,7 +264,7 @@ class PairwiseLearner:
         x, ranked = check_training_data(X, orders)
         check_integer(self.folds, "folds", 2)
         positions = np.argsort(ranked, axis=1)
-        first, second = _pairs(ranked.shape[1])
+        first, second = np.triu_indices(ranked.shape[1], 1)
         before = positions[:, first] < positions[:, second]
         self.n_items_ = ranked.shape[1]
         self.models_ = [self._fit_pair(x, outcome) for outcome in before.T]
@@ -280,7 +274,7 @@ class PairwiseLearner:
         """Return P(i before j) for all pairs: pair marginals without a distribution over rankings."""
         x = as_floats(X, "X", ndim=2)
         matrix = np.full((len(x), self.n_items_, self.n_items_), 0.5)
-        for model, i, j in zip(fitted(self.models_, self), *_pairs(self.n_items_), strict=True):
+        for model, i, j in zip(fitted(self.models_, self), *np.triu_indices(self.n_items_, 1), strict=True):
             p = np.full(len(x), model) if isinstance(model, float) else model.predict_proba(x)[:, 1]
             matrix[:, i, j], matrix[:, j, i] = p, 1 - p
         return PairwiseProbabilities(matrix)
@@ -305,10 +299,8 @@ class PlackettLuceFromPairs:
 
     Parameters
     ----------
-    seed, folds, shuffle
-        As for :class:`PairwiseLearner`.
-    iterations : int
-        Number of Newman's iterations.
+    seed : int
+        Seed of the trees and of their folds.
 
     Examples
     --------
@@ -319,20 +311,16 @@ class PlackettLuceFromPairs:
     """
 
     seed: int = 0
-    folds: int = 5
-    shuffle: bool = True
-    iterations: int = 100
     pairs_: PairwiseLearner | None = field(default=None, init=False, repr=False)
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "PlackettLuceFromPairs":
         """Fit the classifiers of all pairs."""
-        self.pairs_ = PairwiseLearner(self.seed, self.folds, self.shuffle).fit(X, orders)
+        self.pairs_ = PairwiseLearner(self.seed).fit(X, orders)
         return self
 
     def predict(self, X: ArrayLike) -> PlackettLuce:
         """Return the Plackett-Luce distributions that fit the pairs best."""
-        matrix = fitted(self.pairs_, self).predict(X).matrix
-        return PlackettLuce(newman_utilities(matrix, iterations=self.iterations))
+        return PlackettLuce(newman_utilities(fitted(self.pairs_, self).predict(X).matrix))
 
 
 def newman_utilities(matrix: ArrayLike, *, iterations: int = 100) -> FloatArray:
@@ -357,34 +345,6 @@ def newman_utilities(matrix: ArrayLike, *, iterations: int = 100) -> FloatArray:
         theta = won / lost
         theta /= theta.sum(axis=1, keepdims=True)
     return np.log(np.maximum(theta, 1e-300))
-
-
-def _pairs(m: int) -> tuple[IntArray, IntArray]:
-    first, second = np.triu_indices(m, 1)
-    return first, second
-
-
-def make_learner(name: str, *, seed: int = 0) -> Learner:
-    """Return a learner with the paper's settings.
-
-    Parameters
-    ----------
-    name : str
-        Short name: "pl", "mallows", "rc", "rpc" or "pl-rpc".
-    seed : int
-        Seed of everything random in it.
-
-    Returns
-    -------
-    Learner
-
-    Examples
-    --------
-    >>> make_learner("mallows")
-    MallowsLearner()
-    """
-    check_choice(name, "learner", tuple(LEARNERS))
-    return LEARNERS[name](seed)
 
 
 def check_training_data(X: ArrayLike, orders: ArrayLike) -> tuple[FloatArray, IntArray]:
@@ -522,8 +482,7 @@ def _descend(network: "torch.nn.Sequential", features: FloatArray, loss: Loss, o
     import torch
 
     x = torch.tensor(features, dtype=torch.float32)
-    seed = options.seed if options.shuffle_seed is None else options.shuffle_seed
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(options.seed)
     optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
     for _ in range(options.epochs):
         shuffled = torch.randperm(len(x), generator=generator)

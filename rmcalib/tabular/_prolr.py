@@ -20,17 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy per notion; the last two are for full-rank
 _KEYS = ("dataset", "learner", "family", "notion", "k", "protocol", "discrepancy", "training", "truth")
-LEARNER_NAMES = {
-    "pl": "Plackett-Luce",
-    "mallows": "Mallows",
-    "rc": "RankClassifier",
-    "rpc": "RPC",
-    "pl-rpc": "PL-RPC",
+# The name, colour and marker of each learner in figures.
+_LOOKS = {
+    "pl": ("Plackett-Luce", "#2463a6", "o"),
+    "mallows": ("Mallows", "#d9822b", "s"),
+    "rc": ("RankClassifier", "#3a9266", "^"),
+    "rpc": ("RPC", "#8a5fb0", "D"),
+    "pl-rpc": ("PL-RPC", "#c23b4b", "v"),
 }
-_COLOURS = {"pl": "#2463a6", "mallows": "#d9822b", "rc": "#3a9266", "rpc": "#8a5fb0", "pl-rpc": "#c23b4b"}
-_MARKERS = {"pl": "o", "mallows": "s", "rc": "^", "rpc": "D", "pl-rpc": "v"}
 _GREY = "#8a8f98"
 _DOTTED: dict[str, Any] = {"linewidth": 0.8, "linestyle": ":", "zorder": 1}
 _OTHERS = ("#4f6d7a", "#a65e2e", "#6b8e23", "#b04a7a", "#3d3d8f", "#7a6f2f")
@@ -89,16 +87,12 @@ def run_prolr(
         raise ValueError(f"data: two data sets are called {max(names, key=names.count)!r}")
     chosen = Plan() if plan is None else plan
 
-    def run(where: str | Path) -> "ProlrResult":
+    with TemporaryDirectory() as temporary:
+        where = temporary if folder is None else folder
         table = run_experiment(
             datasets, chosen, where, learners=learners, processes=processes, fresh=fresh, on_done=on_done
         )
-        return ProlrResult(datasets, chosen, table)
-
-    if folder is not None:
-        return run(folder)
-    with TemporaryDirectory() as temporary:
-        return run(temporary)
+    return ProlrResult(datasets, chosen, table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +168,7 @@ class ProlrResult:
             (means["dataset"] == name)
             & (means["notion"] == questions.notions[0])
             & (means["protocol"] == questions.protocols[0])
-            & means["discrepancy"].isin(_SHOWN)
+            & means["discrepancy"].isin(questions.shown)
         ]
 
 
@@ -225,6 +219,8 @@ def stagewise_verdicts(table: "pd.DataFrame", *, alpha: float = 0.05) -> list[st
     >>> found = [(2, 0.01), (2, 0.4), (3, 0.3)]  # two folds; the first stops at k = 2
     >>> stagewise_verdicts(pd.DataFrame([row | {"k": k, "p_value": p} for k, p in found]))
     ['d, pl: no sub-k error is too large up to k = 3 (1 of 2 folds reached it)']
+    >>> stagewise_verdicts(pd.DataFrame([row | {"k": 2, "p_value": None}]))
+    ['d, pl: no test, because it forecasts pairs only']
     """
     import pandas as pd
 
@@ -233,7 +229,7 @@ def stagewise_verdicts(table: "pd.DataFrame", *, alpha: float = 0.05) -> list[st
     verdicts = []
     for (dataset, learner), group in own.groupby(["dataset", "learner"], sort=False):
         by_k = {k: group[group["k"] == k] for k in sorted(map(int, group["k"].unique()))}
-        p_values = {k: float(min(1.0, 2 * part["p_value"].astype(float).mean())) for k, part in by_k.items()}
+        p_values = {k: np.minimum(1.0, 2 * part["p_value"].astype(float).mean()) for k, part in by_k.items()}
         if all(np.isnan(p) for p in p_values.values()):
             verdicts.append(f"{dataset}, {learner}: no test, because it forecasts pairs only")
             continue
@@ -278,20 +274,20 @@ def draw_errors(axes: "Axes", table: "pd.DataFrame", learners: Sequence[str]) ->
     """Draw error against k with ± one standard deviation over folds; dotted lines are null means."""
     for number, learner in enumerate(learners):
         own = table[table["learner"] == learner].sort_values("k")
-        base, repair = _parts(learner)
+        name, colour, marker = look(learner)
         # Shifted sideways, so that learners do not hide each other.
         shifted = own["k"] + 0.04 * (number - (len(learners) - 1) / 2)
-        look: dict[str, Any] = {"color": colour(learner), "marker": _MARKERS.get(base, "o")}
-        look |= {"linestyle": "--" if repair else "-", "linewidth": 1.5, "markersize": 5, "capsize": 2}
-        axes.errorbar(shifted, own["mean"], own["sd"], label=learner_name(learner), **look)
-        axes.plot(own["k"], own["null_mean"], color=colour(learner), **_DOTTED)
+        line = "--" if _parts(learner)[1] else "-"
+        drawn: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": line, "capsize": 2}
+        axes.errorbar(shifted, own["mean"], own["sd"], label=name, linewidth=1.5, markersize=5, **drawn)
+        axes.plot(own["k"], own["null_mean"], color=colour, **_DOTTED)
     axes.set_xticks(sorted(table["k"].unique()))
     tidy(axes)
 
 
 def learners_of(table: "pd.DataFrame") -> list[str]:
     """Return the learners of a table, the built-in ones first."""
-    order = list(LEARNER_NAMES)
+    order = list(_LOOKS)
 
     def place(name: str) -> tuple[int, str]:
         base = _parts(name)[0]
@@ -306,16 +302,12 @@ def _parts(learner: str) -> tuple[str, str]:
     return (base, repair) if base and repair in _REPAIRS else (learner, "")
 
 
-def learner_name(learner: str) -> str:
-    """Return the name of a learner in figures."""
+def look(learner: str) -> tuple[str, str, str]:
+    """Return the name, the colour and the marker of a learner in figures."""
     base, repair = _parts(learner)
-    return LEARNER_NAMES.get(base, base) + _REPAIRS.get(repair, "")
-
-
-def colour(learner: str) -> str:
-    """Return the colour of a learner, which depends on its name alone."""
-    base = _parts(learner)[0]
-    return _COLOURS.get(base, _OTHERS[sum(base.encode()) % len(_OTHERS)])
+    other = (base, _OTHERS[sum(base.encode()) % len(_OTHERS)], "o")
+    name, colour, marker = _LOOKS.get(base, other)
+    return name + _REPAIRS.get(repair, ""), colour, marker
 
 
 def tidy(axes: "Axes") -> None:

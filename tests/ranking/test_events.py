@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib.ranking import all_rankings, as_orders, orders_from_ranks, ranks_from_orders
-from rmcalib.ranking.events import Family, all_events, most_frequent, observed, occurs, unique_rows
+from rmcalib.ranking import all_rankings, orders_from_ranks, ranks_from_orders
+from rmcalib.ranking.events import Family, all_events, as_orders, most_frequent, observed, occurs, unique_rows
 from tests import oracles
 
 

@@ -127,6 +127,9 @@ def test_several_benchmarks_are_side_by_side(tmp_path: Path) -> None:
     assert p["org/b"] < 0.05
     page = write_joint(joint, tmp_path / "report")
     assert "two<b>" not in page.read_text(encoding="utf-8")
+    addresses = document_of(joint).links.values()
+    assert len(addresses) == 2
+    assert all((page.parent / address).is_file() for address in addresses)
     stored = json.loads((tmp_path / "report/report.json").read_text())
     assert stored["benchmarks"] == joint.benchmarks
     official = Official("x.csv", {})

@@ -18,7 +18,6 @@ from rmcalib.tabular import (
     PlackettLuceLearner,
     RankClassifier,
     Training,
-    make_learner,
     synthetic_dataset,
 )
 from rmcalib.tabular._learners import newman_utilities, train
@@ -31,8 +30,7 @@ def test_learners_are_reproducible_with_a_seed(name: str) -> None:
     data = small()
     events = [[0, 1], [2, 1]]
     first, second = (
-        make_learner(name, seed=3).fit(data.numeric, data.orders).predict(data.numeric).sub(events)
-        for _ in "ab"
+        LEARNERS[name](3).fit(data.numeric, data.orders).predict(data.numeric).sub(events) for _ in "ab"
     )
     np.testing.assert_array_equal(first, second)
     assert first.shape == (60, 2)
@@ -41,11 +39,11 @@ def test_learners_are_reproducible_with_a_seed(name: str) -> None:
 @pytest.mark.parametrize("name", LEARNERS)
 def test_learners_refuse_unfitted_use_and_mismatched_data(name: str) -> None:
     with pytest.raises(ValueError, match="not fitted yet"):
-        make_learner(name).predict([[0.0]])
+        LEARNERS[name](0).predict([[0.0]])
     with pytest.raises(ValueError, match="2 rankings for 1 rows"):
-        make_learner(name).fit([[0.0]], [[0, 1], [1, 0]])
+        LEARNERS[name](0).fit([[0.0]], [[0, 1], [1, 0]])
     with pytest.raises(ValueError, match="at least two labels"):
-        make_learner(name).fit([[0.0]], [[0]])
+        LEARNERS[name](0).fit([[0.0]], [[0]])
 
 
 def test_plackett_luce_approximates_the_true_distribution() -> None:
