@@ -44,7 +44,7 @@ _PANEL = (3.5, 4.2)  # inches
 MOST_NAMED = 30
 """How many models a figure names."""
 MOST_PANELS = 12
-"""How many reliability diagrams a figure or a page has: matplotlib refuses images of hundreds."""
+"""How many reliability diagrams a figure or a page has: hundreds of them take minutes to draw."""
 
 
 # Files.
