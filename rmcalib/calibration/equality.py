@@ -97,7 +97,7 @@ def _simulated(
     fine = np.arange(-_REACH, _REACH + _FINE / 2, _FINE) - log_t
     total = np.zeros((1 + resamples, len(fine)))
     for one in sets:
-        table = _Table.of(one.r, one.sizes, log_t)
+        table = _Table.of(one.below, one.sizes, log_t)
         fixed, beta = CubicSpline(table.log_beta, table.sums)(fine), np.exp(fine)
         for i, won in enumerate(_draw(one, log_t, resamples, rng)):
             loss = fixed - beta * won.sum()
@@ -116,9 +116,8 @@ class _Table:
     curvature: FloatArray
 
     @classmethod
-    def of(cls, r: FloatArray, sizes: IntArray, log_t: float) -> _Table:
+    def of(cls, below: FloatArray, sizes: IntArray, log_t: float) -> _Table:
         starts = np.cumsum(sizes) - sizes
-        below = _from_largest(r, sizes)
         log_beta = np.arange(-_REACH - _COARSE, _REACH + 1.5 * _COARSE, _COARSE) - log_t
         sums, mean, curvature = [], [], []
         for beta in np.exp(log_beta):
@@ -144,15 +143,10 @@ class _Table:
         return max(1.0, float(slope.var(ddof=1) / curvature))
 
 
-def _from_largest(r: FloatArray, sizes: IntArray) -> FloatArray:
-    starts = np.cumsum(sizes) - sizes
-    return r - np.repeat(np.maximum.reduceat(r, starts), sizes)
-
-
 def _draw(one: Softmax, log_t: float, resamples: int, rng: np.random.Generator) -> Iterator[FloatArray]:
     """Yield the rewards of the correct responses (G,), below the largest: observed ones, then drawn ones."""
     sizes = one.sizes
-    below, starts = _from_largest(one.r, sizes), np.cumsum(sizes) - sizes
+    below, starts = one.below, np.cumsum(sizes) - sizes
     yield below[one.correct]
     chance = np.exp(segment_log_softmax(below / np.exp(log_t), sizes))
     reached = np.cumsum(chance)

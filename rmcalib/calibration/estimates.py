@@ -167,14 +167,10 @@ class Estimate:
     def of_error(cls, value: float, error: Callable[[], ErrorEstimate], n: int) -> Estimate:
         """Return a calibration error. ``error``, which simulates, is called when the interval is needed."""
 
-        def limits(level: float) -> Limits:
-            found = error().interval(level)
-            return found.low, found.high
-
         return cls(
             value,
             n,
-            limits=limits,
+            limits=limits_of(lambda level: error().interval(level)),
             influence=lambda: error().influence,
             error=error,
             centre=lambda: error().centre,
@@ -190,6 +186,16 @@ class Estimate:
             return None
         found = self.limits(level)
         return None if found is None else Interval(self.value, *found, level)
+
+
+def limits_of(interval: Callable[[float], Interval]) -> Callable[[float], Limits]:
+    """Return the limits of an interval as a function of its level."""
+
+    def limits(level: float) -> Limits:
+        found = interval(level)
+        return found.low, found.high
+
+    return limits
 
 
 def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference | None:

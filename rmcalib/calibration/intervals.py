@@ -317,6 +317,12 @@ def mean_difference(
     return Difference(value, low, high, _p_value(value, value - low, high - value, level))
 
 
+def standard_error(values: FloatArray, cluster: IntArray | None = None) -> float:
+    """Return the standard error of the mean of values (n,), by clusters."""
+    sums = by_cluster(values - values.mean(), cluster)
+    return float(np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))) / len(values)
+
+
 def student_quantile(level: float, n: int) -> float:
     """Return the two-sided quantile of Student's t for a mean of n values."""
     from scipy.special import stdtrit

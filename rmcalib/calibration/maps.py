@@ -49,7 +49,7 @@ class IsotonicMap:
         return np.interp(as_probabilities(probabilities), self.knots, self.values)
 
 
-def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike, *, symmetric: bool = False) -> PlattMap:
+def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike) -> PlattMap:
     """Fit Platt scaling by maximum likelihood.
 
     The targets are Platt's: (n₁ + 1)/(n₁ + 2) instead of 1 and 1/(n₀ + 2) instead of 0, for n₁ outcomes of 1
@@ -61,8 +61,6 @@ def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike, *, symmetric: bool 
         Forecasts in [0, 1].
     outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
-    symmetric : bool
-        Fit without an intercept, so that P(i before j) and P(j before i) still sum to 1.
 
     Returns
     -------
@@ -77,10 +75,6 @@ def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike, *, symmetric: bool 
     events = Events.from_arrays(probabilities, outcomes)
     p, y = events.p, events.y
     log_odds = _logs(p) @ np.array([1.0, -1.0])
-    if symmetric:
-        # Each comparison counts from both sides; the two have mirrored features and targets.
-        (slope,) = _logistic(np.concatenate([log_odds, -log_odds])[:, None], np.concatenate([y, 1 - y]))
-        return PlattMap(float(slope), 0.0)
     slope, intercept = _logistic(np.column_stack([log_odds, np.ones(len(p))]), y)
     return PlattMap(float(slope), float(intercept))
 

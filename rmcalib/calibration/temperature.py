@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,7 @@ from rmcalib.calibration.intervals import (
     first_and_next,
     frequency_distances,
     skew_interval,
+    standard_error,
     student_quantile,
 )
 from rmcalib.calibration.notions import check_complete
@@ -200,39 +201,6 @@ def find_temperature(
     return TemperatureFit(1 / beta, slope(beta) * beta, None, n)
 
 
-class Scaled(Protocol):
-    """Forecasts of n prompts whose log-odds are divided by a temperature."""
-
-    @property
-    def uniform(self) -> FloatArray:
-        """The log loss of a uniform guess for each prompt: (n,)."""
-
-    @property
-    def independent(self) -> float:
-        """The least factor of the variance of slopes: 1 if a prompt's rows are one observation."""
-
-    def fit(self) -> TemperatureFit:
-        """Return the best temperature."""
-
-    def losses(self, temperature: float) -> FloatArray:
-        """Return the log loss of each prompt: (n,)."""
-
-    def mean_slope(self, beta: float) -> float:
-        """Return the derivative of the mean loss by β."""
-
-    def slopes(self, temperature: float) -> tuple[FloatArray, FloatArray]:
-        """Return slope and curvature of each prompt's loss with respect to log β: (n,) each."""
-
-    def margins(self) -> tuple[FloatArray, FloatArray]:
-        """Return by how much each prompt's choice was wrong, and by how little it could have been: (n,) each."""
-
-    def divergence(self, temperature: float) -> float | None:
-        """Return the loss of T = 1 if the forecasts at ``temperature`` were true."""
-
-    def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
-        """Return the slopes and curvatures by β at β = 0: (n,) each."""
-
-
 @dataclass(frozen=True, eq=False)
 class Softmax:
     """Top-1 forecasts softmax(r/T): rewards r (N,) of the responses, prompt by prompt, one of them correct."""
@@ -262,30 +230,31 @@ class Softmax:
         return np.cumsum(self.sizes) - self.sizes
 
     @cached_property
-    def _below(self) -> FloatArray:
+    def below(self) -> FloatArray:
         """The rewards minus the largest of their prompt, so that nothing overflows."""
         return self.r - np.repeat(np.maximum.reduceat(self.r, self._starts), self.sizes)
 
     @property
     def uniform(self) -> FloatArray:
-        """Log m."""
+        """The log loss of a uniform guess for each prompt: log m."""
         return np.log(self.sizes)
 
     independent = 1.0
+    """The least factor of the variance of slopes: 1, because a prompt is one observation."""
 
     def fit(self) -> TemperatureFit:
         """Return the best temperature."""
         found = find_temperature(self.mean_slope, len(self.sizes))
-        if found.at_limit == "cold" and (self._below[self.correct] < 0).any():
+        if found.at_limit == "cold" and (self.below[self.correct] < 0).any():
             return replace(found, at_limit=None)  # the optimum lies beyond the range: rewards are very close
         return found
 
     def losses(self, temperature: float) -> FloatArray:
         """Return −log P(correct)."""
         if temperature == 0:  # only the largest reward has a probability; equal ones share it
-            ties = np.add.reduceat(self._below == 0, self._starts, dtype=np.float64)
-            return np.where(self._below[self.correct] == 0, np.log(ties), np.inf)
-        return -segment_log_softmax(self._below / temperature, self.sizes)[self.correct]
+            ties = np.add.reduceat(self.below == 0, self._starts, dtype=np.float64)
+            return np.where(self.below[self.correct] == 0, np.log(ties), np.inf)
+        return -segment_log_softmax(self.below / temperature, self.sizes)[self.correct]
 
     def mean_slope(self, beta: float) -> float:
         """Return the mean of E[r] − r_correct."""
@@ -306,9 +275,9 @@ class Softmax:
         return self.r[first] - self.r[self.correct], self.r[first] - self.r[second]
 
     def divergence(self, temperature: float) -> float:
-        """Return the mean KL divergence of softmax(r) from softmax(r/T)."""
-        logs = segment_log_softmax(self._below, self.sizes)
-        q = (self._below == 0).astype(np.float64) if temperature == 0 else np.exp(self._below / temperature)
+        """Return what T = 1 loses if softmax(r/T) is true: the mean KL divergence of softmax(r) from it."""
+        logs = segment_log_softmax(self.below, self.sizes)
+        q = (self.below == 0).astype(np.float64) if temperature == 0 else np.exp(self.below / temperature)
         q /= np.repeat(np.add.reduceat(q, self._starts), self.sizes)
         possible = q > 0
         terms = np.zeros(len(q))
@@ -316,7 +285,7 @@ class Softmax:
         return max(float(terms.sum()), 0.0) / len(self.sizes)
 
     def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean(r) − r_correct and the variance of r of each prompt."""
+        """Return slopes and curvatures by β at 0: mean(r) − r_correct and the variance of r of each prompt."""
         mean = np.add.reduceat(self.r, self._starts) / self.sizes
         spread = np.add.reduceat((self.r - np.repeat(mean, self.sizes)) ** 2, self._starts) / self.sizes
         return mean - self.r[self.correct], spread
@@ -343,7 +312,7 @@ class Sigmoid:
 
     @property
     def independent(self) -> float:
-        """The factor of independent pairs."""
+        """The least factor of the variance of slopes: that of independent pairs."""
         return float(self._weight.mean())
 
     def fit(self) -> TemperatureFit:
@@ -403,7 +372,7 @@ class Scale:
     (1.356, 0.189, 5.461)
     """
 
-    model: Scaled
+    model: Softmax | Sigmoid
     cluster: IntArray | None = None
     _limits: dict[float, Limits] = field(default_factory=dict, repr=False)
     _more: dict[float, _More] = field(default_factory=dict, repr=False)
@@ -542,7 +511,7 @@ class Scale:
         if self.fit.at_limit is not None or self.n < 2:
             return 1.0
         slope, curvature = self.model.slopes(self.fit.temperature)
-        spread = self.n * self._standard_error(slope) ** 2
+        spread = self.n * standard_error(slope, self.cluster) ** 2
         curved = float(curvature.mean())
         return max(self.model.independent, spread / curved) if curved > 0 else self.model.independent
 
@@ -572,20 +541,15 @@ class Scale:
         """Return the standard error of √(2 delta) for delta near 0, from slopes and curvatures there."""
         if len(slope) < 2 or not curvature.mean() > 0:
             return 0.0
-        return self._standard_error(slope) / float(np.sqrt(curvature.mean()))
+        return standard_error(slope, self.cluster) / float(np.sqrt(curvature.mean()))
 
     def _root_limits(self, gain: FloatArray, delta: float, near: float, level: float) -> Limits:
         """Return the limits of delta from s = √(2 delta), with standard error se(gain)/s or ``near``."""
         root = float(np.sqrt(2 * delta))
-        away = self._standard_error(gain) / root if len(gain) > 1 and root > 1e-9 else 0.0
+        away = standard_error(gain, self.cluster) / root if len(gain) > 1 and root > 1e-9 else 0.0
         n = len(by_cluster(gain, self.cluster))
         margin = student_quantile(level, n) * max(near, away)
         return max(0.0, root - margin) ** 2 / 2, (root + margin) ** 2 / 2
-
-    def _standard_error(self, values: FloatArray) -> float:
-        """Return the standard error of the mean of values (n,), by clusters."""
-        sums = by_cluster(values - values.mean(), self.cluster)
-        return float(np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))) / len(values)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray, chunks
+from rmcalib._util.arrays import FloatArray, chunks
 from rmcalib._util.terminal import count
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
-from rmcalib.calibration.events import Events, by_cluster, design_effect
-from rmcalib.calibration.intervals import mean_difference
+from rmcalib.calibration.events import Events, design_effect
+from rmcalib.calibration.intervals import mean_difference, standard_error
 from rmcalib.metrics.table import Row
 from rmcalib.metrics.views import Part
 
@@ -148,14 +148,9 @@ def _gap(part: Part, members: np.ndarray[Any, Any], level: float) -> Row:
     found = mean_difference(
         right, says, level=level, base=says - at_most, others=[says - at_least], cluster=cluster
     )
-    spread = max(_standard_error(says - right, cluster), (found.high - found.low) / 4 if n < 50 else 0.0)
+    spread = max(standard_error(says - right, cluster), (found.high - found.low) / 4 if n < 50 else 0.0)
     limits = {"low": found.low, "high": found.high, "p_value": found.p_value, "spread": spread, "note": ""}
     return row | unknown | limits
-
-
-def _standard_error(values: FloatArray, cluster: IntArray | None) -> float:
-    sums = by_cluster(values - values.mean(), cluster)
-    return float(np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))) / len(values)
 
 
 def _labels(part: Part, name: str, columns: Mapping[str, Mapping[str, str]]) -> Labels | None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from rmcalib.calibration.estimates import Estimate, difference_of, size_difference_of
+from rmcalib.calibration.estimates import difference_of, size_difference_of
 from rmcalib.calibration.intervals import Difference
 from rmcalib.judges import registry
 from rmcalib.judges._registry import recipe_of_run, why_no_calibration
@@ -25,9 +25,6 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, parts_of, why_missing
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores, load_scores
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -143,21 +140,21 @@ def _row(
     a, b = (estimate_of(metric, part, settings) for part in (part_a, part_b))
     if a is None or b is None or a.value is None or b.value is None:
         return None
-    reasons = (why_missing(metric, part_a, why[0]), why_missing(metric, part_b, why[1]))
-    if any(reasons):
-        return _without(a, b, reasons)
-    found = difference_of(a, b, settings.level)
-    sizes = size_difference_of(a, b, settings.level) if metric.better == "zero" else None
+    reasons = {"a": why_missing(metric, part_a, why[0]), "b": why_missing(metric, part_b, why[1])}
+    known = not any(reasons.values())
+    found = difference_of(a, b, settings.level) if known else None
+    sizes = size_difference_of(a, b, settings.level) if known and metric.better == "zero" else None
+    moved = b.value - a.value if found is None else found.value
     return {
-        "a": a.value,
-        "b": b.value,
-        "difference": b.value - a.value if found is None else found.value,
+        "a": a.value if reasons["a"] is None else None,
+        "b": b.value if reasons["b"] is None else None,
+        "difference": moved if known else None,
         **_limits(found, ""),
         "size_difference": None if sizes is None else sizes.value,
         **_limits(sizes, "size_"),
         "better": _better(metric, a.value, b.value, sizes if metric.better == "zero" else found),
         "n": a.n,
-        "note": "",
+        "note": "; ".join(f"{name.upper()}: {reason}" for name, reason in reasons.items() if reason),
     }
 
 
@@ -171,21 +168,6 @@ def _better(metric: Metric, a: float, b: float, found: Difference | None) -> str
     if found is None or metric.better is None or found.low <= 0 <= found.high:
         return ""
     return "b" if metric.badness(b) < metric.badness(a) else "a"
-
-
-def _without(a: Estimate, b: Estimate, why: tuple[str | None, str | None]) -> Row:
-    """Return the row of a metric that one or both models have no value for."""
-    sides = {"a": (a, why[0]), "b": (b, why[1])}
-    return {
-        **{name: found.value if reason is None else None for name, (found, reason) in sides.items()},
-        "difference": None,
-        **_limits(None, ""),
-        "size_difference": None,
-        **_limits(None, "size_"),
-        "better": "",
-        "n": a.n,
-        "note": "; ".join(f"{name.upper()}: {reason}" for name, (_, reason) in sides.items() if reason),
-    }
 
 
 def named_scores(

@@ -14,7 +14,7 @@ from rmcalib.calibration import votes as votes_of
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
 from rmcalib.calibration.decomposition import corp
 from rmcalib.calibration.errors import binned, event_error, smooth
-from rmcalib.calibration.estimates import Estimate
+from rmcalib.calibration.estimates import Estimate, limits_of
 from rmcalib.calibration.events import Events, Independent
 from rmcalib.calibration.intervals import check_level, skew_interval
 from rmcalib.calibration.smoothing import smooth_error
@@ -217,14 +217,10 @@ def lost_information(view: Literal["top_1", "pairs"] = "top_1") -> Measure:
                 return Estimate.missing(len(part), "a wrong verdict with probability 1 has an infinite loss")
         scale = part.scale if view == "top_1" else part.pair_scale
 
-        def limits(level: float) -> tuple[float, float]:
-            found = scale.lost_interval(level)
-            return found.low, found.high
-
         return Estimate(
             scale.lost,
             scale.n,
-            limits=limits,
+            limits=limits_of(scale.lost_interval),
             influence=scale.lost_influence,
             centre=(lambda: scale.lost_centre(settings.level)) if view == "top_1" else None,
             cluster=scale.cluster,
@@ -235,13 +231,14 @@ def lost_information(view: Literal["top_1", "pairs"] = "top_1") -> Measure:
 
 def usable_information(part: Part, _: Settings) -> Estimate:
     """Information of the rewards at their best scale: 1 − NLL(T)/u."""
-
-    def limits(level: float) -> tuple[float, float]:
-        found = part.scale.usable_interval(level)
-        return found.low, found.high
-
-    influence = part.scale.usable_influence
-    return Estimate(part.scale.usable, len(part), limits=limits, influence=influence, cluster=part.cluster)
+    scale = part.scale
+    return Estimate(
+        scale.usable,
+        len(part),
+        limits=limits_of(scale.usable_interval),
+        influence=scale.usable_influence,
+        cluster=part.cluster,
+    )
 
 
 def temperature(part: Part, settings: Settings) -> Estimate:
@@ -252,17 +249,13 @@ def temperature(part: Part, settings: Settings) -> Estimate:
     if scale.fit.at_limit is not None:
         return Estimate.missing(len(part), _LIMITS[scale.fit.at_limit])
 
-    def limits(level: float) -> tuple[float, float]:
-        found = scale.temperature_interval(level)
-        return found.low, found.high
-
-    low, high = limits(settings.level)
+    found = scale.temperature_interval(settings.level)
     return Estimate(
         scale.fit.temperature,
         len(part),
         # With little data every temperature above some value may fit.
-        note="" if np.isfinite(high) else f"T is at least {low:.3g}, without upper limit",
-        limits=limits,
+        note="" if np.isfinite(found.high) else f"T is at least {found.low:.3g}, without upper limit",
+        limits=limits_of(scale.temperature_interval),
         influence=scale.temperature_influence,
         cluster=part.cluster,
     )
@@ -435,8 +428,8 @@ _BALLOTS_OF_SEVERAL: dict[str, Ballots] = {
     "log_loss_excess": lambda votes, _, __: (
         votes_of.vote_log_losses(votes) - votes_of.vote_log_loss_ceilings(votes)
     ),
-    "brier_ceiling": lambda votes, _, __: votes_of.vote_brier_ceilings(votes),
-    "brier_excess": lambda votes, _, __: votes_of.vote_briers(votes) - votes_of.vote_brier_ceilings(votes),
+    "brier_ceiling": lambda votes, _, __: votes_of.voter_disagreements(votes),
+    "brier_excess": lambda votes, _, __: votes_of.vote_briers(votes) - votes_of.voter_disagreements(votes),
 }
 """The same for prompts with several votes, which show how people differ."""
 _SHARES = ("agreement", "majority_agreement", "voter_disagreement")

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.calibration.intervals import standard_error
 from rmcalib.scores._files import Table, is_frame, read_frame, read_table
 from rmcalib.scores._schema import Problems, shown
 
@@ -301,9 +302,7 @@ def _rate(values: FloatArray, prompt: IntArray, level: float) -> Rate:
 
     _, cluster = np.unique(prompt, return_inverse=True)
     n, mean = int(cluster.max()) + 1, float(values.mean())
-    sums = np.bincount(cluster, weights=values - mean)
-    error = float(np.sqrt((sums**2).sum() * n / max(n - 1, 1))) / len(values)
-    width = float(ndtri(0.5 + level / 2)) * error
+    width = float(ndtri(0.5 + level / 2)) * standard_error(values, cluster)
     return Rate(mean, max(0.0, mean - width), min(1.0, mean + width), n)
 
 
