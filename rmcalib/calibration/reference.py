@@ -129,12 +129,6 @@ def reference_support(dist: RankingDistribution, support: ArrayLike | None) -> I
     )
 
 
-def reference_top_1(probability_of_first_chosen: ArrayLike) -> float:
-    """Return what the public code calls the top-1 ECE of a reward model: 1 − mean P(first chosen response)."""
-    p = as_floats(probability_of_first_chosen, "probability_of_first_chosen", ndim=1)
-    return float(1 - p.mean())
-
-
 class _Forecasts(NamedTuple):
     """Events (E, k), their float32 probabilities (n, E), and whether they happened (n, E)."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -201,39 +201,6 @@ def find_temperature(
     return TemperatureFit(1 / beta, slope(beta) * beta, None, n)
 
 
-class Scaled(Protocol):
-    """Forecasts of n prompts whose log-odds are divided by a temperature."""
-
-    @property
-    def uniform(self) -> FloatArray:
-        """The log loss of a uniform guess for each prompt: (n,)."""
-
-    @property
-    def independent(self) -> float:
-        """The least factor of the variance of slopes: 1 if a prompt's rows are one observation."""
-
-    def fit(self) -> TemperatureFit:
-        """Return the best temperature."""
-
-    def losses(self, temperature: float) -> FloatArray:
-        """Return the log loss of each prompt: (n,)."""
-
-    def mean_slope(self, beta: float) -> float:
-        """Return the derivative of the mean loss by β."""
-
-    def slopes(self, temperature: float) -> tuple[FloatArray, FloatArray]:
-        """Return slope and curvature of each prompt's loss with respect to log β: (n,) each."""
-
-    def margins(self) -> tuple[FloatArray, FloatArray]:
-        """Return by how much each prompt's choice was wrong, and by how little it could have been: (n,) each."""
-
-    def divergence(self, temperature: float) -> float | None:
-        """Return the loss of T = 1 if the forecasts at ``temperature`` were true."""
-
-    def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
-        """Return the slopes and curvatures by β at β = 0: (n,) each."""
-
-
 @dataclass(frozen=True, eq=False)
 class Softmax:
     """Top-1 forecasts softmax(r/T): rewards r (N,) of the responses, prompt by prompt, one of them correct."""
@@ -269,10 +236,11 @@ class Softmax:
 
     @property
     def uniform(self) -> FloatArray:
-        """Log m."""
+        """The log loss of a uniform guess for each prompt: log m."""
         return np.log(self.sizes)
 
     independent = 1.0
+    """The least factor of the variance of slopes: 1, because a prompt is one observation."""
 
     def fit(self) -> TemperatureFit:
         """Return the best temperature."""
@@ -307,7 +275,7 @@ class Softmax:
         return self.r[first] - self.r[self.correct], self.r[first] - self.r[second]
 
     def divergence(self, temperature: float) -> float:
-        """Return the mean KL divergence of softmax(r) from softmax(r/T)."""
+        """Return what T = 1 loses if softmax(r/T) is true: the mean KL divergence of softmax(r) from it."""
         logs = segment_log_softmax(self.below, self.sizes)
         q = (self.below == 0).astype(np.float64) if temperature == 0 else np.exp(self.below / temperature)
         q /= np.repeat(np.add.reduceat(q, self._starts), self.sizes)
@@ -317,7 +285,7 @@ class Softmax:
         return max(float(terms.sum()), 0.0) / len(self.sizes)
 
     def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean(r) − r_correct and the variance of r of each prompt."""
+        """Return slopes and curvatures by β at 0: mean(r) − r_correct and the variance of r of each prompt."""
         mean = np.add.reduceat(self.r, self._starts) / self.sizes
         spread = np.add.reduceat((self.r - np.repeat(mean, self.sizes)) ** 2, self._starts) / self.sizes
         return mean - self.r[self.correct], spread
@@ -344,7 +312,7 @@ class Sigmoid:
 
     @property
     def independent(self) -> float:
-        """The factor of independent pairs."""
+        """The least factor of the variance of slopes: that of independent pairs."""
         return float(self._weight.mean())
 
     def fit(self) -> TemperatureFit:
@@ -404,7 +372,7 @@ class Scale:
     (1.356, 0.189, 5.461)
     """
 
-    model: Scaled
+    model: Softmax | Sigmoid
     cluster: IntArray | None = None
     _limits: dict[float, Limits] = field(default_factory=dict, repr=False)
     _more: dict[float, _More] = field(default_factory=dict, repr=False)

@@ -77,7 +77,10 @@ def vote_briers(forecasts: VoteForecasts) -> FloatArray:
 
 
 def voter_disagreements(forecasts: VoteForecasts) -> FloatArray:
-    """Return how often two different voters on a prompt disagree: (n,), NaN for one vote."""
+    """Return how often two different voters on a prompt disagree: (n,), NaN for one vote.
+
+    It estimates the Brier score that the true shares π of each prompt would have: 1 − Σ_i π_i².
+    """
     return 1 - pair_agreements(forecasts)
 
 
@@ -180,11 +183,6 @@ _TERMS = 60  # terms of the entropy's series that are estimated from votes; the 
 _LOG_RANGE = (-8.0, 10.0)  # log concentration: from unanimous votes to votes by coin flips
 _GRID: FloatArray = np.linspace(-30.0, 12.0, 1200)  # log of x in ∫ ... dx; enough for 160,000 votes
 _STEP = 1e-3  # step of numerical derivatives with respect to the log concentration
-
-
-def vote_brier_ceilings(forecasts: VoteForecasts) -> FloatArray:
-    """Estimate the Brier score that the true shares π of each prompt would have: 1 − Σ_i π_i²."""
-    return 1 - pair_agreements(forecasts)
 
 
 def vote_log_loss_ceilings(forecasts: VoteForecasts) -> FloatArray:

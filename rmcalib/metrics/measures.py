@@ -428,8 +428,8 @@ _BALLOTS_OF_SEVERAL: dict[str, Ballots] = {
     "log_loss_excess": lambda votes, _, __: (
         votes_of.vote_log_losses(votes) - votes_of.vote_log_loss_ceilings(votes)
     ),
-    "brier_ceiling": lambda votes, _, __: votes_of.vote_brier_ceilings(votes),
-    "brier_excess": lambda votes, _, __: votes_of.vote_briers(votes) - votes_of.vote_brier_ceilings(votes),
+    "brier_ceiling": lambda votes, _, __: votes_of.voter_disagreements(votes),
+    "brier_excess": lambda votes, _, __: votes_of.vote_briers(votes) - votes_of.voter_disagreements(votes),
 }
 """The same for prompts with several votes, which show how people differ."""
 _SHARES = ("agreement", "majority_agreement", "voter_disagreement")

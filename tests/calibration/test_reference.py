@@ -13,7 +13,6 @@ from rmcalib.calibration.reference import (
     reference_full_rank,
     reference_rankwise,
     reference_strong_notion,
-    reference_top_1,
 )
 from rmcalib.ranking import ExplicitRankings, PairwiseProbabilities, PlackettLuce, orders_from_ranks
 from rmcalib.ranking.synthetic import synthetic_plackett_luce
@@ -172,10 +171,6 @@ def test_a_calibrated_forecast_measures_as_uncalibrated_only_in_the_reference_pr
     d = synthetic_plackett_luce(150, 6, rng=np.random.default_rng(1))
     assert sub_k(d.forecast, d.orders, 2, protocol="reference", coverage=0.95).value > 0.2
     assert sub_k(d.forecast, d.orders, 2).value < 0.1
-
-
-def test_reference_top_1_is_one_minus_the_mean() -> None:
-    assert reference_top_1([0.2, 0.4]) == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from functools import cached_property
 from typing import Any
 
@@ -146,6 +148,19 @@ def test_one_prompt_and_many_responses() -> None:
     many = Scores.from_arrays(rng.normal(size=(2, 5000)))
     found = table(many, ["ece", "pairwise_ece", "pairwise_accuracy", "nll"])
     assert all(row["value"] is not None for row in found.values())
+
+
+def test_prompts_are_freed_at_once() -> None:
+    """Large files would not fit into memory if parts waited for the garbage collector."""
+    part = whole_part(calibrated_scores(60))
+    freed = weakref.ref(part)
+    gc.disable()
+    try:
+        metric_rows(part, chosen_metrics(), FEW)
+        del part
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_labels_of_any_kind() -> None:
