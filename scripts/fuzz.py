@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,9 @@ class Box:
         self.work.mkdir()
         before, changes = self._state(), list[str]()
         yield changes
-        after, own = self._state(), {str(self.work / name.partition("/")[0]) for name in outputs}
+        after, own = self._state(), set[str]()
+        for name in outputs:
+            own |= {str(self.work / name.partition("/")[0]), os.path.normpath(self.work / name)}
         differ = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
         changes += [f"changed {path}" for path in differ if path not in own]
 
@@ -497,13 +500,19 @@ METRICS = (
     "e c e",
     "ünknown",
 )
-NEVER = ("--follow", "--engine", "--address")  # they wait for ever, as they should, or start a cluster
+# They wait for ever, as they should, or start processes that import everything again.
+NEVER = ("--follow", "--engine", "--address", "--processes")
 
 
 def options_case(box: Box, rng: random.Random) -> tuple[str, list[str]]:
     """Run one option line."""
     words = option_line(box, rng)
-    with box.case([*words, "out", "runs"]) as problems:
+    # A file that the line names as its output may change, unless the line also reads it.
+    targets = [word for option, word in pairwise(words) if option in ("--to", "--markdown")]
+    named = [
+        word for word in words if not word.startswith("..") or (word in targets and words.count(word) == 1)
+    ]
+    with box.case([*named, "out", "runs"]) as problems:
         problems.append(box.command(words).problem)
     return shlex.join(words)[:400], problems
 

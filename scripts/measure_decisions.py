@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import softmax
 
 from rmcalib._util.arrays import BoolArray, FloatArray
+from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_csv, write_text
-from rmcalib._util.markdown import markdown_table
 from rmcalib.repair.thresholds import THRESHOLDS, log_odds, safe_threshold
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmcalib._util.arrays import IntArray
+from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_csv, write_text
-from rmcalib._util.markdown import markdown_table
 from rmcalib.calibration import NotionResult, full_rank, sub_k, top_k
 from rmcalib.calibration.binning import BinSums, ErrorOptions, bin_edges, bin_index, binned_error
 from rmcalib.ranking import PartialRankings, RankingDistribution

@@ -24,8 +24,8 @@ from scipy.optimize import brentq
 from scipy.stats import kendalltau, norm
 
 from rmcalib._util.arrays import FloatArray
+from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_csv, write_file, write_text
-from rmcalib._util.markdown import markdown_table
 from rmcalib.calibration import Scale, Softmax, ece
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"

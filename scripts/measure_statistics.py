@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from worlds import ACCURATE, SETTINGS, Setting, drawn_part, truths
 
+from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_csv, write_text
-from rmcalib._util.markdown import markdown_table
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import estimate_of

@@ -22,8 +22,8 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_csv, write_text
-from rmcalib._util.markdown import markdown_table
 from rmcalib.calibration import ece
 from rmcalib.calibration.votes import VoteForecasts, majority_agreements, with_tie_outcome
 from rmcalib.metrics.catalogue import catalogue

@@ -13,8 +13,8 @@ import paper_relations
 import paper_reward_models
 from scipy.stats import kendalltau
 
+from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_bytes, write_text
-from rmcalib._util.markdown import markdown_table
 from rmcalib.report.figures import figure_bytes
 from rmcalib.tabular import DATASETS, load_dataset
 from rmcalib.tabular._prolr import fold_means

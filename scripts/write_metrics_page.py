@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_text
-from rmcalib._util.markdown import markdown_table
 from rmcalib.metrics import Metric, catalogue
 from rmcalib.metrics.catalogue import GROUPS
 

@@ -6,22 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "CHUNK_ELEMENTS",
-    "BoolArray",
-    "FloatArray",
-    "IntArray",
-    "as_floats",
-    "as_groups",
-    "as_integers",
-    "as_outcomes",
-    "as_probabilities",
-    "check_choice",
-    "check_integer",
-    "chunks",
-    "segment_log_softmax",
-]
-
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]

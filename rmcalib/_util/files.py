@@ -14,26 +14,12 @@ import stat
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, read_input, write_object
 from rmcalib._util.texts import decoded, parse_json, repeated
-
-__all__ = [
-    "CsvTable",
-    "check_output",
-    "kind_on_disk",
-    "read_csv_table",
-    "read_object",
-    "utc",
-    "write_bytes",
-    "write_csv",
-    "write_file",
-    "write_json",
-    "write_text",
-]
 
 
 def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | None:
@@ -260,3 +246,38 @@ def _no_formula(value: Any) -> Any:
         except ValueError:
             return f"'{value}"
     return value
+
+
+_ROWS, _ROWS_PER_BYTE = 1_000_000, 20
+_BYTES, _BYTES_PER_BYTE = 2**30, 100
+
+
+@contextlib.contextmanager
+def opened_parquet(content: bytes, where: str) -> Iterator[Any]:
+    """Yield the `pyarrow.parquet.ParquetFile` of a content that does not grow beyond reason when it is read.
+
+    Allowed are a million rows and 20 more for each byte of the file, and one gigabyte and 100 times the file.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(
+            pyarrow.BufferReader(content), page_checksum_verification=True
+        ) as file:
+            about = file.metadata
+            size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+            if about.num_rows > _ROWS + _ROWS_PER_BYTE * len(content):
+                raise ValueError(
+                    f"{where}: {about.num_rows:,} rows in {len(content):,} bytes; not read, because "
+                    "memory would not suffice: save it again, in several files"
+                )
+            if size > _BYTES + _BYTES_PER_BYTE * len(content):
+                raise ValueError(
+                    f"{where}: {len(content):,} bytes would become {size:,}; not read, because memory "
+                    "would not suffice: save it again with less compression"
+                )
+            yield file
+    except (pyarrow.ArrowException, OSError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{where}: not a readable Parquet file: {first}") from error

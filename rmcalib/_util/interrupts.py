@@ -12,15 +12,6 @@ import time
 from collections.abc import Iterator
 from typing import NoReturn
 
-__all__ = [
-    "INTERRUPTED",
-    "answer_interrupts",
-    "deferred",
-    "end_now",
-    "end_with_parent",
-    "spared",
-]
-
 INTERRUPTED = 130  # the exit code that shells expect
 _AGAIN = 1.0  # seconds; launchers forward a Ctrl-C to processes that already got it from the terminal
 

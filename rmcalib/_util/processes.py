@@ -1,4 +1,4 @@
-"""Processes of ``torchrun`` or ``accelerate launch`` that work on one job.
+"""Processes of ``torchrun`` or ``accelerate launch`` that work on one job, and isolated child processes.
 
 Each process scores a part of the prompts. Common work is done in steps (`Team.step`): no process continues
 before all have finished a step. If one process fails, all fail with its message, and the main process reports
@@ -14,9 +14,8 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
-
-__all__ = ["PeerError", "Team", "is_main_process", "joined", "may_draw", "process_rank"]
 
 # Processes may have very different amounts to score. If one dies, the launcher ends all.
 _PATIENCE = datetime.timedelta(days=7)
@@ -180,3 +179,33 @@ def joined() -> Iterator[Team]:
             distributed.destroy_process_group()
             # Gloo's threads still handle the last messages; a process that ends now would be aborted.
             time.sleep(_CLOSING)
+
+
+# Finds this rmcalib wherever it is, without the other modules of its parent folder.
+_SETUP = """
+import importlib.util, sys
+class Own:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "rmcalib":
+            return importlib.util.spec_from_file_location(
+                name, {folder!r} + "/__init__.py", submodule_search_locations=[{folder!r}]
+            )
+sys.meta_path.insert(0, Own)
+sys.path += [path for path in {paths!r} if path not in sys.path]
+"""
+
+
+def isolated(code: str, *args: str) -> list[str]:
+    """Return the command that runs Python `code` in a new process, isolated from the current folder.
+
+    Installed packages come first, then whatever else this process can import from, without the current
+    folder: `./torch.py` is never imported.
+
+    >>> import subprocess
+    >>> subprocess.run(isolated("import sys; print(sys.argv[1])", "hello"), capture_output=True).stdout
+    b'hello\\n'
+    """
+    paths = [path for path in sys.path if path not in ("", ".", str(Path.cwd()))]
+    setup = _SETUP.format(folder=str(Path(__file__).resolve().parents[1]), paths=paths)
+    return [sys.executable, "-I", "-W", "ignore", "-c", f"{setup}\n{code}", *args]

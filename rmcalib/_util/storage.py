@@ -14,17 +14,6 @@ from typing import Any, cast
 
 from rmcalib._util.waiting import within
 
-__all__ = [
-    "StorageError",
-    "as_path",
-    "find_files",
-    "is_remote",
-    "read_file",
-    "read_input",
-    "shown",
-    "write_object",
-]
-
 # File systems without folders. In others, a folder must exist before a file is written to it.
 _WITHOUT_FOLDERS = frozenset(
     ("abfs", "abfss", "adl", "az", "gcs", "gs", "hf", "memory", "oci", "oss", "s3", "s3a")

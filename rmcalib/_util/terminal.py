@@ -9,16 +9,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = [
-    "REPLACEMENT",
-    "add_row",
-    "clean",
-    "clean_line",
-    "count",
-    "open_console",
-    "print_table",
-    "table",
-]
 
 REPLACEMENT = "�"
 NAME_WIDTH = 12

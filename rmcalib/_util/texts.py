@@ -18,19 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = [
-    "LONE_SURROGATE",
-    "LONGEST_ID",
-    "LONGEST_NAME",
-    "decoded",
-    "json_lines",
-    "parse_json",
-    "parse_yaml",
-    "problems_of",
-    "refuse_url",
-    "repeated",
-    "typed",
-]
 
 T = TypeVar("T")
 

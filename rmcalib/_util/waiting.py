@@ -14,8 +14,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from typing import TypeVar
 
-__all__ = ["LONGEST_PAUSE", "is_late", "patience", "retry_after", "within"]
-
 T = TypeVar("T")
 
 LONGEST_PAUSE = 60.0

@@ -15,8 +15,6 @@ from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_yaml, typed
 from rmcalib.benchmarks._items import Benchmark
 
-__all__ = ["BenchmarkEntry", "HubSource", "benchmarks", "entry_for", "known_entry"]
-
 LIBRARY = Path(__file__).with_name("library")
 ENTRY_POINTS = "rmcalib.benchmarks"
 """The entry point group in which packages name a `BenchmarkEntry`, the `Path` of a YAML file, or a list."""

@@ -34,9 +34,6 @@ from rmcalib._util.texts import LONE_SURROGATE, LONGEST_NAME, problems_of
 from rmcalib.benchmarks._entries import BenchmarkEntry
 from rmcalib.benchmarks._items import Item
 
-__all__ = ["READERS", "Raw", "Row", "needed_columns"]
-
-
 # Types of values
 
 

@@ -10,8 +10,6 @@ from annotated_types import Ge, Len
 
 from rmcalib._util.texts import LONGEST_ID
 
-__all__ = ["Benchmark", "Item", "Prompt", "distinct_ids"]
-
 Prompt = str | tuple[dict[str, str], ...]
 """A text, or chat messages `{"role": ..., "content": ...}` that end before the assistant's turn."""
 
@@ -123,11 +121,6 @@ class Benchmark:
     def columns(self) -> tuple[str, ...]:
         """Names of the other columns of the prompts, in order of appearance."""
         return tuple(dict.fromkeys(name for item in self.items for name in item.columns))
-
-    @property
-    def has_votes(self) -> bool:
-        """Whether people voted on the responses."""
-        return any(item.votes is not None for item in self.items)
 
     @property
     def n_responses(self) -> int:

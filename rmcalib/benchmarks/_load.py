@@ -11,9 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.files import kind_on_disk, read_csv_table
+from rmcalib._util.files import kind_on_disk, opened_parquet, read_csv_table
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, resolve_commit, translated, without_hub
-from rmcalib._util.parquet import opened_parquet
 from rmcalib._util.processes import may_draw
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import json_lines, parse_json, refuse_url, typed
@@ -23,7 +22,6 @@ from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
 if TYPE_CHECKING:
     from rmcalib.benchmarks._formats import Raw
 
-__all__ = ["load_benchmark"]
 
 DEMO = Path(__file__).parents[1] / "demo" / "benchmark.jsonl"
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")

@@ -15,17 +15,6 @@ from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.benchmarks._entries import BenchmarkEntry, entry_for
 from rmcalib.benchmarks._items import Benchmark
 
-__all__ = [
-    "OFFICIAL",
-    "OfficialScore",
-    "ScoredItems",
-    "official_score",
-    "scored_items",
-    "shared_first_place",
-    "ties_scores",
-    "ties_sums",
-]
-
 TIES = "Ties"
 
 

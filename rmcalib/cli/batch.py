@@ -85,8 +85,8 @@ def command(
     common: Common = Common(),
 ) -> int:
     """Run a batch, or print its plan."""
-    from rmcalib._util.sizes import parse_parameters
     from rmcalib.runs import BatchRequest, Published, Selection, plan_batch, run_batch
+    from rmcalib.runs._plan import parse_parameters
 
     size = None if which.max_params is None else parse_parameters(which.max_params)
     request = BatchRequest(
@@ -120,10 +120,10 @@ def command(
 
 def _how(scoring: Scoring, where: Where) -> Any:
     """Return how models are scored; options that need Ray are refused without it."""
-    from rmcalib._util.sizes import parse_bytes
     from rmcalib.judges import LoadOptions
     from rmcalib.runs import Cluster
     from rmcalib.runs import Scoring as HowToScore
+    from rmcalib.runs._plan import parse_bytes
 
     if len(scoring.benchmark) > 1:
         raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")

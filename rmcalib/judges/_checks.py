@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.children import isolated
 from rmcalib._util.hub import OWN_CODE, HubError
+from rmcalib._util.processes import isolated
 
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "sentencepiece.bpe.model"),

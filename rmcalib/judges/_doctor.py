@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.children import isolated
+from rmcalib._util.processes import isolated
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import _devices as devices
 from rmcalib.judges._classifier import Classifier

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib import __version__
+from rmcalib._util.display import markdown_text
 from rmcalib._util.files import write_bytes
 from rmcalib._util.hub import HubError, check_repo_id, folder_name, translated
-from rmcalib._util.markdown import markdown_text
 from rmcalib._util.storage import as_path
 from rmcalib.metrics.table import find_value
 from rmcalib.report.document import Document, to_markdown

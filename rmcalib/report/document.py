@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.markdown import markdown_table, markdown_text
+from rmcalib._util.display import markdown_table, markdown_text
 from rmcalib._util.terminal import clean, open_console
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.hub import folder_name
-from rmcalib._util.nested import flattened
 from rmcalib._util.storage import StorageError, as_path, find_files, read_file, similar_file
 from rmcalib._util.terminal import clean_line
 from rmcalib.report.evaluation import UNNAMED
 from rmcalib.runs import read_run
+from rmcalib.runs._folder import flattened
 from rmcalib.scores import (
     Scores,
     is_built_in,
@@ -176,8 +176,8 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     Scores.from_arrays([[1.0, 0.0]]).to_jsonl(f"{folder}/mine.jsonl")
-    ...     open_scores(f"{folder}/mine.jsonl")[1]
+    ...     _ = Scores.from_arrays([[1.0, 0.0]]).to_parquet(f"{folder}/mine.parquet")
+    ...     open_scores(f"{folder}/mine.parquet")[1]
     'mine'
     """
     path = _named(source)

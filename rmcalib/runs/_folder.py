@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib._util.files import read_object, utc, write_json
-from rmcalib._util.nested import flattened
 from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, read_file
 
 
@@ -215,3 +214,16 @@ def _difference(inputs: Mapping[str, Any], manifest: Mapping[str, Any] | None) -
         and not (key == "items_sha256" and now.get("n_items") != then.get("n_items"))
     ]
     return "; ".join(changed) or "its manifest run.json is damaged"
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the innermost values by their full names, joined by dots.
+
+    >>> flattened({"model": "m", "recipe": {"sign": 1.0, "head": {"bias": False}}})
+    {'model': 'm', 'recipe.sign': 1.0, 'recipe.head.bias': False}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        flat |= flattened(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+    return flat

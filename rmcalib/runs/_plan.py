@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
 
 
-# Families of models whose names do not contain them, and then names of families.
+# Families of models whose names do not contain them.
 _FAMILIES = {
     "pythia": "gpt_neox",
     "worldpm": "qwen",
@@ -33,8 +33,8 @@ _FAMILIES = {
     "eurus": "mistral",
     "ultrarm": "llama",
     "skywork-vl": "qwen",
-    **{name: name for name in ("llama", "qwen", "gemma", "mistral", "internlm", "deberta")},
 }
+_FAMILY_NAMES = ("llama", "qwen", "gemma", "mistral", "internlm", "deberta")
 # Assumptions behind the estimated times, which are rough.
 _REWARD_BENCH_2_TOKENS = 8_500 * 500.0
 _CHARACTERS_PER_TOKEN = 4
@@ -294,8 +294,35 @@ def family_of(recipe: Recipe) -> str:
     ['llama', 'llama', 'other']
     """
     text = f"{recipe.architecture or ''} {recipe.model.split('/')[-1]}".lower()
-    return next((family for word, family in _FAMILIES.items() if word in text), "other")
+    known = _FAMILIES | dict(zip(_FAMILY_NAMES, _FAMILY_NAMES, strict=True))
+    return next((family for word, family in known.items() if word in text), "other")
 
 
 def _like(name: str, globs: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name.lower(), glob.lower()) for glob in globs)
+
+
+def parse_parameters(text: str) -> float:
+    """Turn `10B`, `600M` or `7` (billions) into billions.
+
+    >>> parse_parameters("10B"), parse_parameters("600M")
+    (10.0, 0.6)
+    """
+    return _parse(text, {"": 1, "b": 1, "m": 1e-3}, "--max-params", "10B or 600M")
+
+
+def parse_bytes(text: str) -> float:
+    """Turn `80GB` or `80` (gigabytes) into bytes.
+
+    >>> parse_bytes("80GB")
+    80000000000.0
+    """
+    return _parse(text, {"": 1e9, "gb": 1e9, "g": 1e9, "tb": 1e12, "mb": 1e6}, "--gpu-memory", "80GB")
+
+
+def _parse(text: str, units: Mapping[str, float], option: str, example: str) -> float:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
+    unit = units.get(match[2]) if match else None
+    if match is None or unit is None or float(match[1]) == 0:
+        raise ValueError(f"{option}: {text!r} is not a size (write it like {example})")
+    return float(match[1]) * unit

@@ -11,42 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from rmcalib._util.texts import parse_yaml
 from rmcalib.benchmarks import known_entry
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._scores import Scores
-
-__all__ = ["BOARDS", "REAL", "built_in_scores", "is_built_in", "load_board"]
 
 REAL = "real"
 """All reward models that come with the package: the boards `rewardmath` and `reward-bench-2`."""
 BOARDS = ("rewardmath", "reward-bench-2", "pandalm", REAL)
 """The names of the built-in boards."""
 _DEMO = Path(__file__).parents[1] / "demo"
-_REWARDMATH = {
-    "benchmark": "rewardmath",
-    "benchmark_format": "rewardmath",
-    "scores": "published",
-    "source": "github.com/kimsh0507/RewardMATH_official, results/RewardMATH",
-    "source_revision": "cde06ab3f5466e1f94e74ba4fadf0e6561434ecb",
-    "paper": "arXiv 2410.01729",
-    "licence": "MIT License, Copyright (c) 2024 Sunghwan Kim",
-}
-_REWARDBENCH2 = {
-    "benchmark": "reward-bench-2",
-    "benchmark_format": "reward-bench-2",
-    "scores": "published",
-    "source": "github.com/sixijsu77-hub/themis-judge-reliability",
-    "source_revision": "6307f315715b5fa877d430062c95cdcf4b0f0eea",
-    "licence": "Apache License 2.0",
-}
-_PANDALM = {
-    "benchmark": "pandalm",
-    "scores": "published",
-    "source": "github.com/WeOpenML/PandaLM, data",
-    "source_revision": "3871806e72b4832f815ecafd24d3503c73403f48",
-    "paper": "arXiv 2306.05087",
-    "licence": "Apache License 2.0",
-}
 
 
 def load_board(name: str = "rewardmath") -> dict[str, Scores]:
@@ -98,8 +72,9 @@ def is_built_in(source: Any) -> bool:
 def _rewardmath() -> dict[str, Scores]:
     with np.load(_DEMO / "rewardmath.npz", allow_pickle=False) as file:
         models, rewards = file["models"].tolist(), file["rewards"]
+    about = _about("rewardmath")
     return {
-        model: Scores.from_arrays(own, category="MATH", manifest={"model": model, **_REWARDMATH})
+        model: Scores.from_arrays(own, category="MATH", manifest={"model": model, **about})
         for model, own in zip(models, rewards, strict=True)
     }
 
@@ -117,7 +92,9 @@ def _rewardbench2() -> dict[str, Scores]:
         "label": (response < np.array(table.pop("num_correct"))).astype(np.float64),
     }
     return {
-        model: Scores.from_columns(columns | {"reward": rewards}, {"model": model, **_REWARDBENCH2})
+        model: Scores.from_columns(
+            columns | {"reward": rewards}, {"model": model, **_about("reward-bench-2")}
+        )
         for model, rewards in table.items()
     }
 
@@ -143,8 +120,13 @@ def _pandalm() -> dict[str, Scores]:
         wins = [{"1": 1.0, "2": 0.0}.get(str(verdict), 0.5) for verdict in table[name]]
         counts = {"pairs": n, "unclear": sum(str(verdict) not in ("0", "1", "2") for verdict in table[name])}
         beats = [row for p in wins for row in ((None, p), (1 - p, None))]
-        about = {"model": model, **_PANDALM, "verdicts": counts}
+        about = {"model": model, **_about("pandalm"), "verdicts": counts}
         found[model] = Scores.from_columns(columns | {"beats": beats}, about)
+    return found
+
+
+def _about(board: str) -> dict[str, Any]:
+    found: dict[str, Any] = parse_yaml((_DEMO / "boards.yaml").read_bytes(), "boards.yaml")[board]
     return found
 
 

@@ -8,28 +8,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.files import write_file
-from rmcalib._util.parquet import opened_parquet
+from rmcalib._util.files import opened_parquet, write_file
 from rmcalib._util.storage import as_path, read_input
 from rmcalib._util.texts import LONGEST_ID, decoded, json_lines, parse_json
 from rmcalib.scores._schema import Columns, Place, row_place
-
-__all__ = [
-    "ENDINGS",
-    "Table",
-    "columns_of",
-    "is_frame",
-    "read_frame",
-    "read_parquet",
-    "read_table",
-    "write_jsonl",
-    "write_parquet",
-]
 
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
 _METADATA = b"rmcalib.manifest"
@@ -223,27 +210,6 @@ def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any
     table = table.replace_schema_metadata({_METADATA: json.dumps(signed).encode()})
     write_file(path, lambda file: pyarrow.parquet.write_table(table, file, write_page_checksum=True))
     return signed
-
-
-def write_jsonl(path: str | Path, columns: Columns) -> None:
-    """Write columns as one JSON object per row."""
-
-    def write(file: IO[bytes]) -> None:
-        n = len(next(iter(columns.values())))
-        for start in range(0, n, _CHUNK):
-            parts = [array[start : start + _CHUNK].tolist() for array in columns.values()]
-            # JSON has no NaN: unknown labels are null, other unknown values are left out.
-            rows = (
-                {
-                    name: value if value == value else None
-                    for name, value in zip(columns, row, strict=True)
-                    if value == value or name == "label"
-                }
-                for row in zip(*parts, strict=True)
-            )
-            file.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
-
-    write_file(path, write)
 
 
 def _array(column: Any) -> npt.NDArray[Any]:

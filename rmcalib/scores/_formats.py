@@ -11,34 +11,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.arrays import IntArray
 from rmcalib._util.terminal import count
 from rmcalib.benchmarks import known_entry
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._schema import Problems, as_lists, shown
 
-__all__ = [
-    "is_rewardbench",
-    "is_rewardmath",
-    "is_rewardmath_table",
-    "rewardbench_columns",
-    "rewardbench_content",
-    "rewardmath_columns",
-    "rewardmath_models",
-    "star",
-]
-
 Columns = dict[str, Any]
 About = dict[str, Any]
 _LISTS = ("id", "subset", "scores", "num_correct")
-_ABOUT = {"model": "unknown", "model_type": "Seq. Classifier", "chat_template": "tokenizer"}
-_DEFECT = "Factuality", [str(i) for i in range(30, 40)], [str(i) for i in range(10)]
+_ABOUT = ("model", "model_type", "chat_template")
+_DEFECT = "Factuality", list(map(str, range(30, 40))), list(map(str, range(10)))
 _SCORE_COLUMNS = {"model", "problem", "response", "score"}
 _VERDICT_COLUMNS = {"model", "problem", "rejected", "verdict", "chosen_position"}
 _CORRECT = "human_to_GPT-4"
@@ -105,23 +92,6 @@ def _repaired_ids(ids: list[str], categories: Sequence[str]) -> tuple[list[str],
     for i, name in zip(own[:10], right, strict=True):
         repaired[i] = name
     return repaired, len(right)
-
-
-def rewardbench_content(
-    columns: Mapping[str, npt.NDArray[Any]], offsets: IntArray, manifest: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return scores in RewardBench's layout, correct responses first."""
-    result: dict[str, Any] = {name: [] for name in (*_LISTS, "results")}
-    for start, end in pairwise(offsets.tolist()):
-        correct = columns["is_correct"][start:end]
-        rewards = columns["reward"][start + np.argsort(~correct, kind="stable")].tolist()
-        best = max(rewards)
-        result["id"].append(str(columns["item_id"][start]))
-        result["subset"].append(str(columns["category"][start]))
-        result["scores"].append(rewards)
-        result["num_correct"].append(int(correct.sum()))
-        result["results"].append(1.0 / rewards.count(best) if rewards[0] == best else 0.0)
-    return result | {key: manifest.get(key, value) for key, value in _ABOUT.items()}
 
 
 def is_rewardmath(content: Any) -> bool:

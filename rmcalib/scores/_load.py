@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,20 @@ from rmcalib.scores._schema import LARGEST_REWARD, Place, row_place, shown, take
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import listed, parse_columns, to_columns
 
-__all__ = ["Loaded", "find_model", "load_all_scores", "load_scores", "load_with_rows"]
+
+@dataclass(frozen=True)
+class _Reading:
+    """How a source is read: the options of `load_scores`, and the only model that is needed."""
+
+    scale: str | None = None
+    cluster: str | None = None
+    steps: str = "product"
+    missing: Missing | None = None
+    only: str | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(self.steps, "steps", STEPS)
+        check_choice(self.missing, "missing", (None, *MISSING))
 
 
 class Loaded(NamedTuple):
@@ -140,11 +153,11 @@ def load_all_scores(
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Scores.from_arrays([[1.0, 0.0]]).to_jsonl(f"{folder}/mine.jsonl")
-    ...     list(load_all_scores(f"{folder}/mine.jsonl"))
+    ...     _ = Scores.from_arrays([[1.0, 0.0]]).to_parquet(f"{folder}/mine.parquet")
+    ...     list(load_all_scores(f"{folder}/mine.parquet"))
     ['mine']
     """
-    found = _load(source, columns, scale, cluster, steps, missing, only)
+    found = _load(source, columns, _Reading(scale, cluster, steps, missing, only))
     return {name: loaded.scores for name, loaded in found.items()}
 
 
@@ -156,8 +169,7 @@ def load_with_rows(source: Any, columns: str | Mapping[str, Any] | None = None, 
     >>> load_with_rows(table).row.tolist()
     [0, 2, 1]
     """
-    given = {"scale": None, "cluster": None, "steps": "product", "missing": None, "only": None} | options
-    found = _load(source, columns, **given)
+    found = _load(source, columns, _Reading(**options))
     if len(found) > 1:
         raise ValueError(f"{source}: scores of {len(found)} models ({listed(found)}), and one is needed")
     return next(iter(found.values()))
@@ -172,26 +184,14 @@ def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Sco
     return found[model]
 
 
-def _load(
-    source: Any,
-    columns: str | Mapping[str, Any] | None,
-    scale: str | None,
-    cluster: str | None,
-    steps: str,
-    missing: Missing | None,
-    only: str | None,
-) -> dict[str, Loaded]:
-    check_choice(steps, "steps", STEPS)
-    if missing is not None:
-        check_choice(missing, "missing", MISSING)
+def _load(source: Any, columns: str | Mapping[str, Any] | None, reading: _Reading) -> dict[str, Loaded]:
     given = parse_columns(columns)
     if isinstance(source, Scores):
         table = _files.Table(dict(source.columns()), "scores")
-        scores = measured(source, scale, guess=False)
+        scores = measured(source, reading.scale, guess=False)
         return {str(source.manifest.get("model") or "scores"): Loaded(scores, table, np.arange(len(source)))}
     if _files.is_frame(source):
-        table = _files.read_frame(source)
-        return _of_table(table, "scores", given, scale, cluster, steps, missing or "refuse", only)
+        return _of_table(_files.read_frame(source), "scores", given, reading)
     if is_built_in(source):
         scores = built_in_scores(str(source))
         table = _files.Table(dict(scores.columns()), str(source))
@@ -213,17 +213,16 @@ def _load(
         if not given and is_rewardmath_table(table.columns):
             known = rewardmath_models(table.columns, str(file))
     if known:
-        treated = missing or ("refuse" if is_rewardbench(content) else "lowest")
+        if not is_rewardbench(content):
+            reading = replace(reading, missing=reading.missing or "lowest")
         result = {}
         for name, (own, about) in known.items():
-            if only is None or only == name or not name:
+            if reading.only in (None, name) or not name:
                 where = f"{file}: {name}" if name else str(file)
                 table = _files.Table(own, where)
-                loaded = _built(own, about, table, steps, treated)
-                loaded = loaded._replace(scores=measured(loaded.scores, scale, guess=False))
-                result[name or str(about.get("model") or file.stem)] = loaded
+                result[name or str(about.get("model") or file.stem)] = _built(own, about, table, reading)
         return result
-    return _of_table(table, file.stem, given, scale, cluster, steps, missing or "refuse", only)
+    return _of_table(table, file.stem, given, reading)
 
 
 def _file_of_run(folder: Path) -> Path:
@@ -234,44 +233,41 @@ def _file_of_run(folder: Path) -> Path:
 
 
 def _of_table(
-    table: _files.Table,
-    stem: str,
-    given: Mapping[str, list[str]],
-    scale: str | None,
-    cluster: str | None,
-    steps: str,
-    missing: Missing,
-    only: str | None,
+    table: _files.Table, stem: str, given: Mapping[str, list[str]], reading: _Reading
 ) -> dict[str, Loaded]:
     """Build the scores of each model of a table."""
     about = dict(table.manifest or {})
-    ours = table.manifest is not None and not given and cluster is None
-    parts = {None: dict(table.columns)} if ours else to_columns(table, given, cluster)
+    ours = table.manifest is not None and not given and reading.cluster is None
+    parts = {None: dict(table.columns)} if ours else to_columns(table, given, reading.cluster)
     result = {}
     for model, own in parts.items():
-        if only is not None and len(parts) > 1 and model != only:
+        if reading.only is not None and len(parts) > 1 and model != reading.only:
             continue
         named = about if model is None else about | {"model": model}
-        loaded = _built(own, named, table, steps, missing)
-        loaded = loaded._replace(scores=measured(loaded.scores, scale, guess=table.manifest is None))
-        result[model or str(about.get("model") or stem)] = loaded
+        guess = table.manifest is None
+        result[model or str(about.get("model") or stem)] = _built(own, named, table, reading, guess=guess)
     if not result:
-        raise ValueError(f"{table.source}: no scores of {only!r} (has {listed(map(str, parts))})")
+        raise ValueError(f"{table.source}: no scores of {reading.only!r} (has {listed(map(str, parts))})")
     return result
 
 
 def _built(
-    columns: Mapping[str, Any], about: Mapping[str, Any], table: _files.Table, steps: str, missing: str
+    columns: Mapping[str, Any],
+    about: Mapping[str, Any],
+    table: _files.Table,
+    reading: _Reading,
+    *,
+    guess: bool = False,
 ) -> Loaded:
     """Build scores from columns; steps, pairs and missing numbers become rewards."""
     n = len(next(iter(columns.values())))
     given = {"__row__": np.arange(n)} | dict(columns)
     manifest = dict(about)
-    source, place = table.source, table.place
+    source, place, missing = table.source, table.place, reading.missing or "refuse"
     if "steps" in given:
-        rewards, probabilities = _by_steps(given.pop("steps"), steps, missing, source, place)
+        rewards, probabilities = _by_steps(given.pop("steps"), reading.steps, missing, source, place)
         given["reward"] = rewards
-        manifest |= {"score_kind": "steps", "steps": steps}
+        manifest |= {"score_kind": "steps", "steps": reading.steps}
         manifest["scale"] = "log-utilities" if probabilities else "unknown"
     if missing != "refuse":
         given, treated = _without_missing(given, missing, source)
@@ -281,7 +277,7 @@ def _built(
     scores = Scores.from_columns(given, manifest, source=source, place=place)
     row = scores.extra["__row__"]
     extra = {name: array for name, array in scores.extra.items() if name != "__row__"}
-    return Loaded(replace(scores, extra=extra), table, row)
+    return Loaded(measured(replace(scores, extra=extra), reading.scale, guess=guess), table, row)
 
 
 def _by_steps(

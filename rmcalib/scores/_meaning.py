@@ -14,8 +14,6 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib.scores._scores import Scores
 
-__all__ = ["MISSING", "SCALES", "STEPS", "Meaning", "Missing", "Scale", "look", "step_rewards", "to_rewards"]
-
 Scale = Literal["reward", "probability", "logprob", "rating", "logit"]
 SCALES = ("reward", "probability", "logprob", "rating", "logit")
 """What numbers can be; see `to_rewards`."""

@@ -17,11 +17,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, folder_name, resolve_commit, translated
+from rmcalib._util.waiting import within
 from rmcalib.benchmarks import known_entry
 from rmcalib.scores._formats import rewardbench_columns
 from rmcalib.scores._scores import Scores
-
-__all__ = ["RESULTS", "published_figures", "published_models", "published_scores"]
 
 RESULTS = "allenai/reward-bench-2-results"
 """The data set with published scores."""
@@ -104,9 +103,13 @@ def published_models(*, revision: str | None = None) -> list[str]:
 
     commit = resolve_commit(RESULTS, repo_type="dataset", revision=revision)
     with translated(RESULTS, repo_type="dataset", revision=revision):
-        entries = HfApi().list_repo_tree(
-            RESULTS, FOLDER, recursive=True, revision=commit, repo_type="dataset"
-        )
+
+        def listed() -> list[Any]:
+            return [
+                *HfApi().list_repo_tree(RESULTS, FOLDER, recursive=True, revision=commit, repo_type="dataset")
+            ]
+
+        entries = downloaded(listed, RESULTS)
         paths = [PurePosixPath(entry.path) for entry in entries if isinstance(entry, RepoFile)]
     return sorted(str(p.relative_to(FOLDER).with_suffix("")) for p in paths if p.suffix == ".json")
 
@@ -262,12 +265,12 @@ def _blocks(model: str, commit: str) -> Iterator[bytes]:
     path = f"datasets/{RESULTS}@{commit}/{FOLDER}/{model}.json"
     with translated(RESULTS, repo_type="dataset"):
         try:
-            file = HfFileSystem().open(path, "rb", block_size=_BLOCK)
+            file = within(lambda: HfFileSystem().open(path, "rb", block_size=_BLOCK))
         except FileNotFoundError:
             known = published_models(revision=commit)
             near = difflib.get_close_matches(model, known, n=2)
             hint = f"did you mean {' or '.join(near)}?" if near else f"{len(known)} other models have some"
             raise HubError(f"{model}: no published scores in {RESULTS} ({hint})") from None
         with file:
-            while block := file.read(_BLOCK):
+            while block := within(lambda: file.read(_BLOCK)):
                 yield block

@@ -17,26 +17,6 @@ import numpy.typing as npt
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib._util.texts import LONGEST_ID
 
-__all__ = [
-    "DETAIL",
-    "LARGEST_REWARD",
-    "NEEDED",
-    "SCHEMA",
-    "UNKNOWN_LENGTH",
-    "Columns",
-    "Place",
-    "Problems",
-    "as_column",
-    "as_lists",
-    "checked",
-    "flat_beats",
-    "row_place",
-    "shown",
-    "starts_of",
-    "taken",
-    "tied_labels",
-]
-
 Columns = dict[str, npt.NDArray[Any]]
 Lists = npt.NDArray[np.object_]
 """A column of tuples: row i of a prompt has P(i beats j) for each j of its responses, None if unknown."""

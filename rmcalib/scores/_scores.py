@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +17,9 @@ from rmcalib._util.arrays import (
     IntArray,
     as_floats,
     as_integers,
-    check_choice,
     segment_log_softmax,
 )
-from rmcalib._util.files import write_text
 from rmcalib.scores import _files
-from rmcalib.scores._formats import rewardbench_content
 from rmcalib.scores._schema import (
     DETAIL,
     LARGEST_REWARD,
@@ -42,7 +38,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["Scores"]
 
 _OF_THE_RUN = (
     "hash",
@@ -155,11 +150,6 @@ class Scores:
         return np.exp(segment_log_softmax(self.reward, np.diff(self.offsets)))
 
     @property
-    def has_votes(self) -> bool:
-        """Whether people's votes are known."""
-        return self.votes is not None
-
-    @property
     def n_votes(self) -> IntArray:
         """Number of people who voted on each prompt, ties included: int (n_items,); zeros without votes."""
         if self.votes is None or self.ties is None:
@@ -167,37 +157,6 @@ class Scores:
         starts = self.offsets[:-1]
         total: IntArray = np.add.reduceat(self.votes, starts) + self.ties[starts]
         return total
-
-    def vote_shares(self, *, ties: Literal["drop", "split", "keep"] = "drop") -> FloatArray:
-        """Return the fraction of people who preferred each response.
-
-        Parameters
-        ----------
-        ties : {"drop", "split", "keep"}
-            What to do with people who preferred none: ``"drop"`` leaves them out, ``"split"`` divides each of
-            them among the prompt's responses, ``"keep"`` counts them in the total only, so that the
-            fractions, with that of the ties, sum to 1.
-
-        Returns
-        -------
-        float (N,)
-            NaN if nobody voted on the prompt.
-
-        Examples
-        --------
-        >>> scores = Scores.from_arrays([[1.0, 0.0]], votes=[[2, 1]], ties=[1])
-        >>> [scores.vote_shares(ties=way).tolist() for way in ("split", "keep")]
-        [[0.625, 0.375], [0.5, 0.25]]
-        """
-        check_choice(ties, "ties", ("drop", "split", "keep"))
-        if self.votes is None or self.ties is None:
-            return np.full(len(self), np.nan)
-        sizes = np.diff(self.offsets)
-        total = np.repeat(self.n_votes, sizes) - (self.ties if ties == "drop" else 0)
-        own = self.votes + (self.ties / np.repeat(sizes, sizes) if ties == "split" else 0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            shares: FloatArray = own / total
-        return shares
 
     @cached_property
     def pair_probabilities(self) -> FloatArray | None:
@@ -442,21 +401,6 @@ class Scores:
         """Build scores from rows, which are mappings with the names of the columns; see `from_columns`."""
         return cls.from_columns(_files.columns_of(list(rows)), manifest, source=source, place=place)
 
-    @classmethod
-    def from_pandas(cls, table: pd.DataFrame, manifest: Mapping[str, Any] | None = None) -> Scores:
-        """Build scores from a table with the columns of `from_columns`.
-
-        :func:`rmcalib.load_scores` reads tables with other names of columns.
-
-        >>> import pandas as pd
-        >>> table = pd.DataFrame({"item_id": ["a", "a"], "category": "Math", "response": [0, 1],
-        ...                       "is_correct": [True, False], "reward": [1.0, 0.0]})
-        >>> Scores.from_pandas(table).n_items
-        1
-        """
-        columns = {str(name): table[name].to_numpy() for name in table.columns}
-        return cls.from_columns(columns, manifest, source="table")
-
     def to_pandas(self) -> pd.DataFrame:
         """Return the scores as a table, one row per response.
 
@@ -478,15 +422,6 @@ class Scores:
     def to_parquet(self, path: str | Path) -> dict[str, Any]:
         """Write a Parquet file with the manifest; return the manifest with a digest of the content."""
         return _files.write_parquet(path, self.columns(), self.manifest)
-
-    def to_jsonl(self, path: str | Path) -> None:
-        """Write JSONL, one object per response."""
-        _files.write_jsonl(path, self.columns())
-
-    def to_rewardbench_json(self, path: str | Path) -> None:
-        """Write a file in the format of RewardBench's `eval-set-scores`, without the texts."""
-        content = rewardbench_content(self.columns(), self.offsets, self.manifest)
-        write_text(path, json.dumps(content, indent=1))
 
 
 def _fields(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:

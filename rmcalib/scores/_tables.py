@@ -11,63 +11,27 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.texts import parse_yaml
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table
 from rmcalib.scores._schema import Problems, shown, taken
 
-__all__ = ["ROLES", "parse_columns", "to_columns"]
-
 Strings = Sequence[str]
-_NAMES: dict[str, Strings] = {
-    "prompt": (
-        *("item_id", "prompt_id", "question_id", "query_id", "problem_id", "example_id", "instance_id"),
-        *("prompt_idx", "prompt_index", "qid", "uid", "id", "idx", "index"),
-        *("prompt", "question", "query", "problem", "instruction", "input"),
-    ),
-    "response": (
-        *("response", "response_id", "response_idx", "response_index", "completion_id", "candidate_id"),
-        *("candidate", "answer_id", "sample_id", "sample_idx", "completion_idx"),
-    ),
-    "reward": (
-        *("reward", "score", "rewards", "scores", "logit", "logits", "rm_score", "reward_score"),
-        *("reward_model_score", "judge_score", "rating", "logprob", "log_prob", "probability", "prob"),
-    ),
-    "label": (
-        *("label", "is_correct", "is_best", "correct", "is_chosen", "is_preferred", "chosen", "preferred"),
-        *("acc", "accuracy", "best", "best_id", "best_response", "winner", "rank", "share", "vote_share"),
-    ),
-    "category": ("category", "subset", "domain", "section", "task"),
-    "cluster": ("cluster", "cluster_id"),
-    "step": ("step", "global_step", "training_step"),
-    "model": ("model", "judge", "model_name", "reward_model"),
-    "steps": ("steps", "step_scores", "step_rewards"),
-}
 ROLES = ("prompt", "response", "reward", "label", "category", "cluster", "step", "model")
 """What a column can be: the keys of ``columns`` in `load_scores`."""
-_OURS: dict[str, Strings] = {
-    "prompt": ("item_id",),
-    "response": ("response",),
-    "reward": ("reward",),
-    "label": ("label", "is_correct"),
-    "category": ("category",),
-}
+KNOWN: dict[str, Any] = parse_yaml(Path(__file__).with_name("columns.yaml").read_bytes(), "columns.yaml")
+"""What columns are called, and the words of labels."""
+_WORDS: dict[str, float] = {word: value for value, words in KNOWN["words"].items() for word in words}
 _ONE_OF = ("reward", "label")  # two candidates for these are a question; of others the first is used
-_BEST = ("best", "best_id", "best_response", "winner", "preferred", "chosen_id")
 _CHOSEN, _REJECTED = re.compile(r"(^|_)chosen(_|$)"), re.compile(r"(^|_)rejected(_|\d|$)")
 _NUMBERED = re.compile(r"^(reward|score)s?_?(\d+|[a-h])$")
-_WORDS = {
-    **dict.fromkeys(("true", "yes", "y", "t", "1", "correct", "right", "good", "chosen", "win", "best"), 1.0),
-    **dict.fromkeys(
-        ("false", "no", "n", "f", "0", "wrong", "incorrect", "bad", "rejected", "lose", "loss"), 0.0
-    ),
-    **dict.fromkeys(("tie", "tied", "draw"), 0.5),
-}
 _MODEL = "__model__"
 _LONGEST_ID = 100  # longer prompts are texts, and their digest is their id
 
@@ -154,7 +118,7 @@ def _roles(table: Table, given: Mapping[str, list[str]], problems: Problems) -> 
             by_name = {plain: name for plain, name in by_name.items() if name not in several}
     elif len(found.get("reward", ())) > 1:
         found["wide"] = found.pop("reward")
-    for role, known in _NAMES.items():
+    for role, known in KNOWN["names"].items():
         if role in found or (role == "reward" and "wide" in found):
             continue
         if role == "label" and "wide" in found and _CHOSEN.search(_plain(found["wide"][0])):
@@ -163,7 +127,7 @@ def _roles(table: Table, given: Mapping[str, list[str]], problems: Problems) -> 
         there = [name for name in there if _fits(role, table.columns[name])]
         if role == "prompt" and "wide" not in found:
             there = sorted(there, key=lambda name: not _repeats(table.columns[name]))  # stable
-        exact = [name for name in there if _plain(name) in _OURS.get(role, ())]
+        exact = [name for name in there if _plain(name) in KNOWN["ours"].get(role, ())]
         if len(there) > 1 and role in _ONE_OF and not exact:
             problems.append(f"{role}: could be {' or '.join(there)}: say which, {_option(role, there[0])}")
         if there:
@@ -412,7 +376,7 @@ def _labels(
         and all({_id_text(t) for t in a} <= b for a, b in zip(distinct, own, strict=True))
     )
     words = all(text is None or text.lower() in _WORDS for text in texts)
-    if best and (_plain(name) in _BEST or not words):
+    if best and (_plain(name) in KNOWN["best"] or not words):
         return np.array(
             [
                 np.nan if t is None else float(_id_text(t) == _id_text(r))

@@ -30,22 +30,9 @@ from rmcalib._util.storage import read_input
 from rmcalib.scores._files import read_parquet
 from rmcalib.scores._schema import Problems, shown, taken
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._tables import parse_columns
-
-__all__ = ["RolloutReader", "load_rollouts"]
+from rmcalib.scores._tables import KNOWN, parse_columns
 
 Row = dict[str, Any]
-_NO_REWARDS = {
-    "step",
-    "prompt",
-    "completion",
-    "advantage",
-    "advantages",
-    "characters",
-    "idx",
-    "index",
-    "flush",
-}
 _LABELS = re.compile(r"(^|_)(acc|accuracy|correct|correctness|is_correct|exact|exact_match|label|truth)(_|$)")
 _NUMBERS = (int, float, bool)
 
@@ -291,7 +278,7 @@ def _label_of(names: list[str], problems: Problems) -> str | None:
 def _rewards_of(names: list[str], label: str | None) -> list[str]:
     if "score" in names:
         return ["score"]
-    return [name for name in names if name not in _NO_REWARDS and name != label]
+    return [name for name in names if name not in KNOWN["not_rewards"] and name != label]
 
 
 def _truth(rows: list[Row], name: str, problems: Problems) -> FloatArray:

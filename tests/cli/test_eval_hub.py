@@ -14,8 +14,6 @@ from tests.cli.conftest import Outcome
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, save_files, serve
-from tests.metrics.slow_metrics import Prompt
-from tests.metrics.worlds import scores_of
 from tests.processes import run_python
 
 EVAL = ("eval", "--model", MODEL, "--benchmark", BENCH, "--resamples", "20", "-J", "device=cpu")
@@ -144,19 +142,16 @@ def test_trouble_that_passes_and_gates_that_open(hub: LoopbackHub, tmp_path: Pat
 
 
 def test_published_scores_need_no_model(hub: LoopbackHub, tmp_path: Path) -> None:
-    prompts = [
-        Prompt(
-            str(row["subset"]),
-            [float(len(text)) for text in (*row["chosen"], *row["rejected"])],
-            [True] * len(row["chosen"]) + [False] * len(row["rejected"]),
-            [1.0] * (len(row["chosen"]) + len(row["rejected"])),
-        )
-        for row in tiny.benchmark_rows()
-    ]
-    scores = scores_of(prompts, ids=[row["id"] for row in tiny.benchmark_rows()])
-    scores.to_rewardbench_json(tmp_path / "scores.json")
-    published = json.loads((tmp_path / "scores.json").read_text())
-    content = json.dumps({**published, "text": [["long"]] * len(prompts)}).encode()
+    rows = tiny.benchmark_rows()
+    published = {
+        "model": MODEL,
+        "id": [row["id"] for row in rows],
+        "subset": [row["subset"] for row in rows],
+        "scores": [[float(len(text)) for text in (*row["chosen"], *row["rejected"])] for row in rows],
+        "num_correct": [len(row["chosen"]) for row in rows],
+        "text": [["long"]] * len(rows),
+    }
+    content = json.dumps(published).encode()
     hub.add("datasets", RESULTS, {"eval-set-scores/org/tiny-rm.json": content})
     done = run(hub.url, tmp_path, "eval", "--model", MODEL, "--scores", "published", "--resamples", "20")
     assert (done.code, done.err) == (0, "")

@@ -43,8 +43,8 @@ def real_rewardbench2() -> dict[str, rmcalib.Scores]:
             "is_correct": rows["is_correct"].to_list(),
             "reward": rows["reward"].to_list(),
         }
-        frame = pd.DataFrame(columns)
-        found[str(model)] = rmcalib.Scores.from_pandas(frame, {"model": model, "benchmark": "reward-bench-2"})
+        about = {"model": model, "benchmark": "reward-bench-2"}
+        found[str(model)] = rmcalib.Scores.from_columns(columns, about)
     return found
 
 

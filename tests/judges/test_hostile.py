@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rmcalib._util.children import isolated
 from rmcalib._util.hub import HubError
+from rmcalib._util.processes import isolated
 from rmcalib.benchmarks import Item
 from rmcalib.judges import load_judge, load_model
 from rmcalib.judges._checks import TooSlow, time_limit
@@ -151,7 +151,7 @@ def test_child_processes_import_nothing_from_the_current_folder(tmp_path: Path) 
     code = "import json, numpy, rmcalib; print(rmcalib.__file__)"
     root = str(Path(__file__).parents[2])
     script = (
-        f"import subprocess; from rmcalib._util.children import isolated; subprocess.run(isolated({code!r}))"
+        f"import subprocess; from rmcalib._util.processes import isolated; subprocess.run(isolated({code!r}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"import os, sys; sys.path.insert(0, {root!r})\n{script}"],

@@ -182,6 +182,6 @@ def test_missing_folders_and_damaged_manifests_are_named(tmp_path: Path) -> None
 
 
 def test_scores_of_a_file_open_by_name(tmp_path: Path) -> None:
-    Scores.from_arrays([[1.0, 0.0]]).to_jsonl(tmp_path / "mine.jsonl")
-    assert open_scores(tmp_path / "mine.jsonl")[1] == "mine"
+    Scores.from_arrays([[1.0, 0.0]]).to_parquet(tmp_path / "mine.parquet")
+    assert open_scores(tmp_path / "mine.parquet")[1] == "mine"
     assert open_scores("real/openbmb/Eurus-RM-7b")[1] == "openbmb/Eurus-RM-7b"

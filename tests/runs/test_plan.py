@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib._util.sizes import parse_parameters
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import LoadOptions, Recipe, load_judge
 from rmcalib.runs import BatchRequest, ModelStatus, PlanEntry, Scoring, Selection, Status, plan_batch
-from rmcalib.runs._plan import make_plan
+from rmcalib.runs._plan import make_plan, parse_parameters
 
 
 def plan(models: Any = None, selection: Selection | None = None, **how: Any) -> list[PlanEntry]:
