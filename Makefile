@@ -43,7 +43,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python scripts/bench_report.py
 	$(BIN)/python scripts/bench_evaluation.py
 	$(BIN)/python scripts/bench_prolr.py
-	$(BIN)/python scripts/bench_scoring.py --prompts 16 --batches 1 8 16
+	$(BIN)/python scripts/bench_scoring.py --prompts 16
 
 clean:
 	rm -rf $(VENV) .venv-lowest .venv-vllm runs site

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-
 T = TypeVar("T")
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -176,14 +175,15 @@ def typed(kind: type[T], value: object, where: str) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = _adapter(kind).validate_python(value)  # type: ignore[arg-type]
+        found: T = adapter(kind).validate_python(value)  # type: ignore[arg-type]
         return found
     except ValidationError as error:
         raise ValueError(f"{where}: {'; '.join(problems_of(error))}") from None
 
 
 @functools.cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what checks values of a type; it is made once."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

@@ -50,8 +50,8 @@ class BenchmarkEntry:
         has a value counts. The field `category` is read from the column `subset` otherwise.
     choices : mapping of str to {"first", "second", "neither"}
         The meaning of each value of `choice`, for the reader `"choices"`.
-    category : str
-        Category of rows without one.
+    category : str or None
+        Category of rows without one; None if every row has one, or if they are called `all`.
     cluster : str or None
         The column that tells which prompts belong together, such as the id of a question behind many pairs.
     keep : list of str or None
@@ -99,7 +99,7 @@ class BenchmarkEntry:
     reader: str | Callable[[Mapping[str, Any]], Any]
     columns: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     choices: Mapping[str, Literal["first", "second", "neither"]] = field(default_factory=dict)
-    category: str = "all"
+    category: str | None = None
     cluster: str | None = None
     keep: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
@@ -204,7 +204,8 @@ def read_entry(path: Path) -> BenchmarkEntry:
 
 @functools.cache
 def _built_in() -> dict[str, BenchmarkEntry]:
-    return {path.stem: read_entry(path) for path in sorted(LIBRARY.glob("*.yaml"))}
+    found = [read_entry(path) for path in sorted(LIBRARY.glob("*.yaml"))]
+    return {entry.name: entry for entry in found}
 
 
 @functools.lru_cache(maxsize=4)

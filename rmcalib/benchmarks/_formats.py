@@ -167,7 +167,8 @@ class Row(Part):
         entry, values = raw.entry, {}
         for name in cls.model_fields:
             given = (raw.values.get(column) for column in column_names(entry, name))
-            values[name] = next((value for value in given if value is not None), None)
+            default = entry.category if name == "category" else None
+            values[name] = next((value for value in given if value is not None), default)
         try:
             row = cls.model_validate(cls.gathered(raw.values, values), context=entry)
         except ValidationError as error:
@@ -236,7 +237,7 @@ class Row(Part):
 
     def _category(self) -> str:
         entry = self._raw.entry
-        name, known = self.category or entry.category, entry.categories
+        name, known = self.category or "all", entry.categories
         return name if name in known else next((one for one in known if name.startswith(one)), name)
 
     def _columns(self) -> dict[str, str]:
@@ -267,7 +268,8 @@ def needed_columns(entry: BenchmarkEntry) -> tuple[str, ...]:
     if not isinstance(entry.reader, str):
         return ()
     fields = READERS[entry.reader].model_fields.items()
-    needed = [name for name, field in fields if field.is_required()]
+    given = "category" if entry.category is not None else None
+    needed = [name for name, field in fields if field.is_required() and name != given]
     needed.sort(key="category".__eq__)  # as the last one
     return tuple(column_names(entry, name)[0] for name in needed)
 
@@ -383,7 +385,7 @@ class RMB(Row):
     _sets: ClassVar = ("BoN_set", "Pairwise_set")
 
     def _category(self) -> str:
-        return self._parts()[0] if self._parts() else self._raw.entry.category
+        return self._parts()[0] if self._parts() else super()._category()
 
     def _parts(self) -> list[str]:
         parts = self.category_path.removesuffix(".json").split("/")

@@ -146,7 +146,7 @@ def _how(scoring: Scoring, where: Where) -> Any:
 
 def _evaluator(measuring: Measuring) -> Evaluator:
     """Return what writes a model's metrics and page, as ``eval`` does."""
-    from rmcalib.judges import recipe_of_run
+    from rmcalib.judges._registry import recipe_of_run
     from rmcalib.metrics import Settings
     from rmcalib.report import evaluate, made_from, write_evaluation
     from rmcalib.runs import Evaluator

@@ -95,7 +95,7 @@ def _check(
     source: str | None, judged: Judged, wanted: Wanted, scoring: Scoring, reading: Reading
 ) -> dict[str, Any]:
     """Refuse what would do nothing or could not be written, before any scoring; return the judge's settings."""
-    from rmcalib.judges import judge_kind
+    from rmcalib.judges._load import judge_kind
     from rmcalib.repair.checkpoint import check_destination
 
     if source is None:

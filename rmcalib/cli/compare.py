@@ -78,12 +78,11 @@ def command(
                 seed=measuring.seed,
             )
         check_categories(conditions, dict.fromkeys(row["category"] for row in found.rows))
-        met = {
-            one.text: one.difference(found.rows)
-            for one in conditions
-            if one.holds(one.difference(found.rows))
-        }
-        holding = [f"{one} holds: the difference is {value:.4g}" for one, value in met.items()]
+        met = [one for one in conditions if one.holds(one.difference(found.rows))]
+        holding = [
+            f"{one.text} holds: {one.subject} of the difference is {one.difference(found.rows):.4g}"
+            for one in met
+        ]
         page = write_page(found, as_path(wanted.output) / "report.html")
         if wanted.to is not None:
             write_csv(wanted.to, found.rows)
@@ -95,7 +94,7 @@ def command(
         "a": found.a,
         "b": found.b,
         "differences": found.rows,
-        "conditions_met": [*met],
+        "conditions_met": [one.text for one in met],
     }
     show(
         found,

@@ -36,7 +36,8 @@ def command(
     common: Common = Common(),
 ) -> int:
     """Find the threshold above which first choices are accepted."""
-    from rmcalib.judges import recipe_of_run, registry, why_no_calibration
+    from rmcalib.judges import registry
+    from rmcalib.judges._registry import recipe_of_run, why_no_calibration
     from rmcalib.repair import Calibrator, decide
 
     shares = {

@@ -202,7 +202,8 @@ def _evaluate(
     common: Common,
 ) -> Done:
     """Evaluate one model and write its files into its run folder."""
-    from rmcalib.judges import recipe_of_run, registry, remember_model
+    from rmcalib.judges import registry
+    from rmcalib.judges._registry import recipe_of_run, remember_model
     from rmcalib.repair import Calibrator
     from rmcalib.report import evaluate, write_evaluation
     from rmcalib.runs import is_own_run, keep_scores, run_folder

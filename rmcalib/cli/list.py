@@ -68,7 +68,8 @@ def _chosen(every: Mapping[str, Row], names: tuple[str, ...], what: str) -> Mapp
 
 
 def _models() -> dict[str, Row]:
-    from rmcalib.judges import registry, why_no_calibration
+    from rmcalib.judges import registry
+    from rmcalib.judges._registry import why_no_calibration
 
     demo = {"parameters": None, "status": "built in", "bradley_terry": "yes"}
     found = {
@@ -119,8 +120,8 @@ def _metrics() -> dict[str, Row]:
 
 def _judges() -> dict[str, Row]:
     """Return the kinds of judges with their settings, and the judges of installed packages."""
-    from rmcalib.judges import KINDS, setting_help
-    from rmcalib.judges._load import registered_judges
+    from rmcalib.judges._load import KINDS, registered_judges
+    from rmcalib.judges._settings import setting_help
 
     kinds = {
         name: {

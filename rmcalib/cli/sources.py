@@ -45,8 +45,8 @@ def _is_misspelt(name: str, known: str) -> bool:
 def model_names(judged: Judged, recipes: Sequence[Any] = ()) -> list[str]:
     """Return the models to run, checked; default the demo model."""
     from rmcalib._util.files import kind_on_disk
-    from rmcalib.judges import check_judge_name, registry
-    from rmcalib.judges._load import registered_judges
+    from rmcalib.judges import registry
+    from rmcalib.judges._load import check_judge_name, registered_judges
 
     names = list(judged.model) or ["demo"]
     known = ["demo", *registered_judges(), *registry(recipes)]
@@ -71,9 +71,8 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
     Traceback (most recent call last):
     ValueError: -J devise: unknown setting (did you mean 'device'?)
     """
-    from rmcalib.judges import KINDS, judge_settings, parsed_settings
-    from rmcalib.judges._load import registered_judges
-    from rmcalib.judges._settings import check_names, field_types
+    from rmcalib.judges._load import KINDS, judge_settings, registered_judges
+    from rmcalib.judges._settings import check_names, field_types, parsed_settings
 
     given: dict[str, str] = {}
     for text in scoring.judge:

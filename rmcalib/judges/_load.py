@@ -84,8 +84,7 @@ def load_judge(
         function `f(prompt, responses) -> numbers`, a loaded `RewardModel`, or a judge, which is returned as
         it is.
     kind : str, optional
-        Kind of a judge that is given by name: `classifier`, `endpoint`, `generative` or `policy`. Default:
-        chosen by the settings.
+        Kind of a judge that is given by name; `KINDS` has them all. Default: chosen by the settings.
     endpoint : str, optional
         Address of a server that has the model, such as `http://localhost:8000`. Default: the model is loaded.
     backend : str, optional
@@ -134,7 +133,7 @@ def load_judge(
 
 
 def judge_kind(kind: str | None, settings: Mapping[str, Any]) -> str:
-    """Return the kind of judge that settings stand for: `classifier`, `endpoint`, `generative` or `policy`.
+    """Return the kind of judge that settings stand for: one of `KINDS`.
 
     >>> judge_kind(None, {"device": "cpu"}), judge_kind(None, {"endpoint": "http://localhost:8000"})
     ('classifier', 'endpoint')

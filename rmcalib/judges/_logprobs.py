@@ -1,14 +1,11 @@
 """Causal language models: loading them, and the log-probabilities of responses.
 
-Logits are computed for the tokens of responses only, a block at a time. The responses of a prompt are run in
-one pass with the prompt's tokens computed once, as for classifiers (`_sharing`). If the architecture does not
-allow this, or the row would be too long, each text has its own row. The first prompt is scored both ways; if
-the results differ, nothing is shared.
+Logits are computed for the tokens of responses only, a block at a time. Each text has its own row; for large
+models, vLLM shares prompts.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -29,14 +26,10 @@ from rmcalib.judges._model import (
     with_adapter,
 )
 from rmcalib.judges._settings import LoadOptions
-from rmcalib.judges._sharing import CannotShare, Sharing, Text, Tree, how_to_share, pack, packed_states
 from rmcalib.judges._templates import Encoded
 
 _LOGITS_AT_ONCE = 2**24  # numbers in one block of logits: 64 MiB in float32
 _TOKENS_AT_ONCE = 8192  # tokens in one forward pass, unless the caller says otherwise
-# Largest difference of the two ways per token, relative to the token's log-probability (or 1).
-_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
-_NARROW = 3e-2
 
 
 @dataclass(frozen=True)
@@ -53,17 +46,11 @@ class LanguageModel:
     base: tuple[str, str] | None = None  # name and commit of a PEFT adapter's base
     switch: Callable[[], AbstractContextManager[Any]] | None = None  # a context without the adapter
     is_base: bool = False
-    kind = "causal"  # as of a RewardModel, for `_sharing`
 
     @property
     def backbone(self) -> Any:
         """The transformer without the layer that gives logits."""
         return self.model.base_model
-
-    @property
-    def config(self) -> Any:
-        """The configuration of the transformer."""
-        return self.backbone.config
 
     def without_adapter(self) -> LanguageModel:
         """Return the base model of a PEFT adapter: the same weights, with the adapter switched off."""
@@ -136,69 +123,24 @@ def load_policy_tokenizer(name: str, options: LoadOptions) -> Any:
     return load_tokenizer(asked, files.tokenizer)
 
 
-class PromptScorer:
-    """Computes the log-probabilities of responses under one language model, prompt by prompt."""
+@torch.no_grad()
+def response_logprobs(
+    model: LanguageModel, texts: Sequence[Encoded], starts: Sequence[int], token_budget: int | None = None
+) -> list[tuple[float, int]]:
+    """Return the summed log-probability of each response's tokens, and their number.
 
-    def __init__(self, model: LanguageModel, token_budget: int | None = None) -> None:
-        """Find out whether the responses of a prompt can share it."""
-        self.model, self.budget = model, token_budget or _TOKENS_AT_ONCE
-        self.sharing: Sharing | None = None
-        self._checked = False
-        with contextlib.suppress(CannotShare), model.running():
-            self.sharing = how_to_share(model)
-
-    @torch.no_grad()
-    def logprobs(self, texts: Sequence[Encoded], starts: Sequence[int]) -> list[tuple[float, int]]:
-        """Return the summed log-probability of each response's tokens, and their number.
-
-        `starts` are the positions of the responses' first tokens.
-        """
-        tree = Tree(tuple(Text(i, 0, text, 0) for i, text in enumerate(texts)))
-        worth = len(texts) > 1 and tree.prefix_len > 0
-        if self.sharing is None or not worth or len(tree) > self.budget:
-            return self.plain(texts, starts)
-        found = self._shared(tree, starts)
-        if not self._checked:
-            self._checked = True
-            plain = self.plain(texts, starts)
-            allowed = _TOLERANCE.get(self.model.dtype, _NARROW)
-            for (own, count), (other, _) in zip(found, plain, strict=True):
-                if not abs(own - other) <= allowed * max(count, abs(other), 1.0):
-                    self.sharing = None
-                    return plain
-        return found
-
-    @torch.no_grad()
-    def plain(self, texts: Sequence[Encoded], starts: Sequence[int]) -> list[tuple[float, int]]:
-        """As `logprobs`, with a row for each text."""
-        results: list[tuple[float, int]] = []
-        rows = max(1, self.budget // max(map(len, texts)))
-        with self.model.running():
-            for first in range(0, len(texts), rows):
-                results += _pass(self.model, texts[first : first + rows], starts[first : first + rows])
-        return results
-
-    def _shared(self, tree: Tree, starts: Sequence[int]) -> list[tuple[float, int]]:
-        """Run a prompt with its responses through the model once."""
-        assert self.sharing is not None
-        rows = [(tree,)]
-        with self.model.running():
-            hidden = packed_states(self.model, rows, pack(rows), self.sharing, pooled=False)[0]
-        places: list[int] = []
-        targets: list[int] = []
-        counts: list[int] = []
-        shared, own = tree.prefix_len, tree.prefix_len
-        for text, start in zip(tree.texts, starts, strict=True):
-            counted = range(max(start, 1), len(text))  # the first token of a text has no probability
-            # The previous token is in the shared part, or on the response's own branch.
-            places += [at - 1 if at - 1 < shared else own + at - 1 - shared for at in counted]
-            targets += [text.encoded.input_ids[at] for at in counted]
-            counts.append(len(counted))
-            own += len(text) - shared
-        at = torch.tensor(places, dtype=torch.long, device=hidden.device)
-        values = _token_logprobs(self.model, hidden[at], torch.tensor(targets, dtype=torch.long))
-        parts = torch.split(values.double().cpu(), counts)
-        return [(float(part.sum()), count) for part, count in zip(parts, counts, strict=True)]
+    `starts` are the positions of the responses' first tokens. Texts of similar length are run together, with
+    at most `token_budget` tokens in a pass.
+    """
+    found: dict[int, tuple[float, int]] = {}
+    order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+    with model.running():
+        while order:
+            rows = max(1, (token_budget or _TOKENS_AT_ONCE) // len(texts[order[-1]]))
+            batch, order = order[-rows:], order[:-rows]
+            results = _pass(model, [texts[i] for i in batch], [starts[i] for i in batch])
+            found |= dict(zip(batch, results, strict=True))
+    return [found[number] for number in range(len(texts))]
 
 
 @torch.no_grad()

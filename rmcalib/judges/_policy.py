@@ -85,7 +85,6 @@ class PolicyJudge:
         self._beta: tuple[float, str] | None = None
         self._models: list[Any] | None = None
         self._tokenizer: Any = None
-        self._scorers: dict[int, Any] = {}
 
     @property
     def scale(self) -> Scale:
@@ -184,16 +183,15 @@ class PolicyJudge:
     def _logprobs(
         self, model: Any, encoded: Sequence[Sequence[Encoded]], starts: Sequence[Sequence[int]]
     ) -> Found:
+        flat, begin = [text for texts in encoded for text in texts], [at for own in starts for at in own]
         if isinstance(model, ServedModel):
-            flat = [text for texts in encoded for text in texts]
-            values = iter(model.logprobs(flat, [start for own in starts for start in own]))
-            return [[next(values) for _ in texts] for texts in encoded]
-        from rmcalib.judges._logprobs import PromptScorer
+            found = model.logprobs(flat, begin)
+        else:
+            from rmcalib.judges._logprobs import response_logprobs
 
-        if id(model) not in self._scorers:
-            self._scorers[id(model)] = PromptScorer(model, self.settings.token_budget)
-        scorer = self._scorers[id(model)]
-        return [scorer.logprobs(texts, own) for texts, own in zip(encoded, starts, strict=True)]
+            found = response_logprobs(model, flat, begin, self.settings.token_budget)
+        values = iter(found)
+        return [[next(values) for _ in texts] for texts in encoded]
 
     @property
     def _template(self) -> str | None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_types import Ge, Le
 
 from rmcalib._util.storage import read_input
-from rmcalib._util.texts import parse_yaml
+from rmcalib._util.texts import adapter, parse_yaml, problems_of
 from rmcalib.judges._settings import check_names
 
 if TYPE_CHECKING:
@@ -67,9 +70,9 @@ class Question:
     each: str = ""
     labels: tuple[str, ...] = ()
     pattern: str = ""
-    temperature: float = 1.0
-    max_tokens: int = 1024
-    smoothing: float = 0.5
+    temperature: Annotated[float, Ge(0), Le(5)] = 1.0
+    max_tokens: Annotated[int, Ge(1), Le(10**9)] = 1024
+    smoothing: Annotated[float, Ge(1e-9), Le(1e6)] = 0.5
     categories: tuple[str, ...] = ()
 
     def labels_for(self, n_responses: int) -> tuple[str, ...]:
@@ -169,45 +172,27 @@ def choice_of(question: Question, text: str, labels: Sequence[str]) -> int | Non
 
 
 def _question(entry: Any, where: str) -> Question:
+    from pydantic import ValidationError
+
     if not isinstance(entry, Mapping):
         raise ValueError(f"{where}: expected asks, answer and user (see docs/judges.md)")
     try:
         check_names(map(str, entry), (field.name for field in fields(Question)), "field")
         values = dict(entry)
-        for name in ("labels", "categories"):
-            if name in values:
-                given = values[name]
-                if not isinstance(given, list) or any(isinstance(each, (bool, list, dict)) for each in given):
-                    raise ValueError(f"{name}: expected a list of texts (quote yes and no)")
-                values[name] = tuple(str(each) for each in given)
-        for name in ("asks", "answer", "user"):
-            if name not in values:
-                raise ValueError(f"{name}: is missing")
-        question = Question(**values)
-        _check(question)
-    except (TypeError, ValueError, re.error) as error:
+        for name in ("labels", "categories"):  # numbers are fine; YAML reads yes and no as booleans
+            if isinstance(values.get(name), list):
+                values[name] = [str(each) if type(each) in (int, float) else each for each in values[name]]
+        # as JSON, where pydantic's strict mode takes objects and lists
+        question: Question = adapter(Question).validate_json(json.dumps(values, default=str), strict=True)
+        _check_slots(question)
+        _check_labels(question)
+        if question.answer == "text" and re.compile(question.pattern).groups != 1:
+            raise ValueError("pattern: sampled answers need a regular expression with one group, the label")
+    except ValidationError as error:
+        raise ValueError(f"{where}: {'; '.join(problems_of(error))}") from None
+    except (ValueError, re.error) as error:
         raise ValueError(f"{where}: {error}") from error
     return question
-
-
-def _check(question: Question) -> None:
-    for name in ("user", "system", "each", "pattern"):
-        if not isinstance(getattr(question, name), str):
-            raise ValueError(f"{name}: must be a text")
-    if question.asks not in [*_SLOTS]:  # a list, because the value may not be hashable
-        raise ValueError(f"asks: unknown {question.asks!r} (have: {', '.join(_SLOTS)})")
-    if question.answer not in ("token", "text"):
-        raise ValueError(f"answer: unknown {question.answer!r} (have: token, text)")
-    _check_slots(question)
-    _check_labels(question)
-    if question.answer == "text" and re.compile(question.pattern).groups != 1:
-        raise ValueError("pattern: sampled answers need a regular expression with one group, the label")
-    for name, low, high in (("temperature", 0, 5), ("max_tokens", 1, 1e9), ("smoothing", 1e-9, 1e6)):
-        value = getattr(question, name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-            raise ValueError(f"{name}: must be a number from {low:g} to {high:g}, got {value!r}")
-    if question.max_tokens != int(question.max_tokens):
-        raise ValueError(f"max_tokens: must be a whole number, got {question.max_tokens!r}")
 
 
 def _check_slots(question: Question) -> None:

@@ -14,7 +14,6 @@ stay on the device until all passes of a window have been started.
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -52,12 +51,9 @@ CHUNK = 32
 """Number of prompts in a chunk: enough to fill rows, few enough that a killed run loses little."""
 
 _WINDOW = 128  # prompts that are sorted together on an accelerator
-_SHARE_OF_FREE_MEMORY = 0.5  # for one pass; the estimate is rough, and running out of memory is handled
 _MOST_TOKENS = {"cpu": 8_192, "": 32_768}  # in one pass; "" is any accelerator
 _PASS_COST = {"cpu": 16, "": 1_024}  # of starting a pass, as a number of tokens that take the same time
 _ROW_TOKENS_CPU = 1_024  # enough for all cores; the activations of a layer should fit into the caches
-_BYTES_PER_PAIR = 12  # while a mask is built: an int32 distance and some booleans
-_CHUNKS_BEFORE_MORE = 8
 _MUCH_LONGER = 1.5
 _TIMES_THE_NOISE = 4.0
 # Largest difference of a reward, in epsilons of its dtype. A float64 model has a head in float32. In
@@ -128,8 +124,8 @@ class ItemScorer:
     model : RewardModel
         A loaded model.
     token_budget : int, optional
-        The most tokens in one forward pass, padding included; a longer text is scored alone. Default: what
-        free memory allows. It is halved if memory runs out, and grows again later.
+        The most tokens in one forward pass, padding included; a longer text is scored alone. Default: 8,192
+        on a CPU, 32,768 elsewhere. It is halved if memory runs out.
     share : bool
         Compute a prompt once for all its responses if the architecture allows it.
     progress : Progress, optional
@@ -153,8 +149,7 @@ class ItemScorer:
                 self.sharing = how_to_share(model)
             except CannotShare as error:
                 self._warn_plain(str(error))
-        self.most = self.budget = token_budget or tokens_that_fit(model, self.sharing)
-        self._good = 0  # chunks since memory ran out
+        self.budget = token_budget or _MOST_TOKENS["cpu" if model.device.type == "cpu" else ""]
         self._checked = 0  # the length of the longest text that was checked
         self._noise = 0.0
 
@@ -200,9 +195,6 @@ class ItemScorer:
                 break
             self._share_less(f"rewards differ by up to {difference:.2g}")
             rewards = self._computed(texts, again=True)
-        self._good += 1
-        if self._good >= _CHUNKS_BEFORE_MORE:
-            self.budget, self._good = min(self.most, 2 * self.budget), 0
         return rewards
 
     def _computed(self, texts: Sequence[Text], *, again: bool = False) -> FloatArray:
@@ -218,7 +210,7 @@ class ItemScorer:
                     del pending[index]
             if failed:  # not where the error is caught: it still holds the tensors of the failed pass
                 devices.release_memory(self.model.device)
-                self.budget, self._good = max(1, min(self.budget, failed) // 2), 0
+                self.budget = max(1, min(self.budget, failed) // 2)
         if self.sharing is not None:
             # A NaN of one text spreads through its row, so the texts of the row are scored alone.
             for index in np.flatnonzero(~np.isfinite(rewards)).tolist():
@@ -334,11 +326,9 @@ def plan(model: RewardModel, sharing: Sharing | None, texts: Sequence[Text], bud
     if sharing is None:
         trees, budget = [Tree((text,)) for text in texts], min(budget, usual)
     elif sharing.branches:
-        grown = grow_trees(texts, longest=budget, kappa=math.inf)
-        return [[row] for row in full_rows(grown, min(usual, budget))]
-    else:  # the memory of a mask grows with the square of the row
-        kappa = _attention_crossover(model)
-        trees = grow_trees(texts, longest=min(budget, 2 * model.max_length), kappa=kappa)
+        return [[row] for row in full_rows(grow_trees(texts, longest=budget), min(usual, budget))]
+    else:  # the work and the memory of a mask grow with the square of the row
+        trees = grow_trees(texts, longest=min(budget, 2 * model.max_length))
     cost = 0 if sharing is None and needs_same_length(model) else _PASS_COST["cpu" if cpu else ""]
     return sorted_batches([(tree,) for tree in trees], budget=budget, padding=cost)
 
@@ -378,32 +368,19 @@ def full_rows(trees: Iterable[Tree], length: int) -> list[Row]:
     return sorted((tuple(row) for row in rows), key=row_length, reverse=True)
 
 
-def grow_trees(texts: Iterable[Text], *, longest: int, kappa: float) -> list[Tree]:
-    """Gather the texts of each prompt into trees of at most `longest` tokens.
-
-    With a mask, a row of L tokens costs L (1 + L/kappa), because attention is computed for the whole row. A
-    text joins the tree of its prompt if this costs less than another row with a copy of the prompt.
-    """
-
-    def cost(length: int) -> float:
-        return length * (1 + length / kappa)
-
-    prompts: dict[int, list[Text]] = {}
-    for text in texts:
-        prompts.setdefault(text.prompt, []).append(text)
-    trees = []
-    for group in prompts.values():
-        branch, length = [group[0]], len(group[0])
-        for text in group[1:]:
-            longer = length + len(text) - text.encoded.prefix_len
-            if longer <= longest and cost(longer) <= cost(length) + cost(len(text)):
-                branch.append(text)
-                length = longer
-            else:
-                trees.append(Tree(tuple(branch)))
-                branch, length = [text], len(text)
-        trees.append(Tree(tuple(branch)))
-    return trees
+def grow_trees(texts: Iterable[Text], *, longest: int) -> list[Tree]:
+    """Gather the texts of each prompt into trees of at most `longest` tokens."""
+    trees: list[list[Text]] = []
+    prompt, length = -1, 0
+    for text in sorted(texts, key=lambda text: text.prompt):
+        longer = length + len(text) - text.encoded.prefix_len
+        if text.prompt == prompt and longer <= longest:
+            trees[-1].append(text)
+            length = longer
+        else:
+            trees.append([text])
+            prompt, length = text.prompt, len(text)
+    return [Tree(tuple(tree)) for tree in trees]
 
 
 def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int], torch.Tensor]:
@@ -440,7 +417,7 @@ def shared_rewards(
 
     packed = pack(rows)
     with torch.inference_mode(), devices.kernels(model.device):
-        states = packed_states(model, rows, packed, sharing, pooled=True)
+        states = packed_states(model, rows, packed, sharing)
         (used,) = devices.upload([packed.used], states.device)
         rewards = model.head(states.flatten(0, 1).index_select(0, used).float())
     return packed.order, rewards.float()
@@ -451,36 +428,6 @@ def _collected(parts: Sequence[torch.Tensor]) -> FloatArray:
 
     rewards: FloatArray = torch.cat(list(parts)).cpu().numpy()
     return rewards
-
-
-def tokens_that_fit(model: RewardModel, sharing: Sharing | None) -> int:
-    """Return the largest power of two such that a pass of that many tokens fits into the free memory.
-
-    It is a power of two, so that small changes of the free memory do not change the batches. The device with
-    the least free memory decides. The estimate has two parts. Per token: the activations of one layer. Per
-    pair of tokens of a row: masks and what is needed to build one, and for `eager` attention the attention
-    weights of all heads.
-    """
-    parts = {part.device for part in model.backbone.parameters() if not part.is_meta} | {model.device}
-    free = _SHARE_OF_FREE_MEMORY * min(devices.free_memory(device) for device in parts)
-    config = running_config(model)
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    hidden = int(getattr(text, "hidden_size", 4096))
-    inner = int(getattr(text, "intermediate_size", None) or 4 * hidden)
-    heads = int(getattr(text, "num_attention_heads", 32))
-    size = model.dtype.itemsize
-    per_token, per_pair = size * (8 * hidden + 3 * inner), 0
-    longest = model.max_length
-    if sharing is None or not sharing.branches:
-        masks = 1 if sharing is None else len(sharing.windows)
-        per_pair = masks * size + _BYTES_PER_PAIR
-        longest *= 1 if sharing is None else 2
-        if getattr(text, "_attn_implementation", "eager") == "eager":
-            per_pair += heads * (2 * size + 4)
-    tokens = _MOST_TOKENS["cpu" if model.device.type == "cpu" else ""]
-    while tokens > 1 and tokens * (per_token + per_pair * min(longest, tokens)) > free:
-        tokens //= 2
-    return tokens
 
 
 def rounding(dtype: torch.dtype, rewards: FloatArray) -> float:
@@ -495,14 +442,6 @@ def rounding(dtype: torch.dtype, rewards: FloatArray) -> float:
     factor = _EPSILONS.get(str(dtype).removeprefix("torch."), 4.0)
     scale = max(1.0, float(np.ptp(rewards))) if len(rewards) else 1.0
     return factor * float(torch.finfo(dtype).eps) * scale
-
-
-def _attention_crossover(model: RewardModel) -> float:
-    """Return the row length at which attention costs as much as all products with weights."""
-    config = running_config(model)
-    weights = sum(parameter.numel() for parameter in model.backbone.layers[-1].parameters())
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return float(weights / (2 * config.num_attention_heads * head))
 
 
 def _forget_lengths(backbone: Any) -> None:

@@ -10,17 +10,21 @@ import ast
 import dataclasses
 import difflib
 import inspect
-import math
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
+from annotated_types import Ge, Gt, Lt
+
+from rmcalib._util.texts import adapter
 from rmcalib.judges._judge import Scale
 from rmcalib.judges._registry import Recipe, recipe_for
 
 T = TypeVar("T")
+Count = Annotated[int, Ge(1)]
+Positive = Annotated[float, Gt(0), Lt(float("inf"))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +43,10 @@ class LoadOptions:
     """`auto` (CUDA, else MPS, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps`."""
     dtype: str = "auto"
     """`auto` (float32 on a CPU, else the recipe's or the checkpoint's), `float32`, `bfloat16`, `float16`."""
-    max_length: int | None = None
+    max_length: Annotated[int, Ge(8)] | None = None
     """The longest text in tokens; default the model's own limit, at most 4096."""
-    token_budget: int | None = None
-    """The most tokens in one forward pass; default what free memory allows."""
+    token_budget: Count | None = None
+    """The most tokens in one forward pass, halved if memory runs out; default 8192 (CPU) or 32768."""
     trust_remote_code: bool = False
     """Run the Python code that comes with the model."""
     allow_pickle: bool = False
@@ -57,7 +61,7 @@ class LoadOptions:
     """What runs the model: `transformers`, or `vllm`, whose server is started and stopped for it."""
     python: str | None = None
     """With `vllm`: Python of the environment that has it; default `RMCALIB_VLLM`, else the one that runs."""
-    tensor_parallel: int = 1
+    tensor_parallel: Count = 1
     """With `vllm`: the number of GPUs that share the model."""
     vllm_options: str = ""
     """With `vllm`: more options of its server, such as `--gpu-memory-utilization 0.8`."""
@@ -77,9 +81,9 @@ class ServerOptions:
     """The server's name for the model; default the model's own."""
     api_key_env: str | None = None
     """Environment variable with the server's key; default `RMCALIB_API_KEY`, if it is set."""
-    concurrency: int = 16
+    concurrency: Count = 16
     """The most requests at a time."""
-    timeout: float = 300.0
+    timeout: Positive = 300.0
     """Seconds for a whole request before it is sent again."""
 
 
@@ -95,7 +99,7 @@ class ServedSettings(ServerOptions):
     """Branch, tag or commit of the tokenizer, if texts are written here."""
     trust_remote_code: bool = False
     """Run the Python code that comes with the tokenizer."""
-    max_length: int | None = None
+    max_length: Annotated[int, Ge(8)] | None = None
     """The longest text in tokens; default the server's limit, at most 4096."""
     recipe: Recipe | None = None
     """What is known about the model; default its entry in the registry."""
@@ -111,13 +115,13 @@ class LanguageModelSettings(LoadOptions, ServerOptions):
     """How it judges: by the letter of the best response, by yes or no, by a grade, or by sampled votes."""
     judge_prompt: str | Path | None = None
     """YAML file with questions of your own."""
-    votes: int | None = None
+    votes: Count | None = None
     """Sampled answers per question; default 8."""
-    placements: int | None = None
+    placements: Count | None = None
     """Number of orders in which responses are shown; default the number of responses."""
-    judge_seed: int = 0
+    judge_seed: Annotated[int, Ge(0)] = 0
     """Seed of the orders and of sampled answers."""
-    max_characters: int | None = None
+    max_characters: Count | None = None
     """Cut prompts and responses to this many characters; default no limit."""
 
 
@@ -129,7 +133,7 @@ class PolicySettings(LoadOptions, ServerOptions):
     """The model that training started from; default the base of a PEFT adapter."""
     reference_free: Literal["sum", "mean"] | None = None
     """Use no reference: the `sum` or the `mean` of the response's token log-probabilities."""
-    beta: float | None = None
+    beta: Positive | None = None
     """DPO's beta; default as in the files beside the weights, else 0.1 (1 without a reference)."""
     reference_endpoint: str | None = None
     """The server of the reference; default that of the policy."""
@@ -149,64 +153,47 @@ class FunctionSettings:
     """JSON that stands for what changes the numbers, such as a version; default a hash of the source."""
     batched: bool = False
     """The function takes many prompts at once: lists of prompts and of lists of responses."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Prompts per chunk; a killed run loses at most one chunk."""
-
-
-_AT_LEAST = {  # for numbers of several kinds
-    **dict.fromkeys(
-        (
-            "concurrency",
-            "votes",
-            "placements",
-            "max_characters",
-            "token_budget",
-            "batch_size",
-            "tensor_parallel",
-        ),
-        1,
-    ),
-    "max_length": 8,
-    "judge_seed": 0,
-}
-_POSITIVE = ("timeout", "beta")
 
 
 def checked_settings(cls: type[T], given: Mapping[str, Any]) -> T:
     """Return settings with the given values; an unknown name or a wrong value is a `ValueError`.
 
+    Values may be texts, as on a command line: numbers, yes or no, and lists with commas.
+
+    >>> checked_settings(LoadOptions, {"max_length": "512", "allow_pickle": "yes"}).max_length
+    512
     >>> checked_settings(LoadOptions, {"devise": "cpu"})
     Traceback (most recent call last):
     ValueError: devise: unknown setting (did you mean 'device'?)
+    >>> checked_settings(PolicySettings, {"beta": "much"})
+    Traceback (most recent call last):
+    ValueError: beta: 'much': Input should be a valid number, unable to parse string as a number
     """
-    types = field_types(cls)
-    check_names(given, types)
-    for name, value in given.items():
-        choices = _choices(types[name])
-        if choices and value is not None and value not in choices:
-            raise ValueError(f"{name}: unknown {value!r} (have: {', '.join(choices)})")
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if name in (*_AT_LEAST, *_POSITIVE) and value is not None and not number:
-            raise ValueError(f"{name}: must be a number, got {value!r}")
-        if name in _AT_LEAST and value is not None and (value < _AT_LEAST[name] or value != int(value)):
-            raise ValueError(f"{name}: must be a whole number of at least {_AT_LEAST[name]}, got {value}")
-        if name in _POSITIVE and value is not None and not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}: must be a number above 0, got {value:g}")
-    return cls(**given)
+    from pydantic import ValidationError
+
+    check_names(given, [field.name for field in dataclasses.fields(cls)])  # type: ignore[arg-type]
+    try:
+        found: T = adapter(cls).validate_python(dict(given))  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{first['loc'][0]}: {first['input']!r}: {first['msg']}") from None
+    return found
 
 
 def parsed_settings(cls: type[Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of settings that were written as text, such as on a command line.
+    """Return the values of settings that were written as text.
 
     >>> parsed_settings(LoadOptions, {"max_length": "512", "allow_pickle": "yes"})
     {'max_length': 512, 'allow_pickle': True}
-    >>> parsed_settings(PolicySettings, {"beta": "much"})
-    Traceback (most recent call last):
-    ValueError: beta: 'much' is not a number
     """
-    types = field_types(cls)
-    check_names(given, types)
-    return {name: _parsed(name, types[name], text) for name, text in given.items()}
+    texts = {
+        name: tuple(part.strip() for part in text.split(",")) if name == "recipes" else text
+        for name, text in given.items()
+    }
+    checked = checked_settings(cls, texts)
+    return {name: getattr(checked, name) for name in given}
 
 
 def setting_help(cls: type[Any]) -> dict[str, str]:
@@ -238,28 +225,3 @@ def field_types(cls: type[Any]) -> dict[str, Any]:
     """Return the types of the fields of a dataclass."""
     hints = get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    parts = (kind, *get_args(kind))
-    return next((get_args(part) for part in parts if get_origin(part) is Literal), ())
-
-
-def _parsed(name: str, kind: Any, text: str) -> Any:
-    parts = {kind, *get_args(kind)}
-    if bool in parts:
-        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-        if text.lower() not in words:
-            raise ValueError(f"{name}: {text!r} is neither yes nor no")
-        return words[text.lower()]
-    for number in (int, float):
-        if number in parts:
-            try:
-                return number(text)
-            except ValueError:
-                raise ValueError(f"{name}: {text!r} is not a {'whole ' * (number is int)}number") from None
-    if get_origin(kind) is tuple:
-        return tuple(part.strip() for part in text.split(","))
-    if Recipe in parts or kind is Any:
-        raise ValueError(f"{name}: cannot be written as text")
-    return text

@@ -191,8 +191,8 @@ def row_length(row: Row) -> int:
     return sum(map(len, row))
 
 
-def packed_states(model: Any, rows: Sequence[Row], packed: Packed, sharing: Sharing, *, pooled: bool) -> Any:
-    """Run packed rows through the model; return the hidden states of all tokens, or of the pooled ones."""
+def packed_states(model: Any, rows: Sequence[Row], packed: Packed, sharing: Sharing) -> Any:
+    """Run packed rows through the model; return the hidden states of the pooled tokens."""
     ids, positions, trees, branches, at = upload(
         [packed.input_ids, packed.positions, packed.trees, packed.branches, packed.pooled], model.device
     )
@@ -201,16 +201,16 @@ def packed_states(model: Any, rows: Sequence[Row], packed: Packed, sharing: Shar
         return tree_mask(trees, branches, positions, dtype=model.dtype, window=window, queries=queries)
 
     inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
-    last = mask(sharing.last_window, at) if pooled else None
+    last = mask(sharing.last_window, at)
     if sharing.branches:
         inputs["tree"] = branch_attention(rows)
-        changed: dict[str, Any] = {"tree": None if last is None else _masked_attention(last)}
+        changed: dict[str, Any] = {"tree": _masked_attention(last)}
     else:
         masks: Any = {kind: mask(window) for kind, window in sharing.windows.items()}
         inputs["attention_mask"] = masks if sharing.layer_types else masks[FULL]
         changed = {"attention_mask": last}
-    narrow = _pooled_only(model.backbone, packed.pooled, changed) if pooled else nullcontext()
-    with _attending_by(running_config(model), _attend) if sharing.branches else nullcontext(), narrow:
+    replaced = _attending_by(running_config(model), _attend) if sharing.branches else nullcontext()
+    with replaced, _pooled_only(model.backbone, packed.pooled, changed):
         return model.backbone(**inputs).last_hidden_state
 
 

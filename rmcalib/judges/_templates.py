@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.texts import parse_yaml, typed
 from rmcalib.judges._checks import TooSlow, time_limit
 
 if TYPE_CHECKING:
@@ -50,30 +52,10 @@ class Template:
         return text
 
 
-TEMPLATES: dict[str, Template] = {
-    "raw": Template(user=("", ""), assistant=("", "")),
-    "oasst_pythia": Template(
-        user=("<|prompter|>", "<|endoftext|>"), assistant=("<|assistant|>", "<|endoftext|>")
-    ),
-    "mistral": Template(user=("[INST] ", " [/INST] "), assistant=("", "</s>")),
-    "Yi-34b-chat": Template(
-        user=("<|im_start|>user\n", "<|im_end|>\n"),
-        assistant=("<|im_start|>assistant\n", "<|im_end|>\n"),
-        system=("<|im_start|>system\n", "<|im_end|>\n"),
-    ),
-    "pku-align": Template(
-        user=("USER: ", " "), assistant=("ASSISTANT: ", " "), start="BEGINNING OF CONVERSATION: "
-    ),
-    "openbmb": Template(user=("User: ", "\n\n"), assistant=("Assistant: ", "\n\n")),
-    "Ziya": Template(user=("Human: ", "\n\n"), assistant=("Assistant: ", "\n\n"), start="\n\n"),
-    "Robin": Template(
-        user=("###Human:\n", "\n"),
-        assistant=("###Assistant:\n", "\n"),
-        system=("", "\n"),
-        default_system="A chat between a curious human and an artificial intelligence assistant. "
-        "The assistant gives helpful, detailed, and polite answers to the human's questions.",
-    ),
-}
+_FILE = Path(__file__).parent / "templates.yaml"
+TEMPLATES: dict[str, Template] = typed(
+    dict[str, Template], parse_yaml(_FILE.read_bytes(), str(_FILE)), str(_FILE)
+)
 
 # Templates like Llama 3.2's write today's date into the text, so that scores would change from day to day.
 # This macro replaces the clock: it is always 26 July 2024, which is the default date of those templates.
@@ -84,9 +66,8 @@ _PINNED_CLOCK = (
     + "".join(f"|replace('{code}', '{value}')" for code, value in _PINNED_DATE.items())
     + " }}{% endmacro +%}"
 )
-_RENDER_SECONDS = 8.0  # for the responses of one prompt, which take milliseconds
-
 POOLINGS = ("checkpoint", "last_token", "before_first_pad")
+_RENDER_SECONDS = 8.0  # for the responses of one prompt, which take milliseconds
 
 
 @dataclass(frozen=True)

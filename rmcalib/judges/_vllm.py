@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from rmcalib._util.hub import HubError, translated
 from rmcalib._util.processes import process_rank
 from rmcalib._util.terminal import clean_line
 from rmcalib.judges import _keeper
+from rmcalib.judges._checks import check_config
 from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._devices import choose_device, main_memory
 from rmcalib.judges._files import ModelFiles, find_files, identify
@@ -59,6 +61,7 @@ _MEMORY_FOR_TWO = 0.45  # of each GPU, for a policy and for its reference
 _TOLERANCE = {"float32": 1e-3}
 _NARROW = 5e-2
 _PREFIX = re.compile(r"^(\([^)]*pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] )?")  # of a line of vLLM's log
+_ERROR = re.compile(r"\b\w+(Error|Exception): ")
 _PLACES = ("served", "endpoint_", "answered_by", "texts_by")  # what an identity says about the server
 
 
@@ -118,16 +121,22 @@ class Server:
     def check(self) -> None:
         """Raise a `ServerError` with the server's last lines if it has ended."""
         code = self._process.poll()
-        if code is not None:
+        if code is None:
+            return
+        said = self.last_lines()
+        if "No module named 'vllm'" in said:
             raise ServerError(
-                f"{self.name}: vLLM ended with code {code}; its last lines: {self.last_lines()}"
+                f"{self.name}: vLLM is not installed here: give the Python that has it, with -J python=... or "
+                f"the environment variable {ENVIRONMENT}"
             )
+        raise ServerError(f"{self.name}: vLLM ended with code {code}; its last lines: {said}")
 
     def last_lines(self, count: int = 6) -> str:
-        """Return the last lines of the server's output as one line."""
+        """Return the last lines of the server's output as one line: its errors, if it reports any."""
         lines = Path(self._output.name).read_text(errors="replace").split("\n")
         shown = [_PREFIX.sub("", clean_line(line))[:200] for line in lines if line.strip()]
-        return " | ".join(shown[-count:]) or "nothing yet"
+        errors = [line for line in shown if _ERROR.search(line)] if count > 1 else []
+        return " | ".join((errors or shown)[-count:]) or "nothing yet"
 
     def _seconds(self) -> float:
         return time.monotonic() - self._started
@@ -213,12 +222,8 @@ class VllmJudge:
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts; if the server ends, its last lines are in the error."""
         judge = self._judge()
-        try:
+        with self._noticing():
             yield from scored_chunks(judge, items, progress)
-        except ServerError:
-            for server in self._servers:
-                server.check()
-            raise
 
     def close(self) -> None:
         """Stop the server."""
@@ -230,11 +235,22 @@ class VllmJudge:
         """Return the judge that asks the server; the first call starts and checks the server."""
         if self._served is None:
             try:
-                self._served = self._start()
+                with self._noticing():
+                    self._served = self._start()
             except BaseException:
                 self.close()
                 raise
         return self._served
+
+    @contextlib.contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """If a request fails because a server has ended, say that, with the server's last lines."""
+        try:
+            yield
+        except ServerError:
+            for server in self._servers:
+                server.check()
+            raise
 
     def _start(self) -> Judge:
         settings, name = self.settings, self.name
@@ -268,6 +284,8 @@ class VllmJudge:
         recipe = settings.recipe_for(name)
         files = find_files(name, settings, tokenizer=recipe.tokenizer)
         asked = Asked(name, recipe, settings, files.code_commit)
+        weights = weight_files(files.weights)
+        check_config(name, files.weights, weights, trust_remote_code=settings.trust_remote_code)
         with translated(name):
             config: Any = AutoConfig.from_pretrained(files.weights, **asked.code())
         if isinstance(self._here, Classifier):
@@ -275,13 +293,14 @@ class VllmJudge:
         tokenizer = load_tokenizer(asked, files.tokenizer)
         dtype, _ = settle_dtype(asked, config, choose_device("auto"))
         longest = longest_text(asked, config, tokenizer, "causal")
-        if not isinstance(self._here, Classifier) and settings.max_length is None:
-            most = LONGEST_DEFAULT + 1 if isinstance(self._here, PolicyJudge) else _LONGEST_QUESTION
-            limit = getattr(config.get_text_config(), "max_position_embeddings", None) or longest
-            longest = min(limit, most)
+        limit = getattr(config.get_text_config(), "max_position_embeddings", None) or longest
+        if isinstance(self._here, PolicyJudge):  # the server always adds a token
+            longest = min(limit, (settings.max_length or LONGEST_DEFAULT) + 1)
+        elif isinstance(self._here, GenerativeJudge) and settings.max_length is None:
+            longest = min(limit, _LONGEST_QUESTION)
         own = getattr(config, "dtype", None)
         width = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0
-        size = width * sum(file.stat().st_size for file in weight_files(files.weights))
+        size = width * sum(file.stat().st_size for file in weights)
         return _Found(name, files, tokenizer, str(dtype).removeprefix("torch."), longest, size)
 
     def _serve(self, model: _Found, more: Sequence[str]) -> Server:
@@ -291,6 +310,8 @@ class VllmJudge:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         python = settings.python or os.environ.get(ENVIRONMENT) or sys.executable
+        if shutil.which(python) is None:
+            raise ValueError(f"python: {python!r} is not a program")
         command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(files.weights)]
         command += ["--host", "127.0.0.1", "--port", str(port), "--tokenizer", str(files.tokenizer)]
         command += ["--dtype", model.dtype, "--max-model-len", str(model.max_length)]
@@ -308,10 +329,7 @@ class VllmJudge:
             command += ["--lora-modules", f"{model.name}={files.adapter}"]
             served_name = files.base[0]
         command += ["--served-model-name", served_name, *more, *shlex.split(settings.vllm_options)]
-        try:
-            server = Server(model.name, command, port)
-        except OSError as error:
-            raise ValueError(f"python: {python}: {error.strerror or error}") from error
+        server = Server(model.name, command, port)
         self._servers.append(server)
         return server
 

@@ -13,7 +13,8 @@ import numpy as np
 from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib._util.terminal import clean_line
 from rmcalib.calibration.errors import reliability
-from rmcalib.judges import recipe_of_run, registry, why_no_calibration
+from rmcalib.judges import registry
+from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics.catalogue import Metric, catalogue
 from rmcalib.metrics.comparison import named_scores
 from rmcalib.metrics.correlation import Method, correlation_rows

@@ -119,8 +119,8 @@ class Metric:
 def metric(name: str, meaning: str, **shown: Any) -> Callable[[Callable[..., Any]], Metric]:
     """Make a metric of a function: a decorator.
 
-    The function takes a `Part` and returns one number per prompt (n,), whose mean is the value, or one
-    number, or an `Estimate`.
+    The function takes a `Part` and returns one number or truth value per prompt (n,), whose mean is the value,
+    or one number, or an `Estimate`. Truth values have an exact interval, even if all are equal.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def metric(name: str, meaning: str, **shown: Any) -> Callable[[Callable[..., Any
     --------
     >>> @metric("bold", "how often the first choice has a probability above 0.9", unit="fraction of prompts")
     ... def bold(part):
-    ...     return (part.first_choice.p > 0.9).astype(float)
+    ...     return part.first_choice.p > 0.9
     >>> bold.label
     'bold'
     """
@@ -154,6 +154,8 @@ def metric(name: str, meaning: str, **shown: Any) -> Callable[[Callable[..., Any
                 raise ValueError(
                     f"metric {name}: {values.shape} numbers for {len(part)} prompts; expected one each"
                 )
+            if np.asarray(found).dtype == bool:
+                return Estimate.proportion(values, cluster=part.cluster)
             return Estimate.mean(values, cluster=part.cluster)
 
         return Metric(name, meaning, measure, **shown)
@@ -173,6 +175,8 @@ def chosen_metrics(wanted: Iterable[str | Metric] | None = None) -> tuple[Metric
         return tuple(have.values())
     given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
     for name in given:
+        if callable(name) and not isinstance(name, Metric):
+            raise ValueError("metrics: a function needs the decorator rmcalib.metrics.metric")
         if not isinstance(name, Metric) and name not in have:
             near = difflib.get_close_matches(str(name), have, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(have)}"
@@ -187,10 +191,14 @@ def _own() -> Iterator[Metric]:
     for group in parse_yaml(path.read_bytes(), str(path)):
         for entry in group.pop("metrics"):
             fields = group | entry
-            found, null_of = _measure(fields.pop("measure")), fields.pop("null_of", "")
-            if fields.pop("at_temperature", False):
-                found = measures.at_temperature(found)
-            one = Metric(measure=found, **fields)
+            null_of = fields.pop("null_of", "")
+            try:
+                found = _measure(fields.pop("measure"))
+                if fields.pop("at_temperature", False):
+                    found = measures.at_temperature(found)
+                one = Metric(measure=found, **fields)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{path.name}: {entry.get('name')}: {error}") from error
             yield one
             if null_of:
                 yield from _nulls(one, null_of)
@@ -200,7 +208,9 @@ def _measure(entry: Any) -> Measure:
     """Return the measure with a name, or the one that a function makes from arguments and options."""
     name, *arguments = entry if isinstance(entry, list) else [entry]
     options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
-    found: Any = getattr(measures, name, None) or getattr(official, name)
+    found: Any = getattr(measures, name, None) or getattr(official, name, None)
+    if found is None:
+        raise ValueError(f"measure: unknown {name!r}")
     return cast("Measure", found(*arguments, **options) if arguments else found)
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from rmcalib.calibration.estimates import difference_of, size_difference_of
 from rmcalib.calibration.intervals import Difference
-from rmcalib.judges import recipe_of_run, registry, why_no_calibration
+from rmcalib.judges import registry
+from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics.catalogue import Metric, chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.planning import prompts_needed

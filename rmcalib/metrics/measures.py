@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib.calibration import votes as votes_of
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
 from rmcalib.calibration.decomposition import corp
@@ -479,7 +479,8 @@ def _events(part: Part, view: ViewName) -> Events:
 
 
 def _known(view: ViewName, measure: Measure) -> Measure:
-    """Return the measure, missing where the view has no events."""
+    """Return the measure, missing where the view has no events; an unknown view is a `ValueError`."""
+    check_choice(view, "view", get_args(ViewName))
 
     def known(part: Part, settings: Settings) -> Estimate:
         if view in ("pairs", "preferred") and not len(part.pair_log_odds[0]):
@@ -496,7 +497,7 @@ def _known(view: ViewName, measure: Measure) -> Measure:
 def _jumping(
     part: Part, view: ViewName, value: Callable[[Events], FloatArray], within: tuple[float, float]
 ) -> Estimate:
-    """Return the mean of one number per event, which jumps where the first choice is wrong."""
+    """Return the mean of one number per event. It jumps with the outcome, even if that was never seen."""
     events = _events(part, view)
     values = events.per_prompt(value(events))
     if view in ("first_choice", "preferred"):
@@ -507,9 +508,10 @@ def _jumping(
             found = Estimate.mean(values, right, wrong, within=within, cluster=events.cluster)
             return replace(found, ranks=ranks)
         return Estimate.mean(values, within=within, cluster=events.cluster)
-    if view in ("pointwise", "pointwise_fitted"):
-        likely = (events.p >= 0.5).astype(np.float64)
-        right, wrong = (value(replace(events, y=y)) for y in (likely, 1 - likely))
+    joint = events.joint
+    if isinstance(joint, Independent) and len(events) == events.n_prompts:  # one event per prompt
+        likely, share = (events.p >= 0.5).astype(np.float64), 1.0 if joint.share is None else joint.share
+        right, wrong = (value(replace(events, y=y * share)) for y in (likely, 1 - likely))
         return Estimate.mean(values, right, wrong, within=within, cluster=events.cluster)
     return Estimate.mean(values, within=within, cluster=events.cluster)
 

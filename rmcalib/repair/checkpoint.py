@@ -21,7 +21,9 @@ from rmcalib._util.hub import HubError, check_repo_id, explain
 from rmcalib._util.processes import may_draw
 from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import Classifier, LoadOptions, Recipe, identify, is_local, write_rescaled
+from rmcalib.judges import Classifier, LoadOptions, Recipe
+from rmcalib.judges._files import identify, is_local
+from rmcalib.judges._rescale import write_rescaled
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.repair.calibration import METRICS, Calibration
 from rmcalib.repair.calibrator import Calibrator

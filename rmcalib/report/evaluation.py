@@ -16,7 +16,8 @@ from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.calibration.estimates import difference_of
-from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
+from rmcalib.judges import Recipe, registry
+from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
 from rmcalib.metrics.answers import answer_rows
 from rmcalib.metrics.audit import audit, cancelling, check_groupings
 from rmcalib.metrics.catalogue import Metric, catalogue, chosen_metrics

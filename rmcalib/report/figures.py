@@ -43,6 +43,8 @@ _STYLE = re.compile(r' style="([^"]*)"')
 _PANEL = (3.5, 4.2)  # inches
 MOST_NAMED = 30
 """How many models a figure names."""
+MOST_PANELS = 12
+"""How many reliability diagrams a figure or a page has: hundreds of them take minutes to draw."""
 
 
 # Files.
@@ -101,7 +103,7 @@ def _attributes(match: re.Match[str]) -> str:
 
 
 def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> Figure:
-    """Draw reliability diagrams, one panel for each value of ``panel``, with counts below.
+    """Draw reliability diagrams, one panel for each value of ``panel`` (the first 12), with counts below.
 
     Parameters
     ----------
@@ -125,7 +127,7 @@ def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> 
     """
     from matplotlib.figure import Figure
 
-    panels = list(dict.fromkeys(row["panel"] for row in table))
+    panels = list(dict.fromkeys(row["panel"] for row in table))[:MOST_PANELS]
     across = max(1, min(columns, len(panels)))
     down = max(1, math.ceil(len(panels) / across))
     # Axes are placed by hand, because a layout engine takes as long as all the drawing.

@@ -13,7 +13,8 @@ from rmcalib._util.files import write_csv, write_json, write_text
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import clean_line, count
-from rmcalib.judges import Recipe, recipe_of_run, registry, why_no_calibration
+from rmcalib.judges import Recipe, registry
+from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics import Settings
 from rmcalib.metrics.board import check_sortable
 from rmcalib.metrics.correlation import Method

@@ -12,7 +12,8 @@ import numpy as np
 
 from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import known_entry
-from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
+from rmcalib.judges import Recipe, registry
+from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
 from rmcalib.metrics import Board, Settings
 from rmcalib.metrics.board import DEFAULT_METRIC, SCORE, Entry, measure_entries, rank_models
 from rmcalib.metrics.catalogue import TRAINING_METRICS

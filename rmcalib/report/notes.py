@@ -10,7 +10,9 @@ import numpy as np
 from rmcalib._util.display import percent
 from rmcalib._util.terminal import clean_line, count
 from rmcalib.benchmarks import Benchmark
-from rmcalib.judges import Recipe, answers_summary, scale_note, why_no_calibration
+from rmcalib.judges import Recipe
+from rmcalib.judges._readings import answers_summary
+from rmcalib.judges._registry import scale_note, why_no_calibration
 from rmcalib.metrics.texts import disagreements
 from rmcalib.metrics.views import Part
 from rmcalib.scores import Scores

@@ -109,7 +109,6 @@ _POOLED = (
 _PERCENT = ("confidence", "accuracy", "agreement", "auroc", "best_of_n", "best_of_n_chance")
 _PAGE_ONLY = ("usable_information", "ece", "ece_p_value", "temperature")
 _MOST_ROWS = 40  # categories in a table or a figure
-_MOST_PANELS = 12  # categories with a diagram or a column of their own
 Row = Mapping[str, Any]
 
 
@@ -289,7 +288,9 @@ def _evaluation_sections(result: Evaluation) -> Iterator[Section]:
     by_category = category_table(result)
     if by_category is not None:
         yield Section("by-category", "By category", [by_category], brief=True)
-    panels = _largest(result, list(dict.fromkeys(row["panel"] for row in result.reliability)), _MOST_PANELS)
+    panels = _largest(
+        result, list(dict.fromkeys(row["panel"] for row in result.reliability)), figures.MOST_PANELS
+    )
     diagrams = [_diagram(result, panel, i) for i, panel in enumerate(panels)]
     if diagrams:
         yield Section("reliability-diagrams", "Reliability", [Words([_RELIABILITY]), *diagrams])
@@ -445,7 +446,7 @@ def _answers_section(result: Evaluation) -> Iterator[Section]:
 def _everything(result: Evaluation) -> Section:
     """All metrics, by group of the catalogue: one row per metric, one column per category."""
     known, every = catalogue(), categories_of(result.rows)
-    categories = _largest(result, every, _MOST_PANELS)
+    categories = _largest(result, every, figures.MOST_PANELS)
     names = list(dict.fromkeys(row["metric"] for row in result.rows))
     place = {name: i for i, name in enumerate(GROUPS)}
     names.sort(key=lambda name: place[known[name].group] if name in known else len(place))
@@ -510,7 +511,7 @@ def comparison_document(found: Comparison) -> Document:
         and abs(row["difference"]) <= 1  # information can be less than -1, which hides all other differences
     ]
     sizes = {row["category"]: row["n"] for row in found.rows}
-    shown = sorted(categories_of(found.rows), key=lambda name: -sizes[name])[:_MOST_PANELS]
+    shown = sorted(categories_of(found.rows), key=lambda name: -sizes[name])[: figures.MOST_PANELS]
     others = [row for row in found.rows if row not in first and row["category"] in shown]
     a, b, n = clean_line(found.a), clean_line(found.b), max((row["n"] for row in found.rows), default=0)
     differences = Drawing(

@@ -18,18 +18,11 @@ from rmcalib._util.hub import HubError, resolve_commit
 from rmcalib._util.processes import process_rank
 from rmcalib._util.storage import as_path, is_remote
 from rmcalib.benchmarks import Benchmark, known_entry, load_benchmark
-from rmcalib.judges import (
-    Judge,
-    LoadOptions,
-    Recipe,
-    find_hardware,
-    indifference_note,
-    is_local,
-    load_judge,
-    locate,
-    registry,
-    remember_model,
-)
+from rmcalib.judges import Judge, LoadOptions, Recipe, load_judge, registry
+from rmcalib.judges._devices import find_hardware
+from rmcalib.judges._files import is_local, locate
+from rmcalib.judges._registry import remember_model
+from rmcalib.judges._scoring import indifference_note
 from rmcalib.runs._engine import Cluster, LocalEngine, Part, RayEngine, Stopped, Task, cause
 from rmcalib.runs._folder import inputs_hash, locked
 from rmcalib.runs._plan import (

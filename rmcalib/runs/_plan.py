@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import OWN_CODE
 from rmcalib._util.texts import typed
-from rmcalib.judges import Recipe, judge_kind, judge_settings, load_judge, read_entries, recipe_from, registry
+from rmcalib.judges import Recipe, load_judge, registry
+from rmcalib.judges._load import judge_kind, judge_settings
+from rmcalib.judges._registry import read_entries, recipe_from
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
@@ -243,7 +245,8 @@ def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
     >>> plan_problems([PlanEntry(Recipe("org/rm-8B"), "other"), PlanEntry(Recipe("./gone"), "other")])
     {'./gone': "'./gone' is neither a file or folder here nor a Hub id like 'org/name'"}
     """
-    from rmcalib.judges import check_judge_name, is_local
+    from rmcalib.judges._files import is_local
+    from rmcalib.judges._load import check_judge_name
 
     problems: dict[str, str] = {}
     for entry in plan:

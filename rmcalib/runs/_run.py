@@ -26,7 +26,9 @@ from rmcalib._util.files import kind_on_disk, read_object, utc, write_bytes
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file
 from rmcalib._util.terminal import count
-from rmcalib.judges import ScoredItem, answers_summary, identify
+from rmcalib.judges import ScoredItem
+from rmcalib.judges._files import identify
+from rmcalib.judges._readings import answers_summary
 from rmcalib.runs._folder import RunError, RunFolder, locked
 from rmcalib.scores import Scores
 

@@ -184,6 +184,10 @@ def test_a_yaml_file_describes_a_benchmark(tmp_path: Path) -> None:
     (item,) = bench.items
     assert (item.id, item.category, item.responses, item.cluster) == ("1", "law", ("yes", "no"), "7")
     assert (bench.format, item.columns) == ("quiz", {"author": "X"})
+    (tmp_path / "quiz.yaml").write_text(QUIZ + "category: other\n")
+    path = str(write(tmp_path / "n.jsonl", [QUESTION, {**QUESTION, "key": 2, "field": None}]))
+    items = load_benchmark(path, format=str(tmp_path / "quiz.yaml")).items
+    assert [item.category for item in items] == ["law", "other"]
     for wrong, named in (
         (QUIZ.replace("labels: pairs", "labels: twos"), "labels"),
         (QUIZ.replace("title:", "titel:"), "titel"),

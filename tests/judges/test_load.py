@@ -14,19 +14,9 @@ import pytest
 
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
-from rmcalib.judges import (
-    KINDS,
-    Classifier,
-    Judge,
-    Scale,
-    ScoredItem,
-    judge_kind,
-    judge_settings,
-    load_judge,
-    parsed_settings,
-    scored_chunks,
-    setting_help,
-)
+from rmcalib.judges import Classifier, Judge, Scale, ScoredItem, load_judge, scored_chunks
+from rmcalib.judges._load import KINDS, judge_kind, judge_settings
+from rmcalib.judges._settings import parsed_settings, setting_help
 from rmcalib.runs import asked_for
 
 ITEMS = tuple(Item(f"p{i}", "ab"[i % 2], f"question {i}", ("yes", "no way", "maybe"), 1) for i in range(10))

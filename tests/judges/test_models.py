@@ -18,9 +18,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rmcalib._util.hub import HubError
-from rmcalib.judges import Classifier, LoadOptions, Recipe, about_judge, load_model
+from rmcalib.judges import Classifier, LoadOptions, Recipe, load_model
 from rmcalib.judges import _devices as devices
 from rmcalib.judges import _model as loading
+from rmcalib.judges._judge import about_judge
 from rmcalib.judges._weights import Output, linear_layers
 from tests.hub import tiny
 from tests.hub.server import LoopbackHub
@@ -381,7 +382,7 @@ def _four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
 
-def asked(recipe_dtype: str | None = None, **options: Any) -> loading.Asked:
+def asked(recipe_dtype: Any = None, **options: Any) -> loading.Asked:
     return loading.Asked("org/rm", Recipe("org/rm", dtype=recipe_dtype), LoadOptions(**options))
 
 

@@ -11,10 +11,11 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from rmcalib.judges import Judge, Recipe, about_judge, load_judge, scored_chunks
+from rmcalib.judges import Judge, Recipe, load_judge, scored_chunks
 from rmcalib.judges import _logprobs as logprobs
 from rmcalib.judges import _policy as policies
-from rmcalib.judges._logprobs import PromptScorer
+from rmcalib.judges._judge import about_judge
+from rmcalib.judges._logprobs import response_logprobs
 from rmcalib.judges._policy import trained_beta
 from rmcalib.judges._templates import encode, response_starts
 from tests.judges.serving import Reply, Request, Server, serving
@@ -190,33 +191,17 @@ def test_files_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma2"])
-def test_a_shared_prompt_changes_nothing(architecture: str, tmp_path: Path) -> None:
+def test_batches_change_nothing(architecture: str, tmp_path: Path) -> None:
     saved(tmp_path / "policy", architecture, 0)
     judge: Any = load_judge(str(tmp_path / "policy"), reference_free="sum", device="cpu")
     model, items = judge.models[0], tiny_items(6)
     encoded = encode(items, model.tokenizer, max_length=judge._max_length, template=None)
     starts = response_starts(items, encoded, model.tokenizer, None)
-    scorer = PromptScorer(model)
-    assert scorer.sharing is not None
-    for texts, own in zip(encoded, starts, strict=True):
-        shared = scorer.logprobs(texts, own)
-        plain = scorer.plain(texts, own)
-        assert [count for _, count in shared] == [count for _, count in plain]
-        for (one, count), (other, _) in zip(shared, plain, strict=True):
-            assert one == pytest.approx(other, abs=1e-5 * max(count, 1))
-    assert scorer.sharing is not None  # the check of the first prompt did not switch it off
-
-
-def test_sharing_that_gives_wrong_results_is_switched_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saved(tmp_path / "policy", "llama", 0)
-    judge: Any = load_judge(str(tmp_path / "policy"), reference_free="sum", device="cpu")
-    expected = [each.rewards for chunk in judge.score(tiny_items(2)) for each in chunk]
-    monkeypatch.setattr(PromptScorer, "_shared", lambda _, tree, __: [(-1.0, 1)] * len(tree.texts))
-    other: Any = load_judge(str(tmp_path / "policy"), reference_free="sum", device="cpu")
-    got = [each.rewards for chunk in other.score(tiny_items(2)) for each in chunk]
-    assert got == [pytest.approx(rewards, abs=1e-4) for rewards in expected]
+    texts, begin = [text for row in encoded for text in row], [at for own in starts for at in own]
+    together, alone = (response_logprobs(model, texts, begin, budget) for budget in (None, 1))
+    for (one, count), (other, same) in zip(together, alone, strict=True):
+        assert count == same
+        assert one == pytest.approx(other, abs=1e-5 * max(count, 1))
 
 
 def test_code_needs_permission(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges import RewardModel, ScoredItem, indifference_note
+from rmcalib.judges import RewardModel, ScoredItem
 from rmcalib.judges import _scoring as scoring
 from rmcalib.judges import _sharing as sharing
-from rmcalib.judges._scoring import ItemScorer, score_items
+from rmcalib.judges._scoring import ItemScorer, indifference_note, score_items
 from rmcalib.judges._weights import Output
 from tests.judges.tiny import ARCHITECTURES, slow_rewards, tiny_items, tiny_model
 from tests.processes import run_python

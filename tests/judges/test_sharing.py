@@ -13,7 +13,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.judges._scoring import ItemScorer, Work, full_rows, grow_trees, sorted_batches, tokens_that_fit
+from rmcalib.judges._scoring import ItemScorer, Work, full_rows, grow_trees, sorted_batches
 from rmcalib.judges._sharing import (
     Row,
     Text,
@@ -27,7 +27,6 @@ from rmcalib.judges._sharing import (
 )
 from rmcalib.judges._templates import Encoded, pooled_position
 from tests.judges.families import WINDOW, families, family_model, family_texts
-from tests.judges.tiny import tiny_model
 
 # For every prompt: how many tokens its responses share, and how many each has of its own.
 Prompts = list[tuple[int, list[int]]]
@@ -59,7 +58,7 @@ def test_batches_hold_everything_once_and_keep_their_limits(
     prompts: Prompts, budget: int, padding: int, share: bool
 ) -> None:
     texts = make_texts(prompts)
-    trees = grow_trees(texts, longest=budget, kappa=100) if share else [Tree((text,)) for text in texts]
+    trees = grow_trees(texts, longest=budget) if share else [Tree((text,)) for text in texts]
     assert all(len({text.prompt for text in tree.texts}) == 1 for tree in trees)
     batches = sorted_batches([(tree,) for tree in trees], budget=budget, padding=padding)
     assert sorted(text.index for rows in batches for text in texts_of(rows)) == list(range(len(texts)))
@@ -78,7 +77,7 @@ def test_a_text_attends_to_itself_and_nothing_else_by_mask_and_by_branch(
     prompts: Prompts, window: int | None, seed: int
 ) -> None:
     texts = make_texts(prompts)
-    rows = full_rows(grow_trees(texts, longest=200, kappa=1e9), 200)
+    rows = full_rows(grow_trees(texts, longest=200), 200)
     packed = pack(rows)
     layout = [torch.from_numpy(array) for array in (packed.trees, packed.branches, packed.positions)]
     mask = tree_mask(*layout, dtype=torch.float32, window=window)
@@ -104,12 +103,12 @@ def test_a_text_attends_to_itself_and_nothing_else_by_mask_and_by_branch(
     torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
 
 
-def test_rows_are_filled_and_trees_grow_only_if_that_is_cheaper() -> None:
-    even = grow_trees(make_texts([(30, [50] * 4)] * 40), longest=1_024, kappa=float("inf"))
+def test_rows_are_filled_and_trees_are_not_too_long() -> None:
+    even = grow_trees(make_texts([(30, [50] * 4)] * 40), longest=1_024)
     assert len(full_rows(even, 1_024)) == 10  # forty trees of 230 tokens, four in a row
     long_prompt, long_responses = make_texts([(1_500, [100] * 4)]), make_texts([(20, [3_000] * 4)])
-    assert [len(tree.texts) for tree in grow_trees(long_prompt, longest=8_192, kappa=3_000)] == [4]
-    assert [len(tree.texts) for tree in grow_trees(long_responses, longest=16_384, kappa=3_000)] == [1] * 4
+    assert [len(tree.texts) for tree in grow_trees(long_prompt, longest=8_192)] == [4]
+    assert [len(tree.texts) for tree in grow_trees(long_responses, longest=8_192)] == [2, 2]
 
 
 def test_few_tokens_are_padding_at_the_lengths_of_a_benchmark() -> None:
@@ -121,7 +120,7 @@ def test_few_tokens_are_padding_at_the_lengths_of_a_benchmark() -> None:
         prompts.append((35 + int(min(rng.lognormal(np.log(45), 1.5), 2_000)), own.tolist()))
     work = Work()
     for start in range(0, len(prompts), 128):
-        trees = grow_trees(make_texts(prompts[start : start + 128]), longest=8_192, kappa=10_000)
+        trees = grow_trees(make_texts(prompts[start : start + 128]), longest=8_192)
         for rows in sorted_batches([(tree,) for tree in trees], budget=32_768, padding=1_024):
             work.add(texts_of(rows), [row_length(row) for row in rows])
     assert work.tokens == sum(shared + length for shared, own in prompts for length in own)
@@ -140,22 +139,6 @@ def test_pooling_is_the_stock_rule_whatever_padding_follows(ids: list[int], pad:
     assert (
         pooled_position(ids, pad=None) == pooled_position(ids, pooling="last_token", pad=pad) == len(ids) - 1
     )
-
-
-@pytest.mark.parametrize("share", [True, False])
-def test_the_budget_shrinks_with_memory_and_is_a_power_of_two(
-    share: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, _ = tiny_model("gemma2")
-    how = how_to_share(model) if share else None
-    budgets = []
-    for free in (80e9, 8e7, 1e6, 1.0):
-        monkeypatch.setattr("rmcalib.judges._devices.free_memory", lambda _, free=free: free)
-        budgets.append(tokens_that_fit(model, how))
-    assert budgets == sorted(budgets, reverse=True)
-    assert budgets[0] == 8_192
-    assert budgets[-1] == 1
-    assert all(tokens & (tokens - 1) == 0 for tokens in budgets)
 
 
 def outcome(family: str) -> tuple[str | None, float] | None:

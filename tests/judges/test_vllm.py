@@ -239,13 +239,18 @@ def test_a_judge_can_be_used_again_and_closed(fake: Fake, folder: Path) -> None:
 def test_the_last_lines_of_a_child_that_dies(tmp_path: Path, folder: Path) -> None:
     with serving(Answers()) as server:
         dying = program(tmp_path, server, dies=True)
-        with pytest.raises(ValueError, match=r"code 3.*Loading weights.*no such kernel"):
+        with pytest.raises(ValueError, match=r"code 3.*no such kernel"):
             load_judge(str(folder), backend="vllm", python=str(dying.python)).identity()
 
 
 def test_a_python_that_does_not_exist(folder: Path) -> None:
     with pytest.raises(ValueError, match="nowhere/python"):
         load_judge(str(folder), backend="vllm", python="nowhere/python").identity()
+
+
+def test_an_environment_without_vllm(folder: Path) -> None:
+    with pytest.raises(ValueError, match="RMCALIB_VLLM"):
+        load_judge(str(folder), backend="vllm", python=sys.executable).identity()
 
 
 @pytest.mark.parametrize("fits", [True, False])
@@ -322,7 +327,7 @@ def test_a_policy_and_its_reference(tmp_path: Path) -> None:
     places = [str(language_model(tmp_path / name, seed)) for seed, name in enumerate(("policy", "base"))]
     with serving(Answers()) as server:
         fake = program(tmp_path, server)
-        options: dict[str, Any] = {"reference": places[1], "beta": 0.1}
+        options: dict[str, Any] = {"reference": places[1], "beta": 0.1, "max_length": 400}
         there: Any = load_judge(places[0], backend="vllm", python=str(fake.python), **options)
         here = load_judge(places[0], device="cpu", **options)
         assert rewards(there, 2) == pytest.approx(rewards(here, 2), abs=1e-4)

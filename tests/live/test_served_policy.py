@@ -45,6 +45,7 @@ def test_implicit_rewards_are_those_of_transformers(
     assert np.abs(np.subtract(here, there)).max() < 1e-4
 
 
+@pytest.mark.xfail(reason="LoRA in vLLM 0.32 for CPUs fails in an einsum; GPUs have other kernels")
 def test_an_adapter_and_its_base_share_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from peft import LoraConfig, get_peft_model
 

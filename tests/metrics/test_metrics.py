@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmcalib.calibration.events import Events, Independent
 from rmcalib.metrics.catalogue import catalogue, chosen_metrics, metric
-from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.measures import Settings, gap
 from rmcalib.metrics.table import OVERALL, find_value, metric_rows
-from rmcalib.metrics.views import Ties, whole_part
+from rmcalib.metrics.views import Part, Ties, whole_part
 from rmcalib.scores import Scores
 from tests.metrics import slow_metrics as slow
 from tests.metrics.worlds import calibrated_scores, prompts_of, ragged_scores
@@ -273,19 +275,42 @@ def test_clusters_widen_intervals_and_nulls() -> None:
     assert together[OVERALL, "ece_p_value"]["value"] > alone[OVERALL, "ece_p_value"]["value"]
 
 
+class Rare(Part):
+    """A part with another view: one event per prompt, which does not depend on the first choice."""
+
+    @cached_property
+    def top_1(self) -> Events:
+        p = np.full(len(self), 0.1)
+        return Events(p, np.zeros(len(self)), np.arange(len(self)), Independent(p), np.log(p))
+
+
+def test_an_event_that_was_never_seen_may_happen() -> None:
+    part = whole_part(calibrated_scores(30))
+    rare = Rare(part.scores, part.pl, part.label, part.length, part.one_answer)
+    limits = gap("top_1")(rare, FEW).interval()
+    assert limits is not None
+    assert limits.low < 0 < 0.1 <= limits.high
+
+
 def test_a_metric_of_ones_own() -> None:
     @metric("bold", "how often the first choice has a probability above 0.9", better="low")
     def bold(part: Any) -> Any:
-        return (part.first_choice.p > 0.9).astype(float)
+        return part.first_choice.p > 0.9
 
     scores = calibrated_scores(50, confidence=3.0)
     found = table(scores, [bold, "accuracy"])
     direct = np.mean([p > 0.9 for p, _ in slow.confidence_rows(prompts_of(scores))])
     assert found[OVERALL, "bold"]["value"] == pytest.approx(direct)
     assert found["Math", "bold"]["low"] is not None
+    never = table(calibrated_scores(50, confidence=0.01), [bold])[OVERALL, "bold"]
+    assert never["value"] == 0 < never["high"]
 
 
 def test_unknown_names_are_answered_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="'accuracy'"):
         chosen_metrics(["acuracy"])
+    with pytest.raises(ValueError, match="metric"):
+        chosen_metrics([len])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="first_choise"):
+        gap("first_choise")  # type: ignore[arg-type]
     assert all(one.meaning and "|" not in one.meaning for one in catalogue().values())

@@ -27,6 +27,7 @@ from rmcalib.report import (
     to_html,
     to_markdown,
     verdict,
+    write_evaluation,
 )
 from rmcalib.scores import Scores
 from tests.report.boards import board_of, evaluation, synthetic, write_runs
@@ -180,6 +181,16 @@ def test_a_page_of_many_prompts_is_small_and_stands_for_all_of_them(skill: float
     assert weights.sum() == pytest.approx(30_000)
     right = [float(np.argmax(entry[2]) == 0) for entry in data["prompts"]]
     assert np.average(right, weights=weights) == pytest.approx(found.value("accuracy"), abs=1e-9)
+
+
+def test_hundreds_of_categories_have_a_page_and_a_figure(tmp_path: Path) -> None:
+    rewards = np.random.default_rng(0).normal(size=(800, 2))
+    scores = Scores.from_arrays(rewards, category=[f"category {i % 400}" for i in range(800)])
+    found = evaluate(scores, metrics=["accuracy", "overconfidence"], resamples=20)
+    page = write_evaluation(found, tmp_path)
+    assert page.stat().st_size < MB
+    assert (tmp_path / "reliability.png").stat().st_size < MB
+    assert len({row["category"] for row in found.rows}) == 401
 
 
 def test_hundred_models_and_long_names_have_a_page(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from rmcalib.benchmarks import Benchmark, Item
-from rmcalib.judges import CHUNK, Recipe, Scale, ScoredItem
+from rmcalib.judges import Recipe, Scale, ScoredItem
+from rmcalib.judges._scoring import CHUNK
 from rmcalib.runs import Listed
 from rmcalib.scores import Scores
 

@@ -88,7 +88,7 @@ def test_a_list_may_mix_kinds_of_judges(tmp_path: Path) -> None:
         ("{model: me/rm, endpoint: here}", r"entry 1 \(me/rm\): .*'here'"),
         ("{model: me/rm, endpoint: 'http://h', divice: cpu}", "divice"),
         ("{model: me/rm, kind: oracle}", "oracle"),
-        ("{model: me/rm, endpoint_kind: vllm}", "'endpoint_kind'"),
+        ("{model: me/rm, endpoint_kind: vllm}", "endpoint_kind"),
         ("{endpoint: 'http://h'}", "model: org/name"),
     ],
 )
