@@ -85,9 +85,9 @@ def steps() -> list[Step]:
         *(Step(f"seed{plan.seed}", ("segment",), plan, 2) for plan in seeds),
         Step("reference", ("libras",), _LIBRAS, 23),
         Step("exact", ("vowel", "movies", "yeast", "libras"), Plan(questions=_EXACT), 15),
-        Step("same", ("libras", "segment"), same, 2.5),
-        Step("recalibration", ("libras", "segment"), recalibrated, 5),
-        Step("control", ("libras", "segment"), control, 5),
+        Step("same", ("libras", "segment"), same, 0.4),
+        Step("recalibration", ("libras", "segment"), recalibrated, 1.2),
+        Step("control", ("libras", "segment"), control, 1),
         Step("exact", ("segment",), Plan(questions=replace(_EXACT, notions=_WEAK)), 30),
         Step("exact", ("pendigits",), Plan(questions=largest), 60),
     ]

@@ -153,3 +153,5 @@ def test_texts_are_no_formulas_in_csv_files(tmp_path: Path) -> None:
 def test_keys_in_urls_are_not_shown() -> None:
     assert "secret" not in str(StorageError("s3://key:secret@bucket/x: cannot be read"))
     assert "secret" not in shown("s3://key:secret@bucket/x")
+    repeated = 's3://key:secret@bucket/x: Invalid bucket name "key:secret@bucket"'  # as botocore says it
+    assert "secret" not in str(StorageError(repeated))

@@ -165,6 +165,8 @@ def short_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
 
 # An underscore inside a word, as in `lost_information`, is not markup.
 _MARKUP = re.compile(r"[\\`*{}\[\]<>|#!~$&]|(?<![^\W_])_|_(?![^\W_])")
+# A name after @ would be notified, and a bare address would become a link: an invisible sign prevents both.
+_CALLS = re.compile(r"(?<!\w)@(?=\w)|\w(?=://)|\bwww(?=\.)")
 _RULES = {"l": "---", "r": "---:"}
 
 
@@ -173,8 +175,10 @@ def markdown_text(text: object) -> str:
 
     >>> print(markdown_text("a|b_c <script>\n*d*"))
     a\|b_c \<script\> \*d\*
+    >>> ascii(markdown_text("@org, http://x.org"))
+    "'@\\u2060org, http\\u2060://x.org'"
     """
-    return _MARKUP.sub(r"\\\g<0>", clean_line(text))
+    return _CALLS.sub("\\g<0>\u2060", _MARKUP.sub(r"\\\g<0>", clean_line(text)))
 
 
 def markdown_table(
