@@ -29,7 +29,8 @@ from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, metric_
 from rmcalib.metrics.texts import response_lengths
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
 from rmcalib.report.notes import score_notes
-from rmcalib.runs import content_hash, inputs_hash
+from rmcalib.runs._folder import inputs_hash
+from rmcalib.runs._run import content_hash
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:

@@ -156,7 +156,8 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
         official.figure("org/name", "Math")
     """
     from rmcalib.benchmarks import known_entry
-    from rmcalib.scores import RESULTS, published_figures
+    from rmcalib.scores import published_figures
+    from rmcalib.scores._published import RESULTS
 
     theirs = known_entry("reward-bench-2").hub_id
     if benchmark != theirs:
