@@ -26,8 +26,6 @@ from rmcalib.scores import (
 )
 from rmcalib.scores._built_in import BOARDS
 
-__all__ = ["ScoredRun", "open_scores", "runs_by_benchmark", "source_notes", "step_labels"]
-
 
 @dataclass(frozen=True)
 class ScoredRun:
