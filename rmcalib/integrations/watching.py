@@ -27,8 +27,6 @@ from rmcalib.scores.rollouts import RolloutReader
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["START", "Watch", "Watcher", "watch"]
-
 Samples = tuple[Any, FloatArray, FloatArray | None, Any]
 START = "start"
 """As a calibrator: fit b and T on the first prompts of the run."""

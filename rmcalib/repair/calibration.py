@@ -25,8 +25,6 @@ from rmcalib.scores import Scores, load_scores
 if TYPE_CHECKING:
     pass
 
-__all__ = ["METRICS", "Calibration", "RefusedError", "calibrate"]
-
 View = Literal["top_1", "pointwise"]
 METRICS: dict[View, tuple[str, ...]] = {
     "top_1": (

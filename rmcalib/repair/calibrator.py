@@ -26,20 +26,6 @@ if TYPE_CHECKING:
     from rmcalib.repair.calibration import Calibration
     from rmcalib.repair.decisions import Decisions
 
-__all__ = [
-    "Applied",
-    "Calibrator",
-    "CalibratorCheck",
-    "PointwiseFit",
-    "apply",
-    "as_calibrator",
-    "fit_pointwise",
-    "labelled_part",
-    "reference_of",
-    "replaces",
-    "replaces_calibrator",
-]
-
 FORMAT = 1
 """The version of the file format."""
 N_QUANTILES = 101

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from rmcalib.repair import Calibration, Calibrator, Decisions
 
-__all__ = ["CURVES", "UNNAMED", "Curve", "Evaluation", "evaluate", "made_from", "write_evaluation"]
-
 UNNAMED = "unnamed-benchmark"
 """The name of the benchmark if the scores do not have one."""
 Curve = Literal["bins", "isotonic"]

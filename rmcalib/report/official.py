@@ -9,8 +9,6 @@ from pathlib import Path
 
 from rmcalib._util.files import CsvTable, read_csv_table
 
-__all__ = ["CATEGORIES", "ModelTable", "Official", "official_from_hub", "read_official", "read_table"]
-
 CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 _CALIBRATION = ("ece", "ece_score")
 _SCORES = ("leaderboard_score", "score")

@@ -20,8 +20,6 @@ from rmcalib.runs._folder import flattened
 from rmcalib.scores import Scores, load_all_scores, load_board, load_scores
 from rmcalib.scores._built_in import BOARDS, is_built_in
 
-__all__ = ["ScoredRun", "open_scores", "runs_by_benchmark", "source_notes", "step_labels"]
-
 
 @dataclass(frozen=True)
 class ScoredRun:
