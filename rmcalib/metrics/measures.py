@@ -18,7 +18,7 @@ from rmcalib.calibration.estimates import Estimate, limits_of
 from rmcalib.calibration.events import Events, Independent
 from rmcalib.calibration.intervals import check_level, skew_interval
 from rmcalib.calibration.smoothing import smooth_error
-from rmcalib.metrics.views import FEWEST, Part
+from rmcalib.metrics.views import FEWEST, Part, ViewName
 
 SMOOTH_DRAWS = 200
 """Simulated data sets for the smooth ECE, which takes longer."""
@@ -47,7 +47,6 @@ class Settings:
 
 Measure = Callable[[Part, Settings], Estimate]
 NullField = Literal["mean", "high", "p_value"]
-ViewName = Literal["top_1", "first_choice", "pairs", "preferred", "pointwise", "pointwise_fitted", "votes"]
 
 
 def says(view: ViewName) -> Measure:

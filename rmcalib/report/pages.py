@@ -23,7 +23,7 @@ from rmcalib._util.display import (
 from rmcalib._util.files import write_text
 from rmcalib._util.terminal import clean, clean_line, count
 from rmcalib.metrics import Board, Comparison
-from rmcalib.metrics.catalogue import GROUPS, catalogue
+from rmcalib.metrics.catalogue import catalogue, metric_groups
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, find_value, shown_name
 from rmcalib.report import figures
@@ -436,7 +436,7 @@ def _everything(result: Evaluation) -> Section:
     known, every = catalogue(), categories_of(result.rows)
     categories = _largest(result, every, figures.MOST_PANELS)
     names = list(dict.fromkeys(row["metric"] for row in result.rows))
-    place = {name: i for i, name in enumerate(GROUPS)}
+    place = {name: i for i, name in enumerate(metric_groups())}
     names.sort(key=lambda name: place[known[name].group] if name in known else len(place))
     found = {(row["category"], row["metric"]): row for row in result.rows}
     rows = [
