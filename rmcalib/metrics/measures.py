@@ -432,6 +432,7 @@ _BALLOTS_OF_SEVERAL: dict[str, Ballots] = {
 }
 """The same for prompts with several votes, which show how people differ."""
 _SHARES = ("agreement", "majority_agreement", "voter_disagreement")
+_WITHIN = {"gap": (-1.0, 1.0), "log_loss": (0.0, np.inf), "brier": (0.0, 2.0)}
 
 
 def ballots(which: str) -> Measure:
@@ -453,7 +454,11 @@ def ballots(which: str) -> Measure:
         each = values(found, p, agree)
         if not np.isfinite(each).all():
             return Estimate.missing(len(each), "what some people chose has probability 0")
-        return Estimate.proportion(np.clip(each, 0.0, 1.0)) if which in _SHARES else Estimate.mean(each)
+        if which == "says":
+            return Estimate.stated(each)
+        if which in _SHARES:
+            return Estimate.proportion(np.clip(each, 0.0, 1.0))
+        return Estimate.mean(each, within=_WITHIN.get(which, (-np.inf, np.inf)))
 
     return measure
 
