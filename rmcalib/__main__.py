@@ -4,8 +4,6 @@ import sys
 
 from rmcalib._util.interrupts import INTERRUPTED, answer_interrupts, end_now
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line in this process, which Ctrl-C may interrupt at any moment."""

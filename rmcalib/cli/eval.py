@@ -158,7 +158,8 @@ def _given(judged: Judged, wanted: Wanted, scoring: Scoring, reading: Reading) -
     """Return the models of a file of scores, or those with published scores."""
     from rmcalib._util.hub import HubError
     from rmcalib.report import UNNAMED
-    from rmcalib.scores import find_model, load_all_scores, published_scores
+    from rmcalib.scores import load_all_scores, published_scores
+    from rmcalib.scores._load import find_model
 
     source = str(wanted.scores)
     bench = load_prompts(scoring.benchmark[0], scoring) if scoring.benchmark else None
@@ -206,7 +207,8 @@ def _evaluate(
     from rmcalib.judges._registry import recipe_of_run, remember_model
     from rmcalib.repair import Calibrator
     from rmcalib.report import evaluate, write_evaluation
-    from rmcalib.runs import is_own_run, keep_scores, run_folder
+    from rmcalib.runs import run_folder
+    from rmcalib.runs._run import is_own_run, keep_scores
 
     published = "-published" if wanted.scores == PUBLISHED else ""
     folder = run_folder(scoring.output, name, f"{scores.manifest['benchmark']}{published}")

@@ -24,8 +24,6 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 
-__all__ = ["Alarm", "Mean", "Sums", "gap_sums", "pair_sums"]
-
 FEWEST = 20
 """The smallest number of prompts for a test."""
 REFERENCE_SHARE = 0.2

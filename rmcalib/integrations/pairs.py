@@ -13,8 +13,6 @@ from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.views import whole_part
 from rmcalib.scores import Scores
 
-__all__ = ["metric_values", "preference_metrics"]
-
 
 def preference_metrics(
     chosen: Any,

@@ -20,13 +20,12 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.repair import Calibration, Calibrator
 from rmcalib.repair.calibrator import PointwiseFit, as_calibrator, fit_pointwise, labelled_part
-from rmcalib.scores import Scores, find_model, load_all_scores
+from rmcalib.scores import Scores, load_all_scores
+from rmcalib.scores._load import find_model
 from rmcalib.scores.rollouts import RolloutReader
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = ["START", "Watch", "Watcher", "watch"]
 
 Samples = tuple[Any, FloatArray, FloatArray | None, Any]
 START = "start"

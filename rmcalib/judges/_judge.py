@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from rmcalib._util.terminal import count
-from rmcalib.scores import UNKNOWN_LENGTH
+from rmcalib.scores._schema import UNKNOWN_LENGTH
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item

@@ -19,13 +19,11 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import metric_rows
 from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part, reference_of
-from rmcalib.runs import content_hash
+from rmcalib.runs._run import content_hash
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:
     pass
-
-__all__ = ["METRICS", "Calibration", "RefusedError", "calibrate"]
 
 View = Literal["top_1", "pointwise"]
 METRICS: dict[View, tuple[str, ...]] = {

@@ -18,26 +18,13 @@ from rmcalib.calibration.intervals import Interval, student_quantile
 from rmcalib.calibration.maps import SigmoidMap, fit_sigmoid
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
-from rmcalib.runs import content_hash, inputs_hash
+from rmcalib.runs._folder import inputs_hash
+from rmcalib.runs._run import content_hash
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:
     from rmcalib.repair.calibration import Calibration
     from rmcalib.repair.decisions import Decisions
-
-__all__ = [
-    "Applied",
-    "Calibrator",
-    "CalibratorCheck",
-    "PointwiseFit",
-    "apply",
-    "as_calibrator",
-    "fit_pointwise",
-    "labelled_part",
-    "reference_of",
-    "replaces",
-    "replaces_calibrator",
-]
 
 FORMAT = 1
 """The version of the file format."""
@@ -293,7 +280,7 @@ def apply(
     >>> found.table["probability"].round(3).tolist(), found.table["decision"].tolist()
     ([0.75, 1.0, 0.25], ['accept', 'accept', 'accept'])
     """
-    from rmcalib.scores import load_with_rows
+    from rmcalib.scores._load import load_with_rows
 
     calibrator = as_calibrator(calibrator)
     loaded = load_with_rows(scores, columns, scale=scale)

@@ -31,8 +31,6 @@ from rmcalib.repair.calibrator import Calibrator
 if TYPE_CHECKING:
     from rmcalib._util.arrays import FloatArray
 
-__all__ = ["Checkpoint", "check_destination", "push_checkpoint", "write_checkpoint"]
-
 N_CHECKED = 8
 """How many prompts of the built-in benchmark are used to check a checkpoint."""
 TOLERANCE = 1e-5

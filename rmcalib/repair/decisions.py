@@ -19,8 +19,6 @@ from rmcalib.repair.thresholds import Threshold, exact_limits, log_odds, safe_th
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Decisions", "Regret", "best_of_rows", "decide", "decide_part"]
-
 FRACTIONS = tuple(round(0.05 * i, 2) for i in range(1, 21))
 """The fractions of prompts for which the accuracy-rejection curve is computed."""
 MOST = 32

@@ -23,8 +23,6 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["METHODS", "Panel", "combine", "replaces_panel"]
-
 Method = Literal["mean", "weights"]
 METHODS: tuple[Method, ...] = get_args(Method)
 """The ways to combine judges; see `combine`."""

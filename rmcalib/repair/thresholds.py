@@ -25,8 +25,6 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray
 
-__all__ = ["THRESHOLDS", "Threshold", "exact_limits", "log_odds", "safe_threshold"]
-
 THRESHOLDS = (*(1 - float(f"{1 / (1 + np.exp(x)):.3g}") for x in np.arange(16.0, -4.05, -0.1)), 0.0)
 """The thresholds in descending order: steps of 0.1 in log-odds, rounded. The last, 0, accepts everything."""
 ALL_SHARE = 0.2

@@ -32,8 +32,6 @@ from rmcalib.report.leaderboards import PROTOCOL, Leaderboard, named
 from rmcalib.report.pages import HEADLINE, PAIRS, footer_of, metric_cell, metric_column
 from rmcalib.report.sentences import board_sentences, metric_name
 
-__all__ = ["board_document", "write_leaderboard"]
-
 FEWEST_MODELS = 10
 """With fewer models, correlations over them are not shown."""
 _MOST_CATEGORIES = 12  # columns of the page; leaderboard.csv has all

@@ -19,8 +19,6 @@ from rmcalib.report.figures import figure_bytes
 from rmcalib.report.pages import HEADLINE, category_table
 from rmcalib.report.sentences import evaluation_sentences
 
-__all__ = ["MARK", "Card", "make_card", "markdown_summary", "push_card", "write_card"]
-
 MARK = "<!-- rmcalib -->"
 """The first line of every summary. A workflow can find its own comment by it."""
 FIGURE = "calibration/reliability.png"

@@ -19,26 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-__all__ = [
-    "Block",
-    "Cell",
-    "Column",
-    "Columns",
-    "Document",
-    "Drawing",
-    "Information",
-    "Section",
-    "Table",
-    "Tile",
-    "Words",
-    "print_document",
-    "script_json",
-    "table_of",
-    "to_fragment",
-    "to_html",
-    "to_markdown",
-]
-
 _WIDEST = 110  # characters on a terminal
 _MOST_ROWS = 20  # of a table on a terminal
 

@@ -29,15 +29,14 @@ from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, metric_
 from rmcalib.metrics.texts import response_lengths
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
 from rmcalib.report.notes import score_notes
-from rmcalib.runs import content_hash, inputs_hash
+from rmcalib.runs._folder import inputs_hash
+from rmcalib.runs._run import content_hash
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from rmcalib.repair import Calibration, Calibrator, Decisions
-
-__all__ = ["CURVES", "UNNAMED", "Curve", "Evaluation", "evaluate", "made_from", "write_evaluation"]
 
 UNNAMED = "unnamed-benchmark"
 """The name of the benchmark if the scores do not have one."""

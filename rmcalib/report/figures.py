@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "decisions_figure",
-    "figure_bytes",
-    "figure_svg",
-    "interval_figure",
-    "margin_figure",
-    "reliability_figure",
-    "says_right_figure",
-    "training_figure",
-    "worth_figure",
-]
-
 Table = Sequence[Mapping[str, Any]]
 INK, GREY, LINE, BLUE, BAD, GOOD = "#1c2430", "#5b6675", "#d9dee6", "#2463a6", "#a3352f", "#20714b"
 _VARIABLES = {INK: "ink", GREY: "soft", LINE: "line", BLUE: "accent", BAD: "bad", GOOD: "good"}

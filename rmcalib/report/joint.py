@@ -40,8 +40,6 @@ from rmcalib.report.runs import ScoredRun, runs_by_benchmark, source_notes
 from rmcalib.report.sentences import metric_name
 from rmcalib.scores import Scores
 
-__all__ = ["Joint", "joint_document", "report_from_runs", "write_joint"]
-
 
 @dataclass(frozen=True)
 class Joint:

@@ -23,14 +23,6 @@ from rmcalib.report.official import Official, read_table
 from rmcalib.report.runs import ScoredRun, source_notes, step_labels
 from rmcalib.report.sentences import board_sentences
 
-__all__ = [
-    "PROTOCOL",
-    "Leaderboard",
-    "leaderboard_from_table",
-    "leaderboard_of",
-    "named",
-]
-
 _OF_PAIRS = "pairwise_brier"
 PROTOCOL = (
     "The paper's public code writes 1 − mean P(chosen) into a column ece_score. This is an error rate, not a "

@@ -17,8 +17,6 @@ from rmcalib.metrics.texts import disagreements
 from rmcalib.metrics.views import Part
 from rmcalib.scores import Scores
 
-__all__ = ["meaning_sentence", "score_notes"]
-
 _LITTLE_MASS = 0.5
 _CROWDED = 0.8  # of all probabilities in one bin
 _READ_AS = {

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from rmcalib._util.files import CsvTable, read_csv_table
 
-__all__ = ["CATEGORIES", "ModelTable", "Official", "official_from_hub", "read_official", "read_table"]
-
 CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 _CALIBRATION = ("ece", "ece_score")
 _SCORES = ("leaderboard_score", "score")
@@ -156,7 +154,8 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
         official.figure("org/name", "Math")
     """
     from rmcalib.benchmarks import known_entry
-    from rmcalib.scores import RESULTS, published_figures
+    from rmcalib.scores import published_figures
+    from rmcalib.scores._published import RESULTS
 
     theirs = known_entry("reward-bench-2").hub_id
     if benchmark != theirs:

@@ -56,18 +56,6 @@ from rmcalib.report.sentences import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "HEADLINE",
-    "comparison_document",
-    "document_of",
-    "evaluation_document",
-    "first_screen",
-    "metric_cell",
-    "plot",
-    "verdict",
-    "write_page",
-]
-
 HEADLINE: dict[str, str] = {
     "mean_confidence": "says",
     "accuracy": "right",

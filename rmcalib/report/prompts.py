@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rmcalib.report.evaluation import Evaluation
     from rmcalib.scores import Scores
 
-__all__ = ["prompt_data"]
-
 ENTRY_BYTES = 1_500_000
 """How many bytes of prompts a page holds without their texts. If there are more, the page has a sample of them."""
 PAGE_BYTES = 2_500_000

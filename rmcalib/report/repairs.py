@@ -25,14 +25,6 @@ from rmcalib.report.document import (
 if TYPE_CHECKING:
     from rmcalib.repair import Applied, Calibration, Calibrator, CalibratorCheck, Decisions, Panel
 
-__all__ = [
-    "calibration_sentences",
-    "check_words",
-    "decision_sentences",
-    "decisions_drawing",
-    "panel_sentences",
-]
-
 
 # Decisions.
 

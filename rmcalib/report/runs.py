@@ -17,16 +17,8 @@ from rmcalib._util.terminal import clean_line
 from rmcalib.report.evaluation import UNNAMED
 from rmcalib.runs import read_run
 from rmcalib.runs._folder import flattened
-from rmcalib.scores import (
-    Scores,
-    is_built_in,
-    load_all_scores,
-    load_board,
-    load_scores,
-)
-from rmcalib.scores._built_in import BOARDS
-
-__all__ = ["ScoredRun", "open_scores", "runs_by_benchmark", "source_notes", "step_labels"]
+from rmcalib.scores import Scores, load_all_scores, load_board, load_scores
+from rmcalib.scores._built_in import BOARDS, is_built_in
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from rmcalib.report.evaluation import Evaluation
     from rmcalib.report.leaderboards import Leaderboard
 
-__all__ = [
-    "board_sentences",
-    "check_sentence",
-    "comparison_sentences",
-    "direction",
-    "evaluation_sentences",
-    "metric_name",
-    "outside_zero",
-]
-
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 _OTHERS = ("lost_information", "usable_information", "pairwise_accuracy", "pairwise_overconfidence")

@@ -14,8 +14,6 @@ from rmcalib.report.document import Cell, Column, Document, Drawing, Table
 if TYPE_CHECKING:
     from rmcalib.integrations import Watch
 
-__all__ = ["watch_document", "watch_sentences"]
-
 _REFERENCE = {
     "stated": "the sigmoid of the reward, as it is",
     "calibrator": "the given calibrator",

@@ -38,7 +38,8 @@ from rmcalib.runs._plan import (
 from rmcalib.runs._run import Run, finished_scores, keep_scores, run_folder, scored_before
 from rmcalib.runs._score import asked_for, score_inputs, shard
 from rmcalib.runs._status import ModelStatus, Status
-from rmcalib.scores import RESULTS, Scores, published_models, published_scores
+from rmcalib.scores import Scores, published_models, published_scores
+from rmcalib.scores._published import RESULTS
 
 _GRACE = 5.0  # seconds that an interruption waits for threads
 _NO_SCORES = "a generative judge gives none"  # in the message of `from_rewardbench`

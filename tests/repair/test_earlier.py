@@ -9,7 +9,7 @@ import pytest
 from rmcalib.repair import Calibrator, combine
 from rmcalib.repair.calibrator import replaces_calibrator
 from rmcalib.repair.panels import replaces_panel
-from rmcalib.runs import keep_scores
+from rmcalib.runs._run import keep_scores
 from rmcalib.scores import Scores
 from tests.repair.test_combine import as_scores, judges
 

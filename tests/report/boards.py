@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from rmcalib.report import Evaluation, Leaderboard, evaluate, report_from_runs
-from rmcalib.runs import keep_scores, run_folder
+from rmcalib.runs import run_folder
+from rmcalib.runs._run import keep_scores
 from rmcalib.scores import Scores
 
 BENCHMARK = "org/bench"

@@ -16,7 +16,8 @@ import pytest
 
 import rmcalib
 from rmcalib._util.files import write_json
-from rmcalib.runs import BatchRequest, Evaluator, Run, Scoring, Status, run_batch, run_folder
+from rmcalib.runs import BatchRequest, Evaluator, Scoring, Status, run_batch, run_folder
+from rmcalib.runs._run import Run
 from rmcalib.scores import Scores
 from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from rmcalib.repair import Calibrator
-from rmcalib.runs import Run, RunError, finished_scores, read_run, score
+from rmcalib.runs import RunError, read_run, score
+from rmcalib.runs._run import Run, finished_scores
 from rmcalib.scores import Scores, load_scores
 from tests.runs.small_runs import BENCH, INPUTS, same, scored
 

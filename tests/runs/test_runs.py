@@ -17,16 +17,9 @@ import pytest
 
 import rmcalib
 from rmcalib._util.storage import as_path, find_files
-from rmcalib.runs import (
-    Run,
-    RunError,
-    content_hash,
-    finished_scores,
-    keep_scores,
-    locked,
-    read_run,
-    run_folder,
-)
+from rmcalib.runs import RunError, read_run, run_folder
+from rmcalib.runs._folder import locked
+from rmcalib.runs._run import Run, content_hash, finished_scores, keep_scores
 from rmcalib.scores import Scores, load_scores
 from tests.runs.small_runs import BENCH, INPUTS, LONG, Plugin, items, row, same, scored
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.scores import Scores, load_all_scores, load_scores, load_with_rows
+from rmcalib.scores import Scores, load_all_scores, load_scores
+from rmcalib.scores._load import load_with_rows
 
 LONG = pd.DataFrame(
     {
