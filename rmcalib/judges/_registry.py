@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, StrictBool, StrictInt
 
+from rmcalib._util.display import shortened
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_yaml, repeated, typed
 from rmcalib.judges._devices import DTYPES
@@ -241,7 +242,7 @@ def recipe_from(entry: Any, where: str) -> Recipe:
         entry = dataclasses.asdict(entry)
     if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
         raise ValueError(f"{where}: an entry needs `model: org/name`")
-    where = f"{where} ({entry['model']})"
+    where = f"{where} ({shortened(entry['model'], 100)})"
     fields = [field.name for field in dataclasses.fields(Recipe)]
     for key in entry:
         if key not in fields:

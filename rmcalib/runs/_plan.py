@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.display import shortened
 from rmcalib._util.hub import OWN_CODE
 from rmcalib._util.texts import typed
 from rmcalib.judges import Recipe, load_judge, registry
@@ -163,7 +164,9 @@ def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
         load_judge(recipe.model, **options)  # checks the rest; no server is contacted yet
     except (TypeError, ValueError) as error:
         named = str(error).startswith(where)
-        raise ValueError(str(error) if named else f"{where} ({entry['model']}): {error}") from error
+        raise ValueError(
+            str(error) if named else f"{where} ({shortened(entry['model'], 100)}): {error}"
+        ) from error
     return Listed(recipe, options)
 
 

@@ -141,6 +141,7 @@ def test_a_user_s_file_wins_over_the_leaderboard(tmp_path: Path) -> None:
         ("- {model: a/b, head: own-code}", "trust_remote_code"),
         ("- {model: a/b, head: score, head_file: heads/h.safetensors}", "head_file"),
         ("- {model: a/b}\n- {model: a/b}", "a/b"),
+        (f"- {{model: {'x' * 9000}, column: one}}", r"entry 1 \(x{40,60}…x{40,60}\): column"),
     ],
 )
 def test_a_wrong_entry_is_named(text: str, named: str, tmp_path: Path) -> None:
