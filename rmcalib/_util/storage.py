@@ -179,6 +179,8 @@ def read_input(path: str | Path) -> bytes:
 
 def similar_file(path: str | Path) -> str:
     """Return a hint at the file or folder beside a missing one that its name resembles; empty if there is none."""
+    if is_remote(path):
+        return ""
     try:
         beside = {one.name: one for one in Path(path).parent.iterdir()}
     except (OSError, ValueError):

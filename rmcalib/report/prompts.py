@@ -82,7 +82,7 @@ def _strata(scores: Scores, seed: int) -> list[tuple[_Places, float]]:
     others = others[~is_wrong[others]]
     size = np.char.str_len(scores.item_id[starts]) + 10 * np.diff(scores.offsets) + 20
     if size.sum() <= ENTRY_BYTES:
-        return [(wrong, 1.0), (others, 1.0)]
+        return [(wrong, 1.0), (wrong[:0], 1.0), (others, 1.0)]
     if size[wrong].sum() <= ENTRY_BYTES / 2:
         first, second = wrong, wrong[:0]
     else:
@@ -92,7 +92,7 @@ def _strata(scores: Scores, seed: int) -> list[tuple[_Places, float]]:
     left = ENTRY_BYTES - size[first].sum() - size[second].sum()
     third = others[: max(1, _fitting(size[others], left))]
     parts = [(first, len(first)), (second, len(wrong) - len(first)), (third, len(others))]
-    return [(places, total / len(places)) for places, total in parts if len(places)]
+    return [(places, total / max(len(places), 1)) for places, total in parts]
 
 
 def _fitting(sizes: npt.NDArray[Any], most: float) -> int:

@@ -310,7 +310,7 @@ def test_a_killed_run_continues(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"endpoint_kind": "tgi"}, "endpoint_kind.*vllm, sglang, openrlhf"),
+        ({"endpoint_kind": "tgi"}, "endpoint_kind.*vllm.*sglang.*openrlhf"),
         ({"endpoint": "localhost:8000"}, "localhost:8000"),
         ({"concurrency": 0}, "concurrency"),
         ({"timeout": 0}, "timeout"),
