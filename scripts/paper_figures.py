@@ -39,7 +39,7 @@ def bars(table: pd.DataFrame, *, panels: Sequence[tuple[str, dict[str, str]]], t
     learners = learners_of(table)
     figure = Figure(figsize=(11, 3.0 * (len(panels) // 2) + 0.4), layout="constrained", dpi=130)
     grid = figure.subplots(len(panels) // 2, 2, squeeze=False, sharey=True)
-    for axes, (name, wanted) in zip(grid.flat, panels, strict=True):
+    for axes, (heading, wanted) in zip(grid.flat, panels, strict=True):
         own = table[(table[list(wanted)] == list(wanted.values())).all(axis=1)]
         for number, learner in enumerate(learners):
             rows = own[own["learner"] == learner].set_index("events").reindex(EVENTS)
@@ -47,7 +47,7 @@ def bars(table: pd.DataFrame, *, panels: Sequence[tuple[str, dict[str, str]]], t
             name, colour, _ = look(learner)
             thin = {"linewidth": 0.8}
             axes.bar(places, rows["mean"], 0.15, yerr=rows["sd"], color=colour, label=name, error_kw=thin)
-        axes.set_title(name, loc="left", fontsize=11)
+        axes.set_title(heading, loc="left", fontsize=11)
         axes.set_xticks(range(len(EVENTS)), EVENTS)
         tidy(axes)
     for axes in grid[:, 0]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_text
 from rmcalib.metrics import Metric, catalogue
-from rmcalib.metrics.catalogue import GROUPS
+from rmcalib.metrics.catalogue import metric_groups
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 BETTER = {"low": "lower", "high": "higher", "zero": "near 0", None: "–"}
@@ -30,7 +30,7 @@ def tables(metrics: Iterable[Metric]) -> str:
     """Return one table per group of metrics, with name, meaning, unit and direction."""
     every = list(metrics)
     lines: list[str] = []
-    for group, heading in GROUPS.items():
+    for group, heading in metric_groups().items():
         rows = [metric for metric in every if metric.group == group]
         if rows:
             cells = [[f"`{one.name}`", one.meaning, one.unit or "–", BETTER[one.better]] for one in rows]

@@ -22,22 +22,6 @@ from rmcalib.metrics.views import Part
 
 ENTRY_POINTS = "rmcalib.metrics"
 """The entry point group by which other packages add metrics."""
-GROUPS: dict[str, str] = {
-    "headline": "Headline",
-    "pairs": "Pairs of a correct and a wrong response",
-    "pointwise": "Every response on its own",
-    "calibration": "Calibration",
-    "scores": "Proper scores",
-    "decomposition": "Decomposition of the score of the first choice",
-    "temperature": "At the best temperature",
-    "reference": "Reference protocol",
-    "several": "Several correct responses",
-    "votes": "People's votes",
-    "rewards": "Benchmark score and rewards",
-    "length": "Length",
-    "other": "Other",
-}
-"""The groups of metrics, in the order of pages and documents, with their headings."""
 TRAINING_METRICS = (
     "mean_confidence",
     "accuracy",
@@ -50,6 +34,7 @@ TRAINING_METRICS = (
     "ece_p_value",
 )
 """The metrics that are logged during training, and shown in the table of training steps."""
+_FILE = Path(__file__).with_suffix(".yaml")
 Need = Literal["probabilities", "pairs"]
 Better = Literal["low", "high", "zero"]
 Prompts = Literal["one", "several", "all", "votes", "labelled"]
@@ -70,7 +55,7 @@ class Metric:
     unit, label, digits
         How it is shown.
     group : str
-        Where it is shown; see `GROUPS`.
+        Where it is shown; one of `metric_groups`.
     prompts : {"one", "several", "all", "votes", "labelled"}
         Which prompts it uses; see `Part.prompts`.
     needs : {"probabilities", "pairs"}, optional
@@ -108,7 +93,7 @@ class Metric:
         if not callable(self.measure):
             raise ValueError(f"metric {self.name}: measure: expected a function of a part and settings")
         check_choice(self.better, f"metric {self.name}: better", ("low", "high", "zero", None))
-        check_choice(self.group, f"metric {self.name}: group", tuple(GROUPS))
+        check_choice(self.group, f"metric {self.name}: group", tuple(metric_groups()))
         object.__setattr__(self, "label", self.label or self.name.replace("_", " "))
 
     def badness(self, value: float) -> float:
@@ -185,12 +170,23 @@ def chosen_metrics(wanted: Iterable[str | Metric] | None = None) -> tuple[Metric
     return (*named, *(one for one in given if isinstance(one, Metric)))
 
 
+@lru_cache(maxsize=1)
+def _file() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = parse_yaml(_FILE.read_bytes(), _FILE.name)
+    return found
+
+
+def metric_groups() -> dict[str, str]:
+    """Return the groups of metrics with their headings, in the order of pages and documents."""
+    return {one["group"]: one["title"] for one in _file()}
+
+
 def _own() -> Iterator[Metric]:
     """Yield the metrics of ``catalogue.yaml``."""
-    path = Path(__file__).with_suffix(".yaml")
-    for group in parse_yaml(path.read_bytes(), str(path)):
-        for entry in group.pop("metrics"):
-            fields = group | entry
+    for group in _file():
+        shared = {name: value for name, value in group.items() if name not in ("title", "metrics")}
+        for entry in group["metrics"]:
+            fields = shared | entry
             null_of = fields.pop("null_of", "")
             try:
                 found = _measure(fields.pop("measure"))
@@ -198,7 +194,7 @@ def _own() -> Iterator[Metric]:
                     found = measures.at_temperature(found)
                 one = Metric(measure=found, **fields)
             except (TypeError, ValueError) as error:
-                raise ValueError(f"{path.name}: {entry.get('name')}: {error}") from error
+                raise ValueError(f"{_FILE.name}: {entry.get('name')}: {error}") from error
             yield one
             if null_of:
                 yield from _nulls(one, null_of)

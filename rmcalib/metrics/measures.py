@@ -18,7 +18,7 @@ from rmcalib.calibration.estimates import Estimate, limits_of
 from rmcalib.calibration.events import Events, Independent
 from rmcalib.calibration.intervals import check_level, skew_interval
 from rmcalib.calibration.smoothing import smooth_error
-from rmcalib.metrics.views import FEWEST, Part
+from rmcalib.metrics.views import FEWEST, Part, ViewName
 
 SMOOTH_DRAWS = 200
 """Simulated data sets for the smooth ECE, which takes longer."""
@@ -47,7 +47,6 @@ class Settings:
 
 Measure = Callable[[Part, Settings], Estimate]
 NullField = Literal["mean", "high", "p_value"]
-ViewName = Literal["top_1", "first_choice", "pairs", "preferred", "pointwise", "pointwise_fitted", "votes"]
 
 
 def says(view: ViewName) -> Measure:
@@ -433,6 +432,7 @@ _BALLOTS_OF_SEVERAL: dict[str, Ballots] = {
 }
 """The same for prompts with several votes, which show how people differ."""
 _SHARES = ("agreement", "majority_agreement", "voter_disagreement")
+_WITHIN = {"gap": (-1.0, 1.0), "log_loss": (0.0, np.inf), "brier": (0.0, 2.0)}
 
 
 def ballots(which: str) -> Measure:
@@ -454,7 +454,11 @@ def ballots(which: str) -> Measure:
         each = values(found, p, agree)
         if not np.isfinite(each).all():
             return Estimate.missing(len(each), "what some people chose has probability 0")
-        return Estimate.proportion(np.clip(each, 0.0, 1.0)) if which in _SHARES else Estimate.mean(each)
+        if which == "says":
+            return Estimate.stated(each)
+        if which in _SHARES:
+            return Estimate.proportion(np.clip(each, 0.0, 1.0))
+        return Estimate.mean(each, within=_WITHIN.get(which, (-np.inf, np.inf)))
 
     return measure
 

@@ -36,6 +36,8 @@ from rmcalib.ranking import PlackettLuce
 from rmcalib.ranking._plackett_luce import RaggedPlackettLuce
 from rmcalib.scores import Scores
 
+ViewName = Literal["top_1", "first_choice", "pairs", "preferred", "pointwise", "pointwise_fitted", "votes"]
+"""The views that measures take: properties of `Part`."""
 Ties = Literal["drop", "davidson"]
 """How people's "equally good" counts: left out, or forecast by Davidson's model."""
 TIES: tuple[Ties, ...] = ("drop", "davidson")

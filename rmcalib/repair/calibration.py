@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part, reference_of
 from rmcalib.runs._run import content_hash
 from rmcalib.scores import Scores, load_scores
-
-if TYPE_CHECKING:
-    pass
 
 View = Literal["top_1", "pointwise"]
 METRICS: dict[View, tuple[str, ...]] = {

@@ -198,9 +198,10 @@ def _categories(board: Leaderboard) -> Section | None:
         for row in board.models
     ]
     head = [_MODEL, *(Column(name) for name in shown)]
-    return Section(
-        "categories", "Scores by category", [Table("Scores by category", head, rows, sortable=True)]
-    )
+    left = len(board.categories) - len(shown)
+    caption = f"leaderboard.csv has {left:,} more categories." if left else ""
+    table = Table("Scores by category", head, rows, caption, sortable=True)
+    return Section("categories", "Scores by category", [table])
 
 
 def _correlations(board: Leaderboard) -> Section | None:

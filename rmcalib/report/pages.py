@@ -23,7 +23,7 @@ from rmcalib._util.display import (
 from rmcalib._util.files import write_text
 from rmcalib._util.terminal import clean, clean_line, count
 from rmcalib.metrics import Board, Comparison
-from rmcalib.metrics.catalogue import GROUPS, catalogue
+from rmcalib.metrics.catalogue import catalogue, metric_groups
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, find_value, shown_name
 from rmcalib.report import figures
@@ -366,6 +366,13 @@ def _listed(groups: Sequence[Row]) -> list[Row]:
     return [groups[i] for i in sorted(kept)]
 
 
+def _not_listed(groups: Sequence[Row]) -> str:
+    left = len(groups) - _MOST_ROWS
+    return f" Shown are flagged groups, and the largest others; {left:,} more are in metrics.json." * (
+        left > 0
+    )
+
+
 def _forest(name: str, groups: Sequence[Row], caption: str = "") -> Drawing:
     """The gap of each group in points: partially pooled, with the interval of its own."""
     rows = [
@@ -383,18 +390,16 @@ def _forest(name: str, groups: Sequence[Row], caption: str = "") -> Drawing:
     axis = "← under-confident · gap in points · over-confident →"
     draw = partial(figures.interval_figure, rows, axis, mark=figures.BAD)
     seen = ", ".join(f"{row['label']} {row['point']:+.0f}" for row in rows)
-    return Drawing(name, draw, f"Gap of each group in points: {seen}", caption)
+    return Drawing(name, draw, f"Gap of each group in points: {seen}", caption + _not_listed(groups))
 
 
 def _groups_section(result: Evaluation) -> Iterator[Section]:
     others = [row for row in result.groups if row["group_by"] != "category"]
     if len(result.groups) < 2:
         return
-    listed = _listed(result.groups)
-    left = len(result.groups) - len(listed)
     table = table_of(
         "Gap by group",
-        listed,
+        _listed(result.groups),
         {
             Column("group", text=True): lambda row: clean_line(row["group"]),
             Column("grouped by", text=True): lambda row: clean_line(row["group_by"]),
@@ -408,7 +413,7 @@ def _groups_section(result: Evaluation) -> Iterator[Section]:
                 Cell(direction(row["gap"]), tone="bad") if row["flagged"] else Cell("no", tone="soft")
             ),
         },
-        f"{_POOLED} {left:,} more groups, none of them flagged, are in metrics.json." if left else _POOLED,
+        f"{_POOLED}{_not_listed(result.groups)}",
         sortable=True,
     )
     drawn = _forest("groups-figure", others)
@@ -436,7 +441,7 @@ def _everything(result: Evaluation) -> Section:
     known, every = catalogue(), categories_of(result.rows)
     categories = _largest(result, every, figures.MOST_PANELS)
     names = list(dict.fromkeys(row["metric"] for row in result.rows))
-    place = {name: i for i, name in enumerate(GROUPS)}
+    place = {name: i for i, name in enumerate(metric_groups())}
     names.sort(key=lambda name: place[known[name].group] if name in known else len(place))
     found = {(row["category"], row["metric"]): row for row in result.rows}
     rows = [

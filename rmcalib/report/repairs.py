@@ -122,7 +122,7 @@ def applied_document(found: Applied) -> Document:
     accepted = "" if found.accepted is None else f" {percent(found.accepted)} of the prompts are accepted."
     sentence = f"Probabilities at T = {temperature_text(found.calibrator.temperature)}.{accepted}"
     shown: Columns = {str(name): partial(_applied_cell, name) for name in table.columns}
-    surest = [name for name in found.added if name.startswith("probability")]
+    stated = [name for name in found.added if name.startswith("probability")]
     return Document(
         title="What the rewards mean",
         subtitle=f"{count(len(table), 'row')}, {count(found.n, 'prompt')}",
@@ -131,7 +131,7 @@ def applied_document(found: Applied) -> Document:
             table_of("The first rows", table.head(10).to_dict("records"), shown),
             Drawing(
                 "probabilities",
-                partial(figures.probability_figure, table[surest].to_numpy().ravel()),
+                partial(figures.probability_figure, table[stated].to_numpy().ravel()),
                 "Histogram of the probabilities",
             ),
         ],
