@@ -207,7 +207,7 @@ def _measure(entry: Any) -> Measure:
     found: Any = getattr(measures, name, None) or getattr(official, name, None)
     if found is None:
         raise ValueError(f"measure: unknown {name!r}")
-    return cast("Measure", found(*arguments, **options) if arguments else found)
+    return cast("Measure", found(*arguments, **options) if isinstance(entry, list) else found)
 
 
 def _nulls(error: Metric, what: str) -> Iterator[Metric]:
