@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter
 
 from rmcalib import __version__
 from rmcalib._util.interrupts import INTERRUPTED, end_now
@@ -113,6 +113,8 @@ def _is_reported_here(error: Exception) -> bool:
 
 def _one_line(error: Exception) -> str:
     line = clean_line(error) or type(error).__name__
+    if isinstance(error, MissingArgumentError):
+        return f"{line} See: rmcalib {' '.join(error.command_chain or ())} --help"
     if isinstance(error, _BAD_INPUT):
         return line
     return f"{type(error).__name__}: {line} (this should not happen; RMCALIB_DEBUG=1 shows where)"

@@ -242,6 +242,14 @@ def _evaluate(
     return Done(result, folder, tuple(one for one in conditions if one.met(result.rows)))
 
 
+def _repairable(result: Evaluation) -> bool:
+    """Whether there are probabilities to repair, and a repair may help."""
+    from rmcalib.report.sentences import temperature_helps
+
+    single = result.facts["view"] == "pointwise"
+    return bool(result.reliability) and (single or temperature_helps(result.rows, result.facts))
+
+
 def _show(
     done: Sequence[Done], failed: Sequence[dict[str, str]], wanted: Wanted, scoring: Scoring, common: Common
 ) -> None:
@@ -265,7 +273,7 @@ def _show(
             following({"Report": one.folder / "report.html"}, "")
         if len(done) > 1:
             following({}, f"rmcalib report {scoring.output}")
-        elif done and done[0].result.reliability:  # there are probabilities to repair
+        elif done and wanted.calibrator is None and _repairable(done[0].result):
             following({}, f"rmcalib calibrate {done[0].folder}")
     if wanted.markdown is not None:
         notes = [*(f"{one['model']}: {one['error']}" for one in failed), *holding]

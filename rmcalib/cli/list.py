@@ -92,7 +92,7 @@ def _benchmarks() -> dict[str, Row]:
             "labels": entry.labels,
             "licence": entry.licence,
             "title": entry.title,
-            "hub": [source.id for source in entry.hub],
+            "hub": list(dict.fromkeys(source.id for source in entry.hub)),
             "homepage": entry.homepage,
             "columns": list(entry.needs),
             "categories": list(entry.categories),

@@ -97,7 +97,8 @@ def command(
         if wanted.to is not None:
             write_csv(wanted.to, found.steps)
     if not silent or common.json:
-        follow = "" if wanted.follow else f"rmcalib watch {folder} --follow"
+        ended = wanted.follow or found.alarm is not None
+        follow = "" if ended else "the same command with --follow (wait for new steps)"
         written = {"Steps": wanted.to, "Page": page}
         show(found, common, {**found.content(), "page": str(page)}, written=written, follow=follow)
     failed = [one for one in conditions if one.met(_rows(found.steps[-1]))] if found.steps else []

@@ -64,8 +64,8 @@ class Board(Shown):
     categories : list of str
         The categories of the benchmark.
     models : list of dict
-        One row per model, best first. Models that are not shown to be better than a uniform guess come after
-        those that are; models without a rank come last, with the reason in ``why``.
+        One row per model, best first. Models that are worse than a uniform guess, or not shown to be right more
+        often than by chance, come after the others; models without a rank come last, with the reason in ``why``.
     metrics : list of dict
         One row per model, category and metric.
     correlations, split_correlations : list of dict
@@ -374,7 +374,7 @@ def _with_rank_sets(board: Board, worth: Mapping[str, tuple[float, FloatArray]])
 
 
 def _better_than_guess(found: Mapping[tuple[str, str], Row], chance: float | None) -> bool | None:
-    """Return whether a model is shown to be better than a uniform guess; None where nobody can say."""
+    """False if a model is worse than a uniform guess, or not shown to be right more often; None if unknown."""
     kept, accuracy, pairs = (
         found.get((OVERALL, name), {}) for name in ("kept_information", "accuracy", "pairwise_accuracy")
     )

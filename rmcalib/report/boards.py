@@ -41,10 +41,10 @@ _TABLES = (
 )
 _BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
 _MODEL = Column("model", text=True)
-_GUESS = "not shown to be better than a uniform guess"
+GUESS = "worse than a uniform guess, or not shown to be right more often than by chance"
 _INFORMATION = (
     "Filled: information that the stated probabilities keep. Outline: what the rewards would give at their best "
-    f"scale. † {_GUESS}."
+    f"scale. † {GUESS}."
 )
 _SAYS = (
     "Below the line: over-confident (▼). Above: under-confident (▲). Circles: not shown to be either. Numbers, if "
@@ -156,7 +156,7 @@ def _ranking(board: Leaderboard) -> Table:
         rows.append([*cells, Cell(number(row["score"]), row["score"])] if scored else cells)
     marks = []
     if any(row["better_than_guess"] is False for row in board.models):
-        marks.append(f"† {_GUESS}: ranked last.")
+        marks.append(f"† {GUESS}: ranked last.")
     if any(row["scale"] == "no" for row in board.models):
         marks.append("* not trained on a Bradley-Terry scale: its probabilities have little meaning.")
     return Table("Models", head, rows, " ".join(marks), sortable=True)
@@ -167,7 +167,7 @@ def _name_cell(row: Row, short: str) -> Cell:
     marks = (
         f"{'† ' if guess else ''}{'* ' if row['scale'] == 'no' else ''}"  # a terminal cuts the end of names
     )
-    tips = [text for text in (_GUESS if guess else "", row["mark"]) if text]
+    tips = [text for text in (GUESS if guess else "", row["mark"]) if text]
     tone = "soft" if guess else ""
     return Cell(f"{marks}{row['model']}", tone=tone, tip="; ".join(tips), short=f"{marks}{short}")
 
@@ -272,7 +272,7 @@ def _training_table(rows: Sequence[Row]) -> Table:
         found = [{"value": row[name], "low": None, "high": None} for name in names]
         body.append([step, *(metric_cell(one, name) for one, name in zip(found, names, strict=True))])
     head = [Column("step"), *(metric_column(name, HEADLINE.get(name, "")) for name in names)]
-    return Table("Training steps", head, body, "Best: the step that keeps the most information.")
+    return Table("Training steps", head, body, "Best: the step that keeps the most information.", newest=True)
 
 
 def _in_order(metrics: Sequence[Row], models: Sequence[Row]) -> list[Row]:

@@ -68,6 +68,8 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
     sortable: bool = False
+    newest: bool = False
+    """Whether a terminal shows the last rows of a long table, not the first."""
 
 
 Columns = dict[str | Column, Callable[[Any], Cell | str]]
@@ -292,13 +294,14 @@ def _print_block(console: Console, block: Block) -> None:
     columns, body = _narrow(block)
     heads = [column.label.replace(" ", "\n", 1) for column in columns]
     rows = table(heads[0], *heads[1:], gap=1)
-    for row in body[:_MOST_ROWS]:
+    for row in body[-_MOST_ROWS:] if block.newest else body[:_MOST_ROWS]:
         texts = [cell.short or cell.text for cell in row]
         add_row(rows, texts[0], *texts[1:], style="dim" if row[0].tone == "soft" else "")
     console.print()
     print_table(console, rows)
     if len(body) > _MOST_ROWS:
-        console.print(Text(f"… and {len(body) - _MOST_ROWS} more on the page", style="dim"))
+        others = "earlier" if block.newest else "more"
+        console.print(Text(f"… and {len(body) - _MOST_ROWS} {others} on the page", style="dim"))
 
 
 # Markdown.

@@ -21,7 +21,7 @@ from rmcalib.metrics.correlation import Method
 from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.transfer import NO_TEMPERATURE, Transfer, transfer
 from rmcalib.metrics.views import FEWEST
-from rmcalib.report.boards import write_leaderboard
+from rmcalib.report.boards import GUESS, write_leaderboard
 from rmcalib.report.document import (
     Cell,
     Column,
@@ -217,7 +217,7 @@ def joint_document(joint: Joint) -> Document:
         )
         columns[head] = partial(_value_cell, found, name)
     tested = [row for row in joint.models if row["p_value"] is not None]
-    caption = "† not shown to be better than a uniform guess: ranked last." if guesses else ""
+    caption = f"† {GUESS}: ranked last." if guesses else ""
     side_by_side = table_of("Benchmarks side by side", pairs, columns, caption, sortable=True)
     return Document(
         title="Calibration on several benchmarks",

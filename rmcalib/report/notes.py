@@ -31,8 +31,15 @@ _READ_AS = {
 def meaning_sentence(manifest: dict[str, Any]) -> str:
     """Return what the numbers looked like and how they were read; empty if there is nothing to say."""
     found = manifest.get("meaning")
-    if not isinstance(found, dict) or found.get("asked"):
+    if not isinstance(found, dict):
         return ""
+    if found.get("asked"):
+        rated = found.get("measured_as") == "rating"
+        return (
+            "Its numbers are ratings: a softmax of them means little before a temperature is fitted."
+            if rated
+            else ""
+        )
     looks, used = str(found.get("looks_like")), str(found.get("measured_as"))
     if looks == "reward":
         return ""

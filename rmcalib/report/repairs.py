@@ -214,13 +214,14 @@ def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
         if calibrator.fitted_on.get("benchmark")
         else ""
     )
+    elsewhere = where or " on other prompts"
     start = f"The temperature {temperature_text(calibrator.temperature)} was fitted"
     if found.holds is None:
         same = f"on these same {count(found.n, 'prompt')}{where}"
         return f"{start} {same}, so they do not show whether it holds on others."
     seen = "is not shown to be off here" if found.holds else "does not hold here"
     return (
-        f"{start}{where} and {seen}: on these {count(found.n, 'prompt')} the best one is "
+        f"{start}{elsewhere} and {seen}: on these {count(found.n, 'prompt')} the best one is "
         f"{temperature_text(found.temperature)} [{temperature_text(found.low)}, {temperature_text(found.high)}]."
     )
 
@@ -240,10 +241,16 @@ def panel_sentences(found: Panel) -> list[str]:
             sentences.append(
                 f"The panel ({name}) is better than its best member: its log loss is lower by {gain}."
             )
-        else:
+        elif row["gain_high"] < 0:
+            loss = {"value": -row["gain"], "low": -row["gain_high"], "high": -row["gain_low"]}
             sentences.append(
-                f"The panel ({name}) is not shown to be better than its best member and a uniform guess (log loss "
-                f"lower by {gain})."
+                f"The panel ({name}) is worse than its best member: its log loss is higher by {bracketed(loss)} nats."
+            )
+        else:
+            informed = row["information_low"] is not None and row["information_low"] > 0
+            others = "its best member" if informed else "its best member and a uniform guess"
+            sentences.append(
+                f"The panel ({name}) is not shown to be better than {others} (log loss lower by {gain})."
             )
     redundant = [clean_line(row["judge"]) for row in found.members if row["redundant"]]
     if redundant:

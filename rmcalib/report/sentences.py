@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 _OTHERS = ("lost_information", "usable_information", "pairwise_accuracy", "pairwise_overconfidence")
+_REVERSED = "its order looks reversed: are the labels or the sign of the rewards swapped?"
 _NAMES = {"ece_score": "ECE (ece_score)", "abs_log_temperature": "|log T|"}
 
 
@@ -114,7 +115,7 @@ def _reversed_sentence(rows: Rows, facts: Row) -> str:
     start = f"It is right {percent(right['value'])} of the time, less often than a random choice ({percent(chance)})"
     if pairs is not None and (pairs["high"] is None or pairs["high"] >= 0.5):
         return f"{start}."
-    return f"{start}: its order looks reversed: are the labels or the sign of the rewards swapped?"
+    return f"{start}: {_REVERSED}"
 
 
 def _information_sentence(rows: Rows) -> str:
@@ -133,11 +134,17 @@ def _information_sentence(rows: Rows) -> str:
     return f"{start}; its rewards would give {_share(usable)} at their best scale."
 
 
+def temperature_helps(rows: Rows, facts: Row) -> bool:
+    """Return whether a temperature is shown to lower the log loss on other prompts."""
+    gain = facts["gain"]
+    return _known(rows, "temperature") is not None and gain is not None and bool(gain["low"] > 0)
+
+
 def _temperature_sentence(rows: Rows, facts: Row) -> str:
     best, gain = _known(rows, "temperature"), facts["gain"]
     if best is None:
         return ""
-    if gain is None or gain["low"] <= 0:
+    if not temperature_helps(rows, facts):
         return "A temperature is not shown to help."
     around = (
         "" if best["low"] is None else f" [{temperature_text(best['low'])}, {temperature_text(best['high'])}]"
@@ -225,10 +232,12 @@ def _pointwise_sentences(rows: Rows) -> list[str]:
                 f"other prompts the gap is {points(fitted, unit=' points')}."
             )
     if order is not None:
-        found.append(
-            f"Within a prompt, a correct response beats a wrong one {percent(order['value'])} of the time."
-        )
-    if best is not None and chance is not None:
+        beats = f"Within a prompt, a correct response beats a wrong one {percent(order['value'])} of the time"
+        if order["n"] >= 5 and order["high"] is not None and order["high"] < 0.5:
+            found.insert(0, f"{beats}: {_REVERSED}")
+        else:
+            found.append(f"{beats}.")
+    if order is not None and best is not None and chance is not None:  # else all choices are equally good
         found.append(
             f"The response with the largest reward is correct {percent(best['value'])} of the time; a random "
             f"one {percent(chance['value'])}."
@@ -351,7 +360,8 @@ def board_sentences(board: Leaderboard) -> list[str]:
     guesses = [row for row in ranked if row["better_than_guess"] is False]
     if guesses:
         found.append(
-            f"{count(len(guesses), 'model')} not shown to be better than a uniform guess: ranked last."
+            f"Ranked last: {count(len(guesses), 'model')} worse than a uniform guess, or not shown to be right more "
+            "often than by chance."
         )
     return [sentence for sentence in [*found, _correlation_sentence(board)] if sentence]
 

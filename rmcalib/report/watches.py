@@ -55,7 +55,9 @@ def watch_document(found: Watch) -> Document:
         sentences=watch_sentences(found),
         first=[
             Drawing("curves", partial(figures.watch_figure, drawn), label),
-            Table("steps", [Column("step", text=True), *(_COLUMNS[name] for name in shown)], rows),
+            Table(
+                "steps", [Column("step", text=True), *(_COLUMNS[name] for name in shown)], rows, newest=True
+            ),
         ],
         footer=f"Intervals: 95%, prompts as clusters. Probabilities: {_REFERENCE[found.reference['kind']]}.",
     )

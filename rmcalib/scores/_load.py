@@ -196,6 +196,10 @@ def _load(source: Any, columns: str | Mapping[str, Any] | None, reading: _Readin
         scores = built_in_scores(str(source))
         table = _files.Table(dict(scores.columns()), str(source))
         return {str(source).removeprefix(f"{REAL}/"): Loaded(scores, table, np.arange(len(scores)))}
+    if isinstance(source, (np.ndarray, list, tuple)):
+        raise TypeError(
+            "expected Scores, a table or a path; arrays: Scores.from_arrays(rewards, correct=...)"
+        )
     file = as_path(source)
     if file.is_dir():
         file = _file_of_run(file)

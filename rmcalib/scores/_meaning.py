@@ -145,7 +145,7 @@ def to_rewards(values: FloatArray, offsets: IntArray, scale: str) -> FloatArray:
                Percentages (up to 100) are divided by 100.
     logprob    the same of p = exp(value)
     logit      log v − log(1 − v): rewards that went through a sigmoid
-    rating     as they are; ratings are not log-utilities, so that probabilities are not derived from them
+    rating     as they are; ratings are not log-utilities, so a softmax of them is marked as doubtful
     ========== ========================================================================================
 
     A stated 0 (or 1) becomes half of the smallest distance from 0 (or 1) that occurs, since its logarithm

@@ -243,7 +243,8 @@ def _of_long(table: Table, roles: Mapping[str, list[str]], problems: Problems) -
     _, group = np.unique(groups, return_inverse=True)
     columns["response"], kept = _numbered(given, group, roles, table, problems)
     if kept is not None:
-        columns[roles["response"][0]] = kept
+        name = roles["response"][0]
+        columns["response_id" if name == "response" else name] = kept
     if "label" in roles:
         name = roles["label"][0]
         columns["label"] = _labels(column("label"), name, group, given, table, problems)

@@ -15,6 +15,7 @@ the run was restarted, replaces the former one.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import re
@@ -222,7 +223,9 @@ def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dic
     for role in ("reward", "label"):
         for name in given.get(role, ()):
             if name.removeprefix("-") not in names:
-                problems.append(f"no column {name!r} for {role} (has {', '.join(names)})")
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"has {', '.join(names)}"
+                problems.append(f"no column {name!r} for {role} ({hint})")
     problems.raise_if_any()
     label = given["label"][0] if "label" in given else _label_of(names, problems)
     rewards = given.get("reward") or _rewards_of(names, label)

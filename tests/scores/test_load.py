@@ -135,6 +135,17 @@ def test_responses_may_have_any_id(ids: list[Any]) -> None:
     assert scores.reward.tolist() == REWARDS
 
 
+def test_texts_in_a_column_named_response_are_ids() -> None:
+    scores = load_scores(LONG.rename(columns={"response_id": "response"}))
+    assert scores.response.tolist() == [0, 1, 0, 1, 2]
+    assert scores.extra["response_id"].tolist() == LONG["response_id"].tolist()
+
+
+def test_arrays_are_refused_with_the_remedy() -> None:
+    with pytest.raises(TypeError, match="from_arrays"):
+        load_scores(np.zeros((3, 2)))
+
+
 def test_a_response_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="response 'a' of its prompt appears twice"):
         load_scores(LONG.assign(response_id=["a", "a", "a", "b", "c"]))
