@@ -203,6 +203,7 @@ def _evaluate(
     common: Common,
 ) -> Done:
     """Evaluate one model and write its files into its run folder."""
+    from rmcalib._util.files import kind_on_disk
     from rmcalib.judges import registry
     from rmcalib.judges._registry import recipe_of_run, remember_model
     from rmcalib.repair import Calibrator
@@ -228,7 +229,8 @@ def _evaluate(
             seed=measuring.seed,
         )
         if wanted.scores is not None:
-            keep_scores(folder, remember_model(scores, recipe), fresh=scoring.fresh)
+            source = Path(wanted.scores) if kind_on_disk(wanted.scores) == "file" else None
+            keep_scores(folder, remember_model(scores, recipe), source=source, fresh=scoring.fresh)
         if calibrator is not None:
             folder = folder / "calibrated"
         elif (

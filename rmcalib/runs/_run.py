@@ -283,12 +283,20 @@ def is_own_run(folder: Path, scores: Scores) -> bool:
     return there is not None and content_hash(there) == digest
 
 
-def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh: bool = False) -> None:
+def keep_scores(
+    folder: Path,
+    scores: Scores,
+    *,
+    asked: str | None = None,
+    source: Path | None = None,
+    fresh: bool = False,
+) -> None:
     """Write scores that were made elsewhere to a run folder, with a manifest.
 
     The hash of the run is that of the scores themselves, so they are never mistaken for a run of a judge.
     Writing a run's own scores to its folder changes nothing. `asked` is the hash of a request by which
-    `finished_scores` finds them again. Another run in the folder is replaced only if `fresh` is set.
+    `finished_scores` finds them again. Another run in the folder is replaced only if `fresh` is set, or if it
+    has earlier scores of the same file `source`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -309,6 +317,9 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
     if asked is None and before.get("hash") == digest:
         asked = before.get("asked")
     about |= {"asked": asked} if asked else {}
+    if source is not None:
+        about["source_file"] = str(source.resolve())
+        fresh = fresh or about["source_file"] == before.get("source_file")
     with RunFolder(folder, {}, _FILES, about=about, fresh=fresh, digest=digest) as run:
         _write(run, scores)
 

@@ -246,6 +246,16 @@ def test_scores_from_elsewhere_are_never_confused_with_a_run(folder: Path) -> No
         keep_scores(folder, foreign(model="another"))
 
 
+def test_a_changed_file_replaces_its_own_earlier_scores(folder: Path) -> None:
+    keep_scores(folder, foreign(), source=Path("mine.csv"))
+    with pytest.raises(RunError, match="another run"):
+        keep_scores(folder, foreign(101.0), source=Path("elsewhere/mine.csv"))
+    keep_scores(folder, foreign(101.0), source=Path("mine.csv"))
+    kept = read_run(folder)
+    assert kept is not None
+    assert content_hash(kept) == content_hash(foreign(101.0))
+
+
 def test_a_finished_run_is_found_by_its_request_only(tmp_path: Path) -> None:
     asked = rmcalib.score(Plugin(), LONG, output=tmp_path).manifest["asked"]
     folder = run_folder(tmp_path, "slow", "bench")
