@@ -88,8 +88,8 @@ def steps() -> list[Step]:
         Step("same", ("libras", "segment"), same, 0.4),
         Step("recalibration", ("libras", "segment"), recalibrated, 1.2),
         Step("control", ("libras", "segment"), control, 1),
-        Step("exact", ("segment",), Plan(questions=replace(_EXACT, notions=_WEAK)), 30),
-        Step("exact", ("pendigits",), Plan(questions=largest), 60),
+        Step("exact", ("segment",), Plan(questions=replace(_EXACT, notions=_WEAK)), 3),
+        Step("exact", ("pendigits",), Plan(questions=largest), 15),
     ]
 
 
