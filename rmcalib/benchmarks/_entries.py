@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from rmcalib._util.display import shortened
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_yaml, typed
 from rmcalib.benchmarks._items import Benchmark
@@ -198,7 +199,9 @@ def read_entry(path: Path) -> BenchmarkEntry:
     entry = typed(BenchmarkEntry, parse_yaml(read_input(path), str(path)), str(path))
     for key, value, known in (("reader", entry.reader, READERS), ("official", entry.official, OFFICIAL)):
         if isinstance(value, str) and value not in known:
-            raise ValueError(f"{path}: {key}: unknown {value!r} (have: {', '.join(known)})")
+            raise ValueError(
+                f"{path}: {key}: unknown {shortened(repr(value), 100)} (have: {', '.join(known)})"
+            )
     return entry
 
 
