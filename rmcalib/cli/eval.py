@@ -273,10 +273,10 @@ def _show(
         for one in done:
             print_document(document_of(one.result))
             following({"Report": one.folder / "report.html"}, "")
-        if len(done) > 1:
-            following({}, f"rmcalib report {scoring.output}")
-        elif done and wanted.calibrator is None and _repairable(done[0].result):
+        if len(done) == 1 and wanted.calibrator is None and _repairable(done[0].result):
             following({}, f"rmcalib calibrate {done[0].folder}")
+        elif done:
+            following({}, f"rmcalib report {scoring.output}")
     if wanted.markdown is not None:
         notes = [*(f"{one['model']}: {one['error']}" for one in failed), *holding]
         write_text(wanted.markdown, markdown_summary([document_of(one.result) for one in done], notes))
