@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
 
 
-# Families of models whose names do not contain them.
+# What a name contains, and the family of such models; the names of families come last.
 _FAMILIES = {
     "pythia": "gpt_neox",
     "worldpm": "qwen",
@@ -36,8 +36,8 @@ _FAMILIES = {
     "eurus": "mistral",
     "ultrarm": "llama",
     "skywork-vl": "qwen",
+    **{name: name for name in ("llama", "qwen", "gemma", "mistral", "internlm", "deberta")},
 }
-_FAMILY_NAMES = ("llama", "qwen", "gemma", "mistral", "internlm", "deberta")
 # Assumptions behind the estimated times, which are rough.
 _REWARD_BENCH_2_TOKENS = 8_500 * 500.0
 _CHARACTERS_PER_TOKEN = 4
@@ -300,8 +300,7 @@ def family_of(recipe: Recipe) -> str:
     ['llama', 'llama', 'other']
     """
     text = f"{recipe.architecture or ''} {recipe.model.split('/')[-1]}".lower()
-    known = _FAMILIES | dict(zip(_FAMILY_NAMES, _FAMILY_NAMES, strict=True))
-    return next((family for word, family in known.items() if word in text), "other")
+    return next((family for word, family in _FAMILIES.items() if word in text), "other")
 
 
 def _like(name: str, globs: Iterable[str]) -> bool:

@@ -26,7 +26,7 @@ BROWSER = next(
 )
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 
-# What a reader does runs as one more script, which the page's policy is told about.
+# What a reader does runs as one more script. Its hash is added to the page's policy.
 START = """
 const seen = {errors: []};
 addEventListener("error", (event) => seen.errors.push(String(event.message)));
