@@ -27,7 +27,7 @@ from rmcalib.cli.screen import messages, print_lines, say, show
 from rmcalib.cli.sources import judge_options, load_prompts, model_names, open_run, run_judge
 
 if TYPE_CHECKING:
-    from rmcalib.repair import Calibration, Checkpoint
+    from rmcalib.repair.calibration import Calibration
     from rmcalib.scores import Scores
 
 
@@ -136,7 +136,7 @@ def _write_checkpoint(
 
     assert wanted.checkpoint is not None
     repository = wanted.push_to_hub
-    made: Checkpoint = write_checkpoint(
+    made = write_checkpoint(
         result, wanted.checkpoint, model=model, repo_id=repository, options=LoadOptions(**options)
     )
     url = None if repository is None else push_checkpoint(wanted.checkpoint, repository)

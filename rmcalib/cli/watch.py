@@ -24,7 +24,7 @@ from rmcalib.cli.options import (
 from rmcalib.cli.screen import messages, say, show
 
 if TYPE_CHECKING:
-    from rmcalib.integrations import Watch
+    from rmcalib.integrations.watching import Watch
 
 
 @Parameter(name="*", group=MAIN)

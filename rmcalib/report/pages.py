@@ -127,8 +127,11 @@ def plot(result: Any) -> Figure:
 
 def document_of(result: Any) -> Document:
     """Return the document of any result."""
-    from rmcalib.integrations import Watch
-    from rmcalib.repair import Applied, Calibration, Decisions, Panel
+    from rmcalib.integrations.watching import Watch
+    from rmcalib.repair.calibration import Calibration
+    from rmcalib.repair.calibrator import Applied
+    from rmcalib.repair.decisions import Decisions
+    from rmcalib.repair.panels import Panel
     from rmcalib.report import repairs
     from rmcalib.report.boards import board_document
     from rmcalib.report.joint import Joint, joint_document

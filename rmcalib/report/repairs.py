@@ -23,7 +23,10 @@ from rmcalib.report.document import (
 )
 
 if TYPE_CHECKING:
-    from rmcalib.repair import Applied, Calibration, Calibrator, CalibratorCheck, Decisions, Panel
+    from rmcalib.repair.calibration import Calibration
+    from rmcalib.repair.calibrator import Applied, Calibrator, CalibratorCheck
+    from rmcalib.repair.decisions import Decisions
+    from rmcalib.repair.panels import Panel
 
 
 # Decisions.

@@ -12,7 +12,7 @@ from rmcalib.report import figures
 from rmcalib.report.document import Cell, Column, Document, Drawing, Table
 
 if TYPE_CHECKING:
-    from rmcalib.integrations import Watch
+    from rmcalib.integrations.watching import Watch
 
 _REFERENCE = {
     "stated": "the sigmoid of the reward, as it is",
