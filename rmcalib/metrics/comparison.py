@@ -203,12 +203,14 @@ def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
     if not common:
         raise ValueError(f"{who} have no prompt in common: were they scored on the same benchmark?")
     place = {name: i for i, name in enumerate(ids[0])}
-    parts = []
+    parts: list[Scores] = []
     for one in every:
         at = np.array([place[name] if name in common else -1 for name in one.item_id.tolist()])
         rows = np.flatnonzero(at >= 0)
         rows = rows[np.argsort(at[rows], kind="stable")]
         columns = {name: array[rows] for name, array in one.columns().items()}
+        if parts and len(parts[0]) == len(rows):  # a prompt has one category, whatever each judge's file says
+            columns["category"] = parts[0].category
         parts.append(Scores.from_columns(columns, one.manifest))
     first = parts[0]
     for other in parts[1:]:

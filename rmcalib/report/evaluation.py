@@ -233,7 +233,7 @@ def evaluate(
     recipe = recipe or recipe_of_run(name, own.manifest, registry(recipes))
     reason = why_no_calibration(recipe)
     wanted, groupings = chosen_metrics(metrics), list(dict.fromkeys(["category", *group_by]))
-    columns = _columns(texts)
+    columns = _columns(own, texts)
     check_groupings(groupings, columns)
     lengths = response_lengths(own, texts)
     whole = whole_part(own, lengths=lengths, official=tuple(official_score(own, texts)), ties=ties, seed=seed)
@@ -351,14 +351,20 @@ def _calibrated(scores: Scores, calibrator: Any) -> tuple[Scores, list[str]]:
     return used.apply(scores), notes
 
 
-def _columns(texts: Benchmark | None) -> Mapping[str, Mapping[str, str]]:
-    """Return the group of each prompt by further columns of the benchmark."""
-    if texts is None:
-        return {}
-    return {
-        name: {item.id: item.columns[name] for item in texts.items if name in item.columns}
-        for name in texts.columns
-    }
+def _columns(scores: Scores, texts: Benchmark | None) -> Mapping[str, Mapping[str, str]]:
+    """Return the group of each prompt by further columns of its scores and of its benchmark."""
+    first, sizes = scores.offsets[:-1], np.diff(scores.offsets)
+    columns: dict[str, dict[str, str]] = {}
+    for name, values in scores.extra.items():
+        known = values == values  # not NaN
+        if (known & (values != np.repeat(values[first], sizes))).any():
+            continue  # it differs between the responses of a prompt
+        pairs = zip(scores.item_id[first].tolist(), values[first].tolist(), known[first], strict=True)
+        columns[name] = {prompt: str(value) for prompt, value, is_known in pairs if is_known}
+    if texts is not None:
+        for name in texts.columns:
+            columns[name] = {item.id: item.columns[name] for item in texts.items if name in item.columns}
+    return columns
 
 
 def _view_of(whole: Part) -> Literal["top_1", "pointwise"]:

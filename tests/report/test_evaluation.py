@@ -101,6 +101,17 @@ def test_groups_are_corrected_for_looking_at_many() -> None:
     assert flagged <= 4
 
 
+def test_groups_may_be_columns_of_the_table() -> None:
+    table = synthetic(3, n=120).to_pandas()
+    language = np.repeat(["de", "en"], len(table) // 2)
+    found = evaluate(
+        table.assign(language=language), metrics=["accuracy"], group_by=["language"], resamples=20
+    )
+    assert [row["group"] for row in found.groups if row["group_by"] == "language"] == ["de", "en"]
+    with pytest.raises(ValueError, match="response_text"):
+        evaluate(table.assign(response_text=np.arange(len(table))), group_by=["response_text"], resamples=20)
+
+
 def test_clusters_are_counted_and_widen_the_interval() -> None:
     scores = synthetic(3, n=120)
     questions = np.repeat([f"q{i // 6}" for i in range(120)], 4)
