@@ -11,7 +11,14 @@ from cyclopts import Parameter
 from rmcalib.cli import options
 from rmcalib.cli.options import MORE, Common, Judged, Reading, Scoring
 from rmcalib.cli.screen import Screen, print_lines, session
-from rmcalib.cli.sources import default_benchmark, judge_options, load_prompts, model_names, open_run, run_judge
+from rmcalib.cli.sources import (
+    default_benchmark,
+    judge_options,
+    load_prompts,
+    model_names,
+    open_run,
+    run_judge,
+)
 
 if TYPE_CHECKING:
     from rmcalib.repair import Calibration
@@ -59,7 +66,9 @@ def command(
         result.calibrator.save(to)
         content = {**_content(result), "file": str(to)}
         if checkpoint is not None:
-            content["checkpoint"] = _write_checkpoint(result, model or None, checkpoint, push_to_hub, settings)
+            content["checkpoint"] = _write_checkpoint(
+                result, model or None, checkpoint, push_to_hub, settings
+            )
         screen.finish(
             result,
             content,
@@ -83,7 +92,11 @@ def _check_inputs(
     if source is None:
         reading.refuse("it reads files of scores")
         return
-    given = {"--endpoint": judged.endpoint, "--backend": scoring.backend, "--limit": scoring.limit}
+    given: dict[str, Any] = {
+        "--endpoint": judged.endpoint,
+        "--backend": scoring.backend,
+        "--limit": scoring.limit,
+    }
     if checkpoint is None:
         given |= {"--model": judged.model, "-J": scoring.judge}
     options.refuse({**given, "--benchmark": scoring.benchmark}, f"{source} has the scores already")

@@ -87,7 +87,11 @@ def command(
     failed: list[dict[str, str]] = []
     with session(common, markdown=markdown) as screen, joined() as team:
         with team.step():
-            jobs = _given(scores, judged, scoring, reading, screen) if scores else _to_run(judged, scoring, screen)
+            jobs = (
+                _given(scores, judged, scoring, reading, screen)
+                if scores
+                else _to_run(judged, scoring, screen)
+            )
             if dry_run:
                 return _show_costs(jobs, judged, scoring, screen)
             for job in jobs:
@@ -144,7 +148,10 @@ def _to_run(judged: Judged, scoring: Scoring, screen: Screen) -> list[Job]:
     for name in names:
         judge_options(scoring, judged.endpoint, name)
     wanted = scoring.benchmark or default_benchmark(names)
-    found = {bench.name: bench for bench in (load_prompts(one, scoring, screen, part=judged.part) for one in wanted)}
+    found = {
+        bench.name: bench
+        for bench in (load_prompts(one, scoring, screen, part=judged.part) for one in wanted)
+    }
     if len(found) < len(wanted):
         raise ValueError(f"--benchmark: two benchmarks have the same name (have: {', '.join(found)})")
     return [Job(name, bench, None) for bench in found.values() for name in names]

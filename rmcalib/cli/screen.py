@@ -41,7 +41,12 @@ class Screen:
             say(text)
 
     def finish(
-        self, result: Any, content: Mapping[str, Any], *, written: Mapping[str, Any] | None = None, then: str = ""
+        self,
+        result: Any,
+        content: Mapping[str, Any],
+        *,
+        written: Mapping[str, Any] | None = None,
+        then: str = "",
     ) -> None:
         """Print a result as JSON or as text; then what was written and the command that continues from there."""
         if self.json:

@@ -140,7 +140,9 @@ def run_judge(
             nonlocal begun
             if not begun and total < all_responses:
                 before = all_responses - total
-                screen.say(f"{name}: {before:,} of {all_responses:,} responses were scored before; continuing")
+                screen.say(
+                    f"{name}: {before:,} of {all_responses:,} responses were scored before; continuing"
+                )
             begun = True
             draw(done, total, tokens)
 

@@ -129,7 +129,10 @@ def _rows(step: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _line(step: dict[str, Any]) -> str:
     known = {label: step[key] for key, label in _SHOWN.items() if _is_known(step.get(key))}
-    numbers = (f"{label} {value:,}" if isinstance(value, int) else f"{label} {value:.3f}" for label, value in known.items())
+    numbers = (
+        f"{label} {value:,}" if isinstance(value, int) else f"{label} {value:.3f}"
+        for label, value in known.items()
+    )
     return f"step {step['step']:g}: {', '.join(numbers)}"
 
 
