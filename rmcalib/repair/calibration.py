@@ -36,7 +36,6 @@ METRICS: dict[View, tuple[str, ...]] = {
 }
 """The metrics that are reported before and after calibration."""
 _CLOSE = 1.25  # a scale within this factor of the right one is right
-_MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
 
 
 class RefusedError(ValueError):
@@ -141,7 +140,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
     check_level(level)
     own = load_scores(scores)
     if view is None:
-        view = _view_of(whole_part(own))
+        view = whole_part(own).usual_view
     check_choice(view, "view", tuple(METRICS))
     part = labelled_part(own, "one" if view == "top_1" else "labelled")
     if len(part) < FEWEST:
@@ -151,16 +150,6 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
         )
     part = replace(part, seed=seed, _made={}, _known={})
     return (_top_1 if view == "top_1" else _pointwise)(own, part, level)
-
-
-def _view_of(part: Part) -> View:
-    """Return "top_1" if nearly all labelled prompts have exactly one correct response."""
-    labelled = part.prompts("labelled")
-    if labelled is None:
-        return "top_1"
-    single = labelled.one_answer
-    correct = np.add.reduceat(labelled.is_correct, labelled.starts, dtype=np.int64)[single]
-    return "top_1" if not single.any() or (correct == 1).mean() >= _MOSTLY else "pointwise"
 
 
 def _top_1(scores: Scores, part: Part, level: float) -> Calibration:

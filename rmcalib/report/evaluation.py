@@ -42,7 +42,6 @@ UNNAMED = "unnamed-benchmark"
 """The name of the benchmark if the scores do not have one."""
 Curve = Literal["bins", "isotonic"]
 CURVES: tuple[Curve, ...] = ("bins", "isotonic")
-_MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
 
 
 @dataclass(frozen=True)
@@ -251,7 +250,7 @@ def evaluate(
     lengths = response_lengths(own, texts)
     whole = whole_part(own, lengths=lengths, official=tuple(official_score(own, texts)), ties=ties, seed=seed)
     one = whole.prompts("one")
-    view = _view_of(whole)
+    view = whole.usual_view
     # Which prompts of a policy's samples have one correct response is an outcome: no top-1 forecasts of them.
     shown = None if reason or view == "pointwise" else one
     return Evaluation(
@@ -338,15 +337,6 @@ def _columns(scores: Scores, texts: Benchmark | None) -> Mapping[str, Mapping[st
         for name in texts.columns:
             columns[name] = {item.id: item.columns[name] for item in texts.items if name in item.columns}
     return columns
-
-
-def _view_of(whole: Part) -> Literal["top_1", "pointwise"]:
-    """Return "pointwise" if responses are labelled one by one: many prompts have none or several correct ones."""
-    labelled = whole.prompts("labelled")
-    if labelled is None or not labelled.one_answer.any():
-        return "top_1"
-    correct = np.add.reduceat(labelled.is_correct, labelled.starts, dtype=np.int64)[labelled.one_answer]
-    return "top_1" if (correct == 1).mean() >= _MOSTLY else "pointwise"
 
 
 def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None) -> dict[str, Any]:

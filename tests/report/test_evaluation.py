@@ -137,6 +137,8 @@ def test_votes_and_samples_of_a_policy_have_their_own_tiles() -> None:
     votes = rng.integers(1, 5, size=(60, 2))
     voted = evaluate(Scores.from_arrays(rewards, votes=votes), resamples=20)
     assert voted.value("vote_gap") is not None
+    assert voted.facts["view"] == "top_1"  # although many votes are tied
+    assert "pointwise_gap" not in set(voted.table["metric"])
     assert len(document_of(voted).tiles) >= 3
     labels = rng.random((60, 4)) < 0.4
     columns = {
