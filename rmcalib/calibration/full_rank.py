@@ -131,9 +131,9 @@ def full_rank(
         raise ValueError(
             "coverage, support: only for protocol='reference'; the exact notion uses all classes"
         )
-    if len(orders) * events.count_events(dist.n_items, k) > _MAX_FORECAST:
+    if len(orders) * math.perm(dist.n_items, k) > _MAX_FORECAST:
         raise ValueError(
-            f"k: {len(orders):,} instances × {events.count_events(dist.n_items, k):,} classes do not fit in "
+            f"k: {len(orders):,} instances × {math.perm(dist.n_items, k):,} classes do not fit in "
             "memory; use a smaller k, or the weak notions sub_k and top_k"
         )
     chosen, n_sets = _grouped_events(dist.n_items, k, family)

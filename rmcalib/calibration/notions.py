@@ -7,6 +7,7 @@ the chunks share their worlds: rankings drawn from the forecast.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,14 +23,14 @@ from rmcalib.calibration.binning import BinSums, ErrorOptions
 from rmcalib.calibration.errors import NullTest, compare_with_null
 from rmcalib.calibration.intervals import Interval, check_level
 from rmcalib.ranking import (
-    HasPartialRankings,
     PairMarginals,
     PartialRankings,
     RankingDistribution,
-    TooCostlyError,
     conditional_probabilities,
     events,
 )
+from rmcalib.ranking._distribution import TooCostlyError
+from rmcalib.ranking._partial import HasPartialRankings
 from rmcalib.ranking.events import Family
 
 MAX_EVENTS = 200_000
@@ -431,7 +432,7 @@ class Notion:
         """Whether the events depend on the outcomes and must be selected again in every world."""
         if self.events is not None or self.counted_on is not None:
             return False
-        return self.coverage is not None or events.count_events(self.dist.n_items, self.k) > self.max_events
+        return self.coverage is not None or math.perm(self.dist.n_items, self.k) > self.max_events
 
     def choose(self, orders: Orders) -> tuple[IntArray, str]:
         """Return the events (E, k) for these rankings, and a short description of how they were chosen."""
@@ -444,7 +445,7 @@ class Notion:
                 raise ValueError(f"events: have {chosen.shape[1]} items each, expected k = {k}")
             return chosen, "given"
         check_integer(self.max_events, "max_events", 1)
-        if self.coverage is None and events.count_events(n_items, k) <= self.max_events:
+        if self.coverage is None and math.perm(n_items, k) <= self.max_events:
             return events.all_events(n_items, k), "all"
         share = _DEFAULT_COVERAGE if self.coverage is None else self.coverage
         if not 0 < share <= 1:
