@@ -1,7 +1,8 @@
-"""How rows become items: one class per format, whose fields are the columns and their types.
+"""How rows become items: for each format its columns, and a function from a checked row to an item.
 
-Rows are checked by pydantic, so `item` sees only valid values. `Answers` and `Choices` serve several
-benchmarks, whose YAML files say what their columns are called.
+The columns are a class whose fields have types. Rows are checked by pydantic, so the functions see only valid
+values. `answers`, `choices` and `conversations` serve several benchmarks, whose YAML files say what their
+columns are called, and what a choice means.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -20,18 +21,15 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
-    PrivateAttr,
     Strict,
     Tag,
     ValidationError,
-    ValidationInfo,
-    field_validator,
     model_validator,
 )
 from typing_extensions import TypedDict
 
 from rmcalib._util.texts import LONE_SURROGATE, LONGEST_NAME, problems_of
-from rmcalib.benchmarks._entries import BenchmarkEntry
+from rmcalib.benchmarks._entries import BenchmarkEntry, benchmarks
 from rmcalib.benchmarks._items import Item
 
 # Types of values
@@ -46,12 +44,6 @@ def _name(value: Any) -> str:
     text = str(value)
     if not text.strip() or "\0" in text or len(text) > LONGEST_NAME:
         raise ValueError(f"must have 1 to {LONGEST_NAME} characters, and no NUL")
-    return text
-
-
-def _whole(text: str) -> str:
-    if not text.isascii() and LONE_SURROGATE.search(text):
-        raise ValueError("a lone surrogate (\\ud800 to \\udfff): fix the text")
     return text
 
 
@@ -85,24 +77,13 @@ def _ends_with_answer(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return messages
 
 
-def _text_or_chat(value: Any) -> str | None:
-    return "<text>" if isinstance(value, str) else "<chat>" if isinstance(value, (list, tuple)) else None
-
-
-_EITHER = Discriminator(
-    _text_or_chat,
-    custom_error_type="text_or_chat",
-    custom_error_message="must be a text or a list of chat messages",
-)
-
-
-Text = Annotated[str, Strict(), AfterValidator(_whole)]
-Name = Annotated[str, BeforeValidator(_name), AfterValidator(_whole)]
+Text = Annotated[str, Strict()]
+Name = Annotated[str, BeforeValidator(_name)]
 Count = Annotated[int, Field(ge=0)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
 Texts = Annotated[
     tuple[Text, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v), Field(min_length=1)
 ]
+Parsed = BeforeValidator(_from_json)
 
 
 class Message(TypedDict):
@@ -112,9 +93,11 @@ class Message(TypedDict):
     content: Annotated[Text, BeforeValidator(_joined_parts)]
 
 
-Chat = Annotated[tuple[Message, ...], BeforeValidator(_from_json), Field(min_length=1)]
+Chat = Annotated[tuple[Message, ...], Parsed, Field(min_length=1)]
 Question = Annotated[Chat, AfterValidator(_before_the_answer)]
 Talk = Annotated[Chat, AfterValidator(_ends_with_answer)]
+# Errors do not show names in angle brackets.
+_EITHER = Discriminator(lambda value: "<text>" if isinstance(value, str) else "<chat>")
 Prompt = Annotated[Annotated[Text, Tag("<text>")] | Annotated[Question, Tag("<chat>")], _EITHER]
 Said = Annotated[Annotated[Text, Tag("<text>")] | Annotated[Talk, Tag("<chat>")], _EITHER]
 
@@ -131,130 +114,134 @@ class Part(BaseModel):
         return {name: value for name, value in values.items() if value is not None}
 
 
-# Rows
+# From rows to items
+
+
+class Row(Part):
+    """A row that has been checked: the columns that all formats have."""
+
+    category: Name | None = None
 
 
 @dataclass(frozen=True)
 class Raw:
-    """A row as it is in the file: its place for error messages, its number (from 0), and whose it is."""
+    """A row as it is in the file: its place for error messages, and whose it is."""
 
     where: str
-    number: int
     values: Mapping[str, Any]
     entry: BenchmarkEntry
 
-    def kept(self, names: Iterable[str]) -> dict[str, str]:
-        """Return columns as texts, without those that hold no text, number or truth value."""
-        found = {}
-        for name in names:
-            value = self.values.get(name)
-            if isinstance(value, bool):
-                found[name] = str(value).lower()
-            elif isinstance(value, (str, int, float)) and value != "":
-                found[name] = str(value)
-        return found
+
+@dataclass(frozen=True)
+class Format:
+    """The columns of a row, and what makes an item of it, or the reason why it is left out.
+
+    With a `key`, rows with the same key are one prompt, and `item` takes a list of them.
+    """
+
+    columns: type[Row]
+    item: Callable[[Any, Raw], Item | str]
+    key: Callable[[Any], Hashable] | None = None
 
 
-class Row(Part):
-    """A row that has been checked; `item` makes an item of it."""
+def read_items(rows: Iterable[tuple[str, Any]], entry: BenchmarkEntry) -> Iterator[tuple[str, Item | str]]:
+    """Yield the items of a benchmark, or the reasons why rows are left out, each with its place."""
+    prompts: dict[Hashable, tuple[Raw, list[Row]]] = {}
+    for number, (where, values) in enumerate(rows):
+        if not isinstance(values, dict):
+            raise ValueError(f"{where}: expected an object {{...}}")
+        raw = Raw(where, values, entry)
+        if not isinstance(entry.reader, str):
+            yield where, _called(entry.reader, raw)
+            continue
+        voted = entry.reader == "own" and values.get("votes") is not None
+        format = READERS["votes" if voted else entry.reader]
+        row = _checked(format.columns, raw)
+        if format.key is None:
+            yield where, _item(format, row, row, raw, number)
+        else:
+            prompts.setdefault(format.key(row), (raw, []))[1].append(row)
+    for number, (raw, own) in enumerate(prompts.values()):
+        yield raw.where, _item(READERS[str(entry.reader)], own, own[0], raw, number)
 
-    category: Name | None = None
-    _raw: Raw = PrivateAttr()
 
-    @classmethod
-    def read(cls, raw: Raw) -> Self:
-        """Check a row. The error names all its problems."""
-        entry, values = raw.entry, {}
-        for name in cls.model_fields:
-            given = (raw.values.get(column) for column in column_names(entry, name))
-            default = entry.category if name == "category" else None
-            values[name] = next((value for value in given if value is not None), default)
-        try:
-            row = cls.model_validate(cls.gathered(raw.values, values), context=entry)
-        except ValidationError as error:
-            names = {name: column_names(entry, name)[0] for name in cls.model_fields}
-            raise ValueError(f"{raw.where}: {'; '.join(problems_of(error, names=names))}") from None
-        row._raw = raw
-        return row
+def _checked(columns: type[Row], raw: Raw) -> Row:
+    """Check a row. The error names all its problems, and a benchmark that the row looks like."""
+    entry, values = raw.entry, {}
+    for name in columns.model_fields:
+        given = (raw.values.get(column) for column in column_names(entry, name))
+        default = entry.category if name == "category" else None
+        values[name] = next((value for value in given if value is not None), default)
+    try:
+        return columns.model_validate(values)
+    except ValidationError as error:
+        names = {name: column_names(entry, name)[0] for name in columns.model_fields}
+        problems = "; ".join(problems_of(error, names=names))
+        hint = _hint(raw) if "no value for" in problems else ""
+        raise ValueError(f"{raw.where}: {problems}{hint}") from None
 
-    @classmethod
-    def gathered(cls, row: Mapping[str, Any], values: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG003
-        """Return the values of the fields; a format may gather some from several columns of the row."""
-        return values
 
-    @classmethod
-    def items(cls, rows: Iterable[Self]) -> Iterator[Item | str]:
-        """Yield an item per prompt, or the reason why it is left out. Here, every row is a prompt."""
-        for row in rows:
-            try:
-                yield row.item()
-            except ValueError as error:
-                raise row.error(str(error)) from None
+def _hint(raw: Raw) -> str:
+    """Return what a row with missing values needs, and which benchmarks it looks like."""
+    needed = {name: other.needs for name, other in benchmarks().items() if other.needs}
+    like = [name for name, needs in needed.items() if all(raw.values.get(one) is not None for one in needs)]
+    hint = f"; the row looks like {' or '.join(like[:2])}: give --format" if like else ""
+    return f" (a row needs {', '.join(raw.entry.needs)}){hint}"
 
-    def item(self) -> Item | str:
-        """Return the item, or the reason why the row is left out."""
-        raise NotImplementedError
 
-    def error(self, problem: str) -> ValueError:
-        """Return an error that names the place of the row."""
-        return ValueError(f"{self._raw.where}: {problem}")
+def _called(read: Callable[[Mapping[str, Any]], Any], raw: Raw) -> Item | str:
+    """Return what the function of a plug-in makes of a row."""
+    try:
+        found = read(raw.values)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{raw.where}: {type(error).__name__}: {error}") from error
+    if not isinstance(found, (Item, str)):
+        raise ValueError(
+            f"{raw.where}: the reader returned {type(found).__name__}, neither an Item nor a str"
+        )
+    return found
 
-    @property
-    def number(self) -> str:
-        """The number of the row, which is the id of rows without one."""
-        return str(self._raw.number)
 
-    def answered(
-        self,
-        name: str,
-        prompt: Any,
-        responses: Sequence[str],
-        n_correct: int = 1,
-        *,
-        votes: tuple[int, ...] | None = None,
-        ties: int = 0,
-        columns: Mapping[str, str] | None = None,
-    ) -> Item:
-        """Return an item with correct responses first; `columns` are added to those that are kept."""
-        kept = self._columns() | dict(columns or {})
-        category, cluster = self._category(), self._cluster()
-        return Item(name, category, prompt, tuple(responses), n_correct, votes, ties, kept, cluster)
+def _item(format: Format, given: Row | list[Row], row: Row, raw: Raw, number: int) -> Item | str:
+    """Make an item, and add what is the same for all formats; `number` is the id of rows without one."""
+    try:
+        item, cluster = format.item(given, raw), _cluster(raw)
+    except ValueError as error:
+        raise ValueError(f"{raw.where}: {error}") from None
+    if isinstance(item, str):
+        return item
+    entry, values = raw.entry, raw.values
+    name, known = row.category or "all", entry.categories
+    category = name if name in known else next((one for one in known if name.startswith(one)), name)
+    kept = entry.keep
+    if kept is None:
+        used = {column for field in type(row).model_fields for column in column_names(entry, field)}
+        kept = tuple(column for column in values if column not in used and column not in entry.drop)
+    columns = {column: _shown(values.get(column)) for column in kept}
+    return replace(
+        item,
+        id=item.id or str(number),
+        category=item.category or category,
+        columns={column: text for column, text in columns.items() if text} | dict(item.columns),
+        cluster=cluster,
+    )
 
-    def voted(
-        self,
-        name: str,
-        prompt: Any,
-        responses: Sequence[str],
-        votes: Sequence[int],
-        ties: int = 0,
-        columns: Mapping[str, str] | None = None,
-    ) -> Item:
-        """Return an item that people voted on; responses are sorted by their votes."""
-        order = sorted(range(len(votes)), key=lambda i: -votes[i])  # stable: equal ones keep their order
-        ranked, texts = tuple(votes[i] for i in order), [responses[i] for i in order]
-        best = int(ranked[0] > ranked[1])
-        return self.answered(name, prompt, texts, best, votes=ranked, ties=ties, columns=columns)
 
-    def _category(self) -> str:
-        entry = self._raw.entry
-        name, known = self.category or "all", entry.categories
-        return name if name in known else next((one for one in known if name.startswith(one)), name)
+def _cluster(raw: Raw) -> str | None:
+    entry, values = raw.entry, raw.values
+    if entry.cluster is None or values.get(entry.cluster) is None:
+        return None
+    name = _name(values[entry.cluster])
+    # Several data sets may use the same ids for different questions.
+    several = any(source.category for source in entry.hub) and values.get("subset")
+    return f"{values['subset']}/{name}" if several else name
 
-    def _columns(self) -> dict[str, str]:
-        raw = self._raw
-        if raw.entry.keep is not None:
-            return raw.kept(raw.entry.keep)
-        used = {name for field in type(self).model_fields for name in column_names(raw.entry, field)}
-        return raw.kept(name for name in raw.values if name not in used and name not in raw.entry.drop)
 
-    def _cluster(self) -> str | None:
-        values, entry = self._raw.values, self._raw.entry
-        if entry.cluster is None or values.get(entry.cluster) is None:
-            return None
-        name = _name(values[entry.cluster])
-        # Several data sets may use the same ids for different questions.
-        several = any(source.category for source in entry.hub) and values.get("subset")
-        return f"{values['subset']}/{name}" if several else name
+def _shown(value: Any) -> str:
+    """Return a value as text; empty if it is no text, number or truth value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (str, int, float)) else ""
 
 
 def column_names(entry: BenchmarkEntry, field: str) -> Sequence[str]:
@@ -267,11 +254,41 @@ def needed_columns(entry: BenchmarkEntry) -> tuple[str, ...]:
     """Return the columns that every row of a benchmark must have."""
     if not isinstance(entry.reader, str):
         return ()
-    fields = READERS[entry.reader].model_fields.items()
+    fields = READERS[entry.reader].columns.model_fields.items()
     given = "category" if entry.category is not None else None
     needed = [name for name, field in fields if field.is_required() and name != given]
     needed.sort(key="category".__eq__)  # as the last one
     return tuple(column_names(entry, name)[0] for name in needed)
+
+
+def _answered(
+    name: str,
+    prompt: Any,
+    responses: Sequence[str],
+    n_correct: int = 1,
+    *,
+    category: str = "",
+    columns: Mapping[str, str] | None = None,
+) -> Item:
+    """Return an item with correct responses first. An empty id or category is taken from the row."""
+    return Item(name, category, prompt, tuple(responses), n_correct, columns=dict(columns or {}))
+
+
+def _voted(
+    name: str,
+    prompt: Any,
+    responses: Sequence[str],
+    votes: Sequence[int],
+    ties: int = 0,
+    *,
+    category: str = "",
+    columns: Mapping[str, str] | None = None,
+) -> Item:
+    """Return an item that people voted on; responses are sorted by their votes."""
+    order = sorted(range(len(votes)), key=lambda i: -votes[i])  # stable: equal ones keep their order
+    ranked, texts = tuple(votes[i] for i in order), [responses[i] for i in order]
+    item = _answered(name, prompt, texts, int(ranked[0] > ranked[1]), category=category, columns=columns)
+    return replace(item, votes=ranked, ties=ties)
 
 
 # Formats of several benchmarks
@@ -286,8 +303,26 @@ class Answers(Row):
     rejected: Texts
     category: Name
 
-    def item(self) -> Item:
-        return self.answered(self.id, self.prompt, self.chosen + self.rejected, len(self.chosen))
+
+def _answers(row: Answers, _: Raw) -> Item:
+    return _answered(row.id, row.prompt, row.chosen + row.rejected, len(row.chosen))
+
+
+class Votes(Row):
+    """Responses with the number of people who preferred each."""
+
+    id: Name
+    prompt: Prompt
+    responses: Annotated[tuple[Text, ...], Field(min_length=2)]
+    votes: tuple[Count, ...]
+    ties: Count = 0
+    category: Name
+
+
+def _votes(row: Votes, _: Raw) -> Item:
+    if len(row.votes) != len(row.responses):
+        raise ValueError(f"{len(row.responses)} responses, but {len(row.votes)} votes; give one each")
+    return _voted(row.id, row.prompt, row.responses, row.votes, row.ties)
 
 
 class Choices(Row):
@@ -299,59 +334,55 @@ class Choices(Row):
     second: Text
     choice: str
 
-    @field_validator("choice")
-    @classmethod
-    def _meaning(cls, value: str, info: ValidationInfo) -> str:
-        assert isinstance(info.context, BenchmarkEntry)
-        if value not in info.context.choices:
-            raise ValueError(f"must be one of {', '.join(info.context.choices)}")
-        return info.context.choices[value]
 
-    def item(self) -> Item | str:
-        votes = (int(self.choice == "first"), int(self.choice == "second"))
-        responses = (self.first, self.second)
-        if self._raw.entry.labels == "votes":
-            return self.voted(self.id, self.prompt, responses, votes, ties=1 - sum(votes))
-        if self.choice == "neither":
-            return "neither response is better"
-        return self.answered(self.id, self.prompt, responses if votes[0] else responses[::-1])
+def _choices(row: Choices, raw: Raw) -> Item | str:
+    return _compared(row.id, row.prompt, (row.first, row.second), row.choice, raw)
 
 
-class RewardBench2(Answers):
-    """The columns tell RewardBench 2 from files of our own."""
-
-    num_correct: Count
-    total_completions: Count
-
-
-class Own(Answers):
-    """rmcalib's own schema: correct and wrong responses, or responses with people's votes."""
-
-    @classmethod
-    def read(cls, raw: Raw) -> Any:
-        return Voted.read(raw) if raw.values.get("votes") is not None else super().read(raw)
-
-
-class Voted(Row):
-    """Responses with the number of people who preferred each."""
+class Conversations(Row):
+    """Two conversations that should differ only in the last response, and which response is better."""
 
     id: Name
-    prompt: Prompt
-    responses: Annotated[tuple[Text, ...], Field(min_length=2)]
-    votes: tuple[Count, ...]
-    ties: Count = 0
-    category: Name
+    first: Talk
+    second: Talk
+    choice: str
 
-    @model_validator(mode="after")
-    def _one_each(self) -> Self:
-        if len(self.votes) != len(self.responses):
-            raise ValueError(f"{len(self.responses)} responses, but {len(self.votes)} votes; give one each")
-        if not sum(self.votes) + self.ties:
-            raise ValueError("nobody voted")
-        return self
 
-    def item(self) -> Item:
-        return self.voted(self.id, self.prompt, self.responses, self.votes, self.ties)
+def _conversations(row: Conversations, raw: Raw) -> Item | str:
+    if any(_has_image(raw.values[column_names(raw.entry, name)[0]]) for name in ("first", "second")):
+        return "a message has an image"
+    if row.first[:-1] != row.second[:-1] or len(row.first) < 2:
+        return _DIFFER
+    responses = (row.first[-1]["content"], row.second[-1]["content"])
+    return _compared(row.id, row.first[:-1], responses, row.choice, raw)
+
+
+_DIFFER = "the two conversations differ before the last response"
+
+
+def _has_image(talk: Any) -> bool:
+    contents = [message.get("content") for message in _from_json(talk)]
+    parts = [part for content in contents if isinstance(content, (list, tuple)) for part in content]
+    return any(isinstance(part, Mapping) and part.get("image") for part in parts)
+
+
+def _compared(name: str, prompt: Any, responses: tuple[str, str], choice: str, raw: Raw) -> Item | str:
+    """Return an item of two responses: a person's vote, or which one is correct."""
+    meaning = _meaning(choice, raw)
+    votes = (int(meaning == "first"), int(meaning == "second"))
+    if raw.entry.labels == "votes":
+        return _voted(name, prompt, responses, votes, 1 - sum(votes))
+    if meaning == "neither":
+        return "neither response is better"
+    return _answered(name, prompt, responses if votes[0] else responses[::-1])
+
+
+def _meaning(choice: str, raw: Raw) -> str:
+    known = raw.entry.choices
+    if choice not in known:
+        column = column_names(raw.entry, "choice")[0]
+        raise ValueError(f"{column} is {choice[:60]!r}: must be one of {', '.join(known)}")
+    return known[choice]
 
 
 # Formats of one benchmark
@@ -382,48 +413,38 @@ class RMB(Row):
         Field(min_length=1),
     ]
     category_path: Name
-    _sets: ClassVar = ("BoN_set", "Pairwise_set")
 
-    def _category(self) -> str:
-        return self._parts()[0] if self._parts() else super()._category()
 
-    def _parts(self) -> list[str]:
-        parts = self.category_path.removesuffix(".json").split("/")
-        return [part for part in parts if part not in self._sets]
-
-    def item(self) -> Item:
-        responses = [self.best.answer, *(other.answer for other in self.others)]
-        columns = {"task": "/".join(self._parts()[1:])}
-        language = _from_json(self._raw.values["conversation_input"])[-1].get("language")
-        if isinstance(language, str):
-            columns["language"] = language
-        return self.answered(self.id, self.conversation_input, responses, columns=columns)
+def _rmb(row: RMB, raw: Raw) -> Item:
+    folders = row.category_path.removesuffix(".json").split("/")
+    category, *task = [one for one in folders if one not in ("BoN_set", "Pairwise_set")] or [""]
+    columns = {"task": "/".join(task)}
+    language = _from_json(raw.values["conversation_input"])[-1].get("language")
+    if isinstance(language, str):
+        columns["language"] = language
+    responses = [row.best.answer, *(other.answer for other in row.others)]
+    return _answered(row.id, row.conversation_input, responses, category=category, columns=columns)
 
 
 class RewardMath(Row):
     """One row per solution of a problem, in any order; the one by a person is correct."""
 
-    id: Name | None = None
+    id: Name = ""
     problem: Text
     solution_reference: Name
     eval_solution: Texts
-    _correct: ClassVar = "human_to_GPT-4"
 
-    @classmethod
-    def items(cls, rows: Iterable[Self]) -> Iterator[Item | str]:
-        solutions: dict[str, list[Self]] = {}
-        for row in rows:
-            solutions.setdefault(row.problem, []).append(row)
-        for number, (problem, own) in enumerate(solutions.items()):
-            ordered = sorted(own, key=lambda row: row.solution_reference != cls._correct)
-            correct = sum(row.solution_reference == cls._correct for row in own)
-            if correct != 1 or len(own) < 2:
-                raise own[0].error(
-                    f"the problem has {len(own)} solutions, {correct} of them by {cls._correct} (the correct "
-                    "one); it needs one correct and at least one other"
-                )
-            texts = ["\n".join(row.eval_solution) for row in ordered]
-            yield own[0].answered(own[0].id or str(number), problem, texts)
+
+def _rewardmath(rows: list[RewardMath], _: Raw) -> Item:
+    person = "human_to_GPT-4"
+    ordered = sorted(rows, key=lambda row: row.solution_reference != person)
+    correct = sum(row.solution_reference == person for row in rows)
+    if correct != 1 or len(rows) < 2:
+        raise ValueError(
+            f"the problem has {len(rows)} solutions, {correct} of them by {person} (the correct one); it needs "
+            "one correct and at least one other"
+        )
+    return _answered(rows[0].id, rows[0].problem, ["\n".join(row.eval_solution) for row in ordered])
 
 
 class PPECorrectness(Row):
@@ -432,38 +453,30 @@ class PPECorrectness(Row):
     question_id: Name
     model_name: Name | None = None
     prompt: Prompt
-    responses: Annotated[tuple[Text, ...], Field(min_length=2)]
-    scores: Annotated[tuple[bool, ...], BeforeValidator(_from_json)]
-    sampled_conflict_pairs: Annotated[tuple[tuple[Count, Count], ...], BeforeValidator(_from_json)] | None = (
-        None
-    )
+    scores: Annotated[tuple[bool, ...], Parsed, Field(min_length=2)]
+    sampled_conflict_pairs: Annotated[tuple[tuple[Count, Count], ...], Parsed] | None = None
 
-    @classmethod
-    def gathered(cls, row: Mapping[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-        count = sum(name.startswith("response_") for name in row)
-        return values | {"responses": [row.get(f"response_{i}") for i in range(1, count + 1)]}
 
-    @model_validator(mode="after")
-    def _one_each(self) -> Self:
-        if len(self.scores) != len(self.responses):
-            raise ValueError(f"{len(self.scores)} scores for {len(self.responses)} responses")
-        if any(i >= len(self.scores) for pair in self.sampled_conflict_pairs or () for i in pair):
-            raise ValueError("sampled_conflict_pairs has the number of a response that does not exist")
-        return self
-
-    def item(self) -> Item | str:
-        if len(set(self.scores)) == 1:
-            return "all responses are correct, or all are wrong"
-        order = sorted(range(len(self.scores)), key=lambda i: not self.scores[i])
-        columns = {}
-        if self.sampled_conflict_pairs is not None:
-            place = {old: new for new, old in enumerate(order)}
-            # Pairs of two correct or two wrong responses are not in conflict.
-            pairs = [(i, j) for i, j in self.sampled_conflict_pairs if self.scores[i] != self.scores[j]]
-            columns["sampled_conflict_pairs"] = json.dumps([sorted((place[i], place[j])) for i, j in pairs])
-        name = self.question_id if self.model_name is None else f"{self.question_id}/{self.model_name}"
-        texts = [self.responses[i] for i in order]
-        return self.answered(name, self.prompt, texts, sum(self.scores), columns=columns)
+def _ppe_correctness(row: PPECorrectness, raw: Raw) -> Item | str:
+    n = len(row.scores)
+    texts = [raw.values.get(f"response_{i}") for i in range(1, n + 1)]
+    if not all(isinstance(text, str) for text in texts) or raw.values.get(f"response_{n + 1}") is not None:
+        raise ValueError(f"{n} scores need as many texts, response_1 to response_{n}")
+    pairs = row.sampled_conflict_pairs
+    if any(i >= n for pair in pairs or () for i in pair):
+        raise ValueError("sampled_conflict_pairs has the number of a response that does not exist")
+    if len(set(row.scores)) == 1:
+        return "all responses are correct, or all are wrong"
+    order = sorted(range(n), key=lambda i: not row.scores[i])
+    columns = {}
+    if pairs is not None:
+        place = {old: new for new, old in enumerate(order)}
+        # Pairs of two correct or two wrong responses are not in conflict.
+        real = [(i, j) for i, j in pairs if row.scores[i] != row.scores[j]]
+        columns["sampled_conflict_pairs"] = json.dumps([sorted((place[i], place[j])) for i, j in real])
+    name = row.question_id if row.model_name is None else f"{row.question_id}/{row.model_name}"
+    responses = [str(texts[i]) for i in order]
+    return _answered(name, row.prompt, responses, sum(row.scores), columns=columns)
 
 
 Strength = Annotated[int, Field(ge=-3, le=3)]
@@ -487,19 +500,15 @@ class HelpSteer3(Row):
     response1: Text
     response2: Text
     overall_preference: Strength
-    individual_preference: Annotated[tuple[Annotator, ...], BeforeValidator(_from_json)] = ()
+    individual_preference: Annotated[tuple[Annotator, ...], Parsed] = ()
 
-    def item(self) -> Item:
-        strengths = [annotator.score for annotator in self.individual_preference]
-        counted = strengths or [self.overall_preference]
-        return self.voted(
-            self.number,
-            self.context,
-            (self.response1, self.response2),
-            (sum(value < 0 for value in counted), sum(value > 0 for value in counted)),
-            counted.count(0),
-            {"individual_preference": " ".join(map(str, strengths))},
-        )
+
+def _helpsteer3(row: HelpSteer3, _: Raw) -> Item:
+    strengths = [annotator.score for annotator in row.individual_preference]
+    counted = strengths or [row.overall_preference]
+    votes = (sum(value < 0 for value in counted), sum(value > 0 for value in counted))
+    columns = {"individual_preference": " ".join(map(str, strengths))}
+    return _voted("", row.context, (row.response1, row.response2), votes, counted.count(0), columns=columns)
 
 
 class Annotation(Part):
@@ -510,7 +519,7 @@ class Annotation(Part):
     ]
 
 
-Annotations = Annotated[tuple[Annotation, ...], BeforeValidator(_from_json)]
+Annotations = Annotated[tuple[Annotation, ...], Parsed]
 
 
 class MultiPref(Row):
@@ -523,22 +532,15 @@ class MultiPref(Row):
     normal_worker_annotations: Annotations
     expert_worker_annotations: Annotations
 
-    def item(self) -> Item | str:
-        given = [one.overall_pref for one in self.normal_worker_annotations + self.expert_worker_annotations]
-        if not given:
-            return "nobody annotated the comparison"
-        sides = [answer[0] for answer in given]
-        return self.voted(
-            self.comparison_id,
-            self.text,
-            (self.completion_a, self.completion_b),
-            (sides.count("A"), sides.count("B")),
-            sides.count("T"),
-            {"overall_pref": " ".join(given)},
-        )
 
-
-_DIFFER = "the two conversations differ before the last response"
+def _multipref(row: MultiPref, _: Raw) -> Item | str:
+    given = [one.overall_pref for one in row.normal_worker_annotations + row.expert_worker_annotations]
+    if not given:
+        return "nobody annotated the comparison"
+    sides = [answer[0] for answer in given]
+    votes, columns = (sides.count("A"), sides.count("B")), {"overall_pref": " ".join(given)}
+    responses = (row.completion_a, row.completion_b)
+    return _voted(row.comparison_id, row.text, responses, votes, sides.count("T"), columns=columns)
 
 
 class MTBench(Row):
@@ -551,53 +553,42 @@ class MTBench(Row):
     question_id: Count
     model_a: Name
     model_b: Name
-    winner: Literal["model_a", "model_b", "tie", "tie (inconsistent)"]
+    choice: str
     conversation_a: Chat
     conversation_b: Chat
     turn: Annotated[int, Field(ge=1)]
-    _first_question: ClassVar = 81  # ten per category
 
-    @model_validator(mode="after")
-    def _has_turn(self) -> Self:
-        for talk in (self.conversation_a, self.conversation_b):
-            if len(talk) < 2 * self.turn or talk[2 * self.turn - 1]["role"] != "assistant":
-                raise ValueError(f"the conversations have no response of the assistant in turn {self.turn}")
-        return self
 
-    @classmethod
-    def items(cls, rows: Iterable[Self]) -> Iterator[Item | str]:
-        compared: dict[tuple[str, ...], list[Self]] = {}
-        for row in rows:
-            key = (str(row.question_id), str(row.turn), *sorted((row.model_a, row.model_b)))
-            compared.setdefault(key, []).append(row)
-        for key, own in compared.items():
-            first, second = own[0]._sides()
-            if first[:-1] != second[:-1]:
-                yield _DIFFER
-                continue
-            winners = [row._winner() for row in own]
-            yield own[0].voted(
-                "/".join(key),
-                first[:-1],
-                (first[-1]["content"], second[-1]["content"]),
-                (winners.count(key[2]), winners.count(key[3])),
-                winners.count(None),
-                {"turn": key[1], "model_a": key[2], "model_b": key[3]},
-            )
+def _mt_bench_key(row: MTBench) -> tuple[str, ...]:
+    return (str(row.question_id), str(row.turn), *sorted((row.model_a, row.model_b)))
 
-    def _sides(self) -> list[tuple[Message, ...]]:
-        """Return the two conversations up to the turn, in the order of the models' names."""
-        talks = [self.conversation_a[: 2 * self.turn], self.conversation_b[: 2 * self.turn]]
-        return talks[::-1] if self.model_a > self.model_b else talks
 
-    def _winner(self) -> str | None:
-        return {"model_a": self.model_a, "model_b": self.model_b}.get(self.winner)
+def _mt_bench(rows: list[MTBench], raw: Raw) -> Item | str:
+    row, end = rows[0], 2 * rows[0].turn
+    one, other = _mt_bench_key(row)[2:]
+    talks = {row.model_a: row.conversation_a[:end], row.model_b: row.conversation_b[:end]}
+    first, second = talks[one], talks[other]
+    if any(len(talk) < end or talk[-1]["role"] != "assistant" for talk in (first, second)):
+        raise ValueError(f"the conversations have no response of the assistant in turn {row.turn}")
+    if first[:-1] != second[:-1]:
+        return _DIFFER
+    meanings = [_meaning(each.choice, raw) for each in rows]
+    sides = [{"first": each.model_a, "second": each.model_b} for each in rows]
+    winners = [side.get(meaning) for side, meaning in zip(sides, meanings, strict=True)]
+    decade = (row.question_id - 81) // 10  # questions 81 to 160, ten per category
+    known = raw.entry.categories
+    return _voted(
+        "/".join(_mt_bench_key(row)),
+        first[:-1],
+        (first[-1]["content"], second[-1]["content"]),
+        (winners.count(one), winners.count(other)),
+        winners.count(None),
+        category=known[decade] if 0 <= decade < len(known) else "other",
+        columns={"turn": str(row.turn), "model_a": one, "model_b": other},
+    )
 
-    def _category(self) -> str:
-        number = (self.question_id - self._first_question) // 10
-        return (
-            self._raw.entry.categories[number] if 0 <= number < len(self._raw.entry.categories) else "other"
-        )
+
+Turns = Annotated[list[Any], Parsed, Field(min_length=1)]
 
 
 class Arena55k(Row):
@@ -607,64 +598,33 @@ class Arena55k(Row):
     """
 
     id: Name
-    prompt: Annotated[list[Any], BeforeValidator(_from_json), Field(min_length=1)]
-    response_a: Annotated[list[Any], BeforeValidator(_from_json)]
-    response_b: Annotated[list[Any], BeforeValidator(_from_json)]
-    winner_model_a: Literal[0, 1, "0", "1"]
-    winner_model_b: Literal[0, 1, "0", "1"]
-    winner_tie: Literal[0, 1, "0", "1"]
-
-    @model_validator(mode="after")
-    def _one_winner(self) -> Self:
-        if len(self.prompt) != len(self.response_a) or len(self.prompt) != len(self.response_b):
-            raise ValueError("prompt, response_a and response_b must have the same number of turns")
-        if sum(self._won()) != 1:
-            raise ValueError("one of winner_model_a, winner_model_b and winner_tie must be 1, the others 0")
-        return self
-
-    def _won(self) -> tuple[int, int, int]:
-        return int(self.winner_model_a), int(self.winner_model_b), int(self.winner_tie)
-
-    def item(self) -> Item | str:
-        if len(self.prompt) > 1:
-            return "the battle has several turns"
-        texts = (self.prompt[0], self.response_a[0], self.response_b[0])
-        if not all(isinstance(text, str) and not LONE_SURROGATE.search(text) for text in texts):
-            return "a message has no text, or broken characters"
-        first, second, ties = self._won()
-        return self.voted(self.id, texts[0], texts[1:], (first, second), ties)
+    prompt: Turns
+    response_a: Turns
+    response_b: Turns
+    winner_model_a: Count
+    winner_model_b: Count
+    winner_tie: Count
 
 
-class Arena140k(Row):
-    """A battle; conversations that differ before the last response, and images, are left out."""
-
-    id: Name
-    winner: Literal["model_a", "model_b", "tie", "both_bad"]
-    conversation_a: Talk
-    conversation_b: Talk
-
-    def item(self) -> Item | str:
-        a, b = self.conversation_a, self.conversation_b
-        if any(_has_image(self._raw.values[name]) for name in ("conversation_a", "conversation_b")):
-            return "a message has an image"
-        if a[:-1] != b[:-1] or len(a) < 2:
-            return _DIFFER
-        votes = (int(self.winner == "model_a"), int(self.winner == "model_b"))
-        responses = (a[-1]["content"], b[-1]["content"])
-        return self.voted(self.id, a[:-1], responses, votes, 1 - sum(votes))
-
-
-def _has_image(talk: Any) -> bool:
-    contents = [message.get("content") for message in _from_json(talk)]
-    parts = [part for content in contents if isinstance(content, (list, tuple)) for part in content]
-    return any(isinstance(part, Mapping) and part.get("image") for part in parts)
+def _arena_55k(row: Arena55k, _: Raw) -> Item | str:
+    won = (row.winner_model_a, row.winner_model_b, row.winner_tie)
+    if sum(won) != 1:
+        raise ValueError("one of winner_model_a, winner_model_b and winner_tie must be 1, the others 0")
+    if max(len(row.prompt), len(row.response_a), len(row.response_b)) > 1:
+        return "the battle has several turns"
+    texts = (row.prompt[0], row.response_a[0], row.response_b[0])
+    if not all(isinstance(text, str) and not LONE_SURROGATE.search(text) for text in texts):
+        return "a message has no text, or broken characters"
+    return _voted(row.id, texts[0], texts[1:], won[:2], won[2])
 
 
 class Completion(Part):
     """A rated response of UltraFeedback."""
 
     response: Text
-    rating: Number = Field(validation_alias=AliasChoices("overall_score", "rating", "score"))
+    rating: Annotated[float, Field(allow_inf_nan=False)] = Field(
+        validation_alias=AliasChoices("overall_score", "rating", "score")
+    )
 
 
 class UltraFeedback(Row):
@@ -673,75 +633,66 @@ class UltraFeedback(Row):
     The column `ratings` keeps the ratings, in the order of the responses.
     """
 
-    id: Name | None = None
+    id: Name = ""
     instruction: Prompt
-    completions: Annotated[tuple[Completion, ...], BeforeValidator(_from_json)]
-
-    def item(self) -> Item | str:
-        ranked = sorted(self.completions, key=lambda completion: -completion.rating)
-        ratings = [completion.rating for completion in ranked]
-        if len(ratings) < 2:
-            return "fewer than two responses"
-        if ratings[0] == ratings[-1]:
-            return "all responses have the same rating"
-        texts = [completion.response for completion in ranked]
-        shown = " ".join(f"{rating:g}" for rating in ratings)
-        best = ratings.count(ratings[0])
-        columns = {"ratings": shown}
-        return self.answered(self.id or self.number, self.instruction, texts, best, columns=columns)
+    completions: Annotated[tuple[Completion, ...], Parsed]
 
 
-_TURN = re.compile(r"\n\n(Human|Assistant):")
+def _ultrafeedback(row: UltraFeedback, _: Raw) -> Item | str:
+    ranked = sorted(row.completions, key=lambda completion: -completion.rating)
+    ratings = [completion.rating for completion in ranked]
+    if len(ratings) < 2:
+        return "fewer than two responses"
+    if ratings[0] == ratings[-1]:
+        return "all responses have the same rating"
+    columns = {"ratings": " ".join(f"{rating:g}" for rating in ratings)}
+    texts = [completion.response for completion in ranked]
+    return _answered(row.id, row.instruction, texts, ratings.count(ratings[0]), columns=columns)
 
 
 class TRL(Row):
     """Pairs. Without `prompt`, the prompt is the common beginning of the two conversations or texts."""
 
-    id: Name | None = None
+    id: Name = ""
     prompt: Prompt | None = None
     chosen: Said
     rejected: Said
 
-    def item(self) -> Item | str:
-        found = self._split()
-        if isinstance(found, str):
-            return found
-        prompt, chosen, rejected = found
-        if chosen == rejected:
-            return "both responses are the same"
-        return self.answered(self.id or self.number, prompt, (chosen, rejected))
 
-    def _split(self) -> tuple[Any, str, str] | str:
-        chosen, rejected = self.chosen, self.rejected
-        if isinstance(chosen, str) and isinstance(rejected, str):
-            if self.prompt is not None:
-                return self.prompt, chosen, rejected
-            if not (_TURN.match(chosen) and _TURN.match(rejected)):
-                return _common_beginning(chosen, rejected)
-            chosen, rejected = _dialogue(chosen), _dialogue(rejected)
-        if isinstance(chosen, str) or isinstance(rejected, str):
-            raise ValueError("'chosen' and 'rejected' must both be texts, or both chat messages")
-        responses = chosen[-1]["content"], rejected[-1]["content"]
-        if self.prompt is not None and len(chosen) == len(rejected) == 1:
-            return self.prompt, *responses
-        if chosen[:-1] != rejected[:-1]:
-            return _DIFFER
-        if len(chosen) < 2:
-            raise ValueError("no message before the response")
-        return chosen[:-1], *responses
-
-
-def _common_beginning(chosen: str, rejected: str) -> tuple[Any, str, str] | str:
-    """Split two texts as TRL does: the common beginning, without a space at its end, is the prompt."""
+def _trl(row: TRL, _: Raw) -> Item | str:
+    chosen, rejected = row.chosen, row.rejected
     if chosen == rejected:
         return "both responses are the same"
+    if isinstance(chosen, str) and isinstance(rejected, str):
+        if row.prompt is not None:
+            return _answered(row.id, row.prompt, (chosen, rejected))
+        if not (_TURN.match(chosen) and _TURN.match(rejected)):
+            return _answered(row.id, *_common_beginning(chosen, rejected))
+        chosen, rejected = _dialogue(chosen), _dialogue(rejected)
+    if isinstance(chosen, str) or isinstance(rejected, str):
+        raise ValueError("'chosen' and 'rejected' must both be texts, or both chat messages")
+    responses = chosen[-1]["content"], rejected[-1]["content"]
+    if row.prompt is not None and len(chosen) == len(rejected) == 1:
+        return _answered(row.id, row.prompt, responses)
+    if chosen[:-1] != rejected[:-1]:
+        return _DIFFER
+    if len(chosen) < 2:
+        raise ValueError("no message before the response")
+    return _answered(row.id, chosen[:-1], responses)
+
+
+_TURN = re.compile(r"\n\n(Human|Assistant):")
+
+
+def _common_beginning(chosen: str, rejected: str) -> tuple[str, tuple[str, str]]:
+    """Split two texts as TRL does: the common beginning, without a space at its end, is the prompt."""
     shorter = min(len(chosen), len(rejected))
     common = next((i for i in range(shorter) if chosen[i] != rejected[i]), shorter)
     if common and chosen[common - 1] == " ":
         common -= 1
     if not common:
         raise ValueError("no prompt, and 'chosen' and 'rejected' have no common beginning")
-    return chosen[:common], chosen[common:], rejected[common:]
+    return chosen[:common], (chosen[common:], rejected[common:])
 
 
 def _dialogue(text: str) -> tuple[Message, ...]:
@@ -755,21 +706,21 @@ def _dialogue(text: str) -> tuple[Message, ...]:
     return _ends_with_answer(said)
 
 
-READERS: dict[str, type[Row]] = {
-    "answers": Answers,
-    "choices": Choices,
-    "own": Own,
-    "reward-bench-2": RewardBench2,
-    "rm-bench": RMBench,
-    "rmb": RMB,
-    "rewardmath": RewardMath,
-    "ppe-correctness": PPECorrectness,
-    "helpsteer3": HelpSteer3,
-    "multipref": MultiPref,
-    "mt-bench": MTBench,
-    "arena-55k": Arena55k,
-    "arena-140k": Arena140k,
-    "ultrafeedback": UltraFeedback,
-    "trl": TRL,
+READERS: dict[str, Format] = {
+    "answers": Format(Answers, _answers),
+    "votes": Format(Votes, _votes),
+    "own": Format(Answers, _answers),  # or `votes`, if a row has them
+    "choices": Format(Choices, _choices),
+    "conversations": Format(Conversations, _conversations),
+    "rm-bench": Format(RMBench, _answers),
+    "rmb": Format(RMB, _rmb),
+    "rewardmath": Format(RewardMath, _rewardmath, key=lambda row: row.problem),
+    "ppe-correctness": Format(PPECorrectness, _ppe_correctness),
+    "helpsteer3": Format(HelpSteer3, _helpsteer3),
+    "multipref": Format(MultiPref, _multipref),
+    "mt-bench": Format(MTBench, _mt_bench, key=_mt_bench_key),
+    "arena-55k": Format(Arena55k, _arena_55k),
+    "ultrafeedback": Format(UltraFeedback, _ultrafeedback),
+    "trl": Format(TRL, _trl),
 }
 """The formats, by the names that YAML files use."""

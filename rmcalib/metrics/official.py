@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.benchmarks import OfficialScore
-from rmcalib.benchmarks._official import ties_scores
+from rmcalib.benchmarks._official import OfficialScore, ties_scores
 from rmcalib.calibration.estimates import NO_INTERVAL, Estimate
 from rmcalib.calibration.intervals import bootstrap_limits, proportion_interval
 from rmcalib.metrics.measures import Settings

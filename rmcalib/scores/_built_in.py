@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.texts import parse_yaml
-from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._entries import known_entry
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._scores import Scores
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.terminal import count
-from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._entries import known_entry
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._schema import Problems, as_lists, shown
 

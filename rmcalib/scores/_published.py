@@ -18,7 +18,7 @@ from typing import Any
 
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, folder_name, resolve_commit, translated
 from rmcalib._util.waiting import within
-from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._entries import known_entry
 from rmcalib.scores._formats import rewardbench_columns
 from rmcalib.scores._scores import Scores
 

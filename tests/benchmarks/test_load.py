@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib._util.hub import HubError
-from rmcalib.benchmarks import benchmarks, known_entry, load_benchmark
-from rmcalib.benchmarks._entries import entry_for
+from rmcalib.benchmarks import benchmarks, load_benchmark
+from rmcalib.benchmarks._entries import entry_for, known_entry
 from tests.benchmarks.shapes import SHAPES, write
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
@@ -128,7 +128,7 @@ def test_entries_are_complete_and_found_by_name_alias_and_hub_id() -> None:
         assert entry.needs
         assert (entry.official is None) == (entry.official_about == "")
         assert entry.homepage.startswith("https://") or entry.licence in ("yours", "as rmcalib")
-    assert entry_for("rewardbench2") is entry_for("allenai/reward-bench-2") is known_entry("reward-bench-2")
+    assert entry_for("allenai/reward-bench-2") is known_entry("reward-bench-2")
     assert entry_for("lmarena-ai/PPE-MATH-Best-of-K") is known_entry("ppe-correctness")
     assert entry_for(load_benchmark("demo", limit=5)) is known_entry("demo")
     assert entry_for("org/unknown") is None
@@ -202,17 +202,14 @@ def test_a_yaml_file_describes_a_benchmark(tmp_path: Path) -> None:
 
 PLUGIN = """
 from pathlib import Path
-from rmcalib.benchmarks import BenchmarkEntry, Item, OfficialScore
+from rmcalib.benchmarks import BenchmarkEntry, Item
 
 def read(row):
     if row["right"] == "nothing":
         return 7
     return Item(str(row["key"]), "quiz", row["question"], (row["right"], *row["wrong"]), 1)
 
-def score(items, entry):
-    return [OfficialScore("always_one", "all", 1.0, len(items.ids))]
-
-FUNCTION = BenchmarkEntry("quiz", "A quiz", "pairs", read, official=score)
+FUNCTION = BenchmarkEntry("quiz", "A quiz", "pairs", read, official="accuracy")
 FILE = [Path(__file__).with_name("quiz.yaml")]
 CLASH = BenchmarkEntry("trl", "Not TRL", "pairs", read)
 NOTHING = 7
