@@ -14,7 +14,8 @@ from rmcalib.cli.options import MAIN, MORE, Common, Folder, Fresh, InputFile, Na
 from rmcalib.cli.screen import following, messages, print_json, print_lines, progress, say
 
 if TYPE_CHECKING:
-    from rmcalib.tabular import Dataset, Plan, ProlrResult
+    from rmcalib.tabular import Dataset, Plan
+    from rmcalib.tabular._results import ProlrResult
 
 
 @Parameter(name="*", group=MAIN)
