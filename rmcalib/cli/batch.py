@@ -3,50 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from rmcalib._util.processes import may_draw
 from rmcalib._util.terminal import add_row, open_console, print_table, table
-from rmcalib.cli.options import MAIN, MORE, Common, InputFile, Measuring, Names, Scoring, at_least, refuse
-from rmcalib.cli.screen import following, messages, print_json, print_lines
+from rmcalib.cli.options import MORE, Common, InputFile, Measuring, Names, Scoring, at_least, refuse
+from rmcalib.cli.screen import Screen, following, print_json, print_lines, session
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
     from rmcalib.runs import Evaluator, Plan, Status
 
-ENGINE = Group("Where to run", sort_key=2)
 
-
-@Parameter(name="*", group=MAIN)
-@dataclass(frozen=True)
-class Which:
-    """Which models, and whether they are run."""
-
-    models: InputFile | None = None
-    """YAML file with the models and their recipes; default those of the RewardBench 2 leaderboard."""
-    scores: Literal["published"] | None = None
-    """Take the scores that RewardBench has published, instead of scoring."""
-    include: Annotated[Names, Parameter(metavar="GLOB")] = ()
-    """Only models whose names match, such as 'Skywork/*'."""
-    exclude: Annotated[Names, Parameter(metavar="GLOB")] = ()
-    """Leave out models whose names match."""
-    max_params: Annotated[str | None, Parameter(metavar="SIZE")] = None
-    """Leave out larger models, such as 10B."""
-    family: Annotated[Names, Parameter(metavar="NAME")] = ()
-    """Only these families, such as llama."""
-    dry_run: bool = False
-    """Only print the plan."""
-    no_metrics: Annotated[bool, Parameter(group=MORE)] = False
-    """Do not write each model's metrics and page."""
-    jobs: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 4
-    """Files to fetch at a time with --scores published."""
-
-
-@Parameter(name="*", group=ENGINE)
+@Parameter(name="*", group=Group("Where to run", sort_key=2))
 @dataclass(frozen=True)
 class Where:
     """Where the models run."""
@@ -78,43 +51,65 @@ class Where:
 
 def command(
     *,
-    which: Which = Which(),
+    models: InputFile | None = None,
+    scores: Literal["published"] | None = None,
+    include: Annotated[Names, Parameter(metavar="GLOB")] = (),
+    exclude: Annotated[Names, Parameter(metavar="GLOB")] = (),
+    max_params: Annotated[str | None, Parameter(metavar="SIZE")] = None,
+    family: Annotated[Names, Parameter(metavar="NAME")] = (),
+    dry_run: bool = False,
+    no_metrics: Annotated[bool, Parameter(group=MORE)] = False,
     where: Where = Where(),
     scoring: Scoring = Scoring(),
     measuring: Measuring = Measuring(),
     common: Common = Common(),
 ) -> int:
-    """Run a batch, or print its plan."""
+    """Run a batch, or print its plan.
+
+    Parameters
+    ----------
+    models
+        YAML file with the models and their recipes; default those of the RewardBench 2 leaderboard.
+    scores
+        Take the scores that RewardBench has published, instead of scoring.
+    include
+        Only models whose names match, such as 'Skywork/*'.
+    exclude
+        Leave out models whose names match.
+    max_params
+        Leave out larger models, such as 10B.
+    family
+        Only these families, such as llama.
+    dry_run
+        Only print the plan.
+    no_metrics
+        Do not write each model's metrics and page.
+    """
     from rmcalib.runs import BatchRequest, Published, Selection, plan_batch, run_batch
     from rmcalib.runs._plan import parse_parameters
 
-    size = None if which.max_params is None else parse_parameters(which.max_params)
+    size = None if max_params is None else parse_parameters(max_params)
     request = BatchRequest(
-        which.models,
-        Selection(which.include, which.exclude, size, which.family),
-        Published(which.jobs) if which.scores else _how(scoring, where),
+        models,
+        Selection(include, exclude, size, family),
+        Published() if scores else _how(scoring, where),
         scoring.output,
         scoring.fresh,
     )
-    if which.scores:
-        given = {
-            "--benchmark": scoring.benchmark,
-            "--limit": scoring.limit,
-            "-J": scoring.judge,
-            "--backend": scoring.backend,
-            **where.of_ray(),
-        }
-        refuse({**given, "--free-disk": where.free_disk}, "no model is run with --scores published")
-    with messages(quiet=common.quiet):
-        if which.dry_run:
-            return _show_plan(plan_batch(request), common)
-        evaluator = None if which.no_metrics else _evaluator(measuring)
-        with _live_table(quiet=common.quiet or common.json) as on_change:
+    if scores:
+        given = {"--benchmark": scoring.benchmark, "--limit": scoring.limit, "-J": scoring.judge}
+        more = {"--backend": scoring.backend, "--free-disk": where.free_disk, **where.of_ray()}
+        refuse({**given, **more}, "no model is run with --scores published")
+    with session(common) as screen:
+        if dry_run:
+            return _show_plan(plan_batch(request), screen)
+        evaluator = None if no_metrics else _evaluator(measuring)
+        with _live_table(screen) as on_change:
             status = run_batch(request, evaluator=evaluator, on_change=on_change)
-    if common.json:
-        print_json(status.content())
-    elif not common.quiet:
-        _print_summary(status, str(scoring.output))
+        if screen.json:
+            print_json(status.content())
+        elif screen.prints:
+            _print_summary(status, str(scoring.output))
     return int("failed" in status.counts())
 
 
@@ -148,25 +143,17 @@ def _evaluator(measuring: Measuring) -> Evaluator:
     """Return what writes a model's metrics and page, as ``eval`` does."""
     from rmcalib.judges._registry import recipe_of_run
     from rmcalib.metrics import Settings
-    from rmcalib.report import evaluate, made_from, write_evaluation
+    from rmcalib.report.evaluation import evaluate, made_from
     from rmcalib.runs import Evaluator
+
+    settings = asdict(measuring)
 
     def write(recipe: Any, scores: Any, benchmark: Any, folder: Any) -> None:
         own = recipe_of_run(recipe.model, scores.manifest, {recipe.model: recipe})
-        result = evaluate(
-            scores,
-            benchmark=benchmark,
-            model=recipe.model,
-            recipe=own,
-            resamples=measuring.resamples,
-            seed=measuring.seed,
-        )
-        write_evaluation(result, folder)
+        evaluate(scores, benchmark=benchmark, model=recipe.model, recipe=own, **settings).write(folder)
 
     def inputs(recipe: Any, scores: Any, benchmark: Any) -> str:
-        return made_from(
-            scores, recipe, benchmark, Settings(resamples=measuring.resamples, seed=measuring.seed)
-        )
+        return made_from(scores, recipe, benchmark, Settings(**settings))
 
     return Evaluator(write, inputs)
 
@@ -177,9 +164,9 @@ _ROWS = 20  # of the live table; models that are being worked on come first
 
 
 @contextlib.contextmanager
-def _live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
+def _live_table(screen: Screen) -> Iterator[Callable[[Status], None] | None]:
     """Show the states of a batch on standard error; nothing if it is not a terminal."""
-    if quiet or not sys.stderr.isatty():
+    if not (screen.prints and may_draw()):
         yield None
         return
     from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -192,7 +179,7 @@ def _live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
         return _status_table(seen[0]) if seen else ""
 
     with Live(console=open_console(stderr=True), refresh_per_second=2, transient=True, get_renderable=draw):
-        yield lambda status: seen.append(status) if not seen else None
+        yield seen.append
 
 
 def _status_table(status: Status) -> Any:
@@ -220,14 +207,14 @@ def _status_table(status: Status) -> Any:
     return rows
 
 
-def _show_plan(plan: Plan, common: Common) -> int:
+def _show_plan(plan: Plan, screen: Screen) -> int:
     """Print what would be run, in order, and what would fail or be skipped and why."""
     problems = plan.problems
-    if common.json:
+    if screen.json:
         names = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
         rows = [{name: getattr(entry, name) for name in names} for entry in plan.entries]
         print_json([{**row, "problem": problems.get(row["model"], "")} for row in rows])
-    elif not common.quiet:
+    elif screen.prints:
         run = [entry for entry in plan.entries if not entry.skipped and entry.model not in problems]
         shown = table("model", "size", "memory", "device", "time")
         for entry in run:
