@@ -55,7 +55,11 @@ def test_a_positive_correlation_means_that_better_calibrated_models_have_better_
 def test_missing_few_and_equal_models() -> None:
     some = tau([0.1, NAN, 0.3, 0.2], [3, 9, 1, 2])
     assert (some["value"], some["low"], some["high"], some["n"]) == (1.0, -1.0, 1.0, 3)
-    for errors, scores in (([0.1, 0.2], [1.0, 2.0]), ([0.1, 0.2, 0.3], [NAN] * 3), ([0.1, 0.2, 0.3], [5.0] * 3)):
+    for errors, scores in (
+        ([0.1, 0.2], [1.0, 2.0]),
+        ([0.1, 0.2, 0.3], [NAN] * 3),
+        ([0.1, 0.2, 0.3], [5.0] * 3),
+    ):
         found = tau(errors, scores, LEADERBOARD)
         assert found["value"] is None
         assert found["note"]
