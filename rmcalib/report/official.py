@@ -154,8 +154,7 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
         official.figure("org/name", "Math")
     """
     from rmcalib.benchmarks import known_entry
-    from rmcalib.scores import published_figures
-    from rmcalib.scores._published import RESULTS
+    from rmcalib.scores._known import RESULTS, published_figures
 
     theirs = known_entry("reward-bench-2").hub_id
     if benchmark != theirs:

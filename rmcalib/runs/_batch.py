@@ -39,10 +39,10 @@ from rmcalib.runs._run import Run, finished_scores, keep_scores, run_folder, sco
 from rmcalib.runs._score import asked_for, score_inputs, shard
 from rmcalib.runs._status import ModelStatus, Status
 from rmcalib.scores import Scores, published_models, published_scores
-from rmcalib.scores._published import RESULTS
+from rmcalib.scores._formats import NoScoresError
+from rmcalib.scores._known import RESULTS
 
 _GRACE = 5.0  # seconds that an interruption waits for threads
-_NO_SCORES = "a generative judge gives none"  # in the message of `from_rewardbench`
 
 
 @dataclass(frozen=True)
@@ -499,9 +499,7 @@ def _take(batch: _Batch, entry: PlanEntry, commit: str) -> _Found | None:
         batch.status.change(entry.model, "downloading")
         try:
             scores = remember_model(published_scores(entry.model, revision=commit), entry.recipe)
-        except ValueError as error:
-            if _NO_SCORES not in str(error):
-                raise
+        except NoScoresError:
             why = "a generative judge: it has no scores"
             write_json(folder / "skipped.json", {"asked": asked, "why": why})
         else:
