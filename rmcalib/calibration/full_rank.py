@@ -21,7 +21,7 @@ from rmcalib.calibration.kernel import KernelForecast, kernel_forecast
 from rmcalib.calibration.notions import NotionProtocol, NotionResult, check_complete, check_ranks, marginals
 from rmcalib.calibration.reference import reference_strong_notion
 from rmcalib.ranking import PairMarginals
-from rmcalib.ranking.events import Family, all_events, check_k, count_events, occurs_unchecked, subsets
+from rmcalib.ranking.events import Family, all_events, check_k, occurs_unchecked, subsets
 
 _MAX_FORECAST = 200_000_000
 _SHARES = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 0.9])
@@ -117,9 +117,9 @@ def full_rank(
         raise ValueError(
             "coverage, support: only for protocol='reference'; the exact notion uses all classes"
         )
-    if len(orders) * count_events(dist.n_items, k) > _MAX_FORECAST:
+    if len(orders) * math.perm(dist.n_items, k) > _MAX_FORECAST:
         raise ValueError(
-            f"k: {len(orders):,} instances × {count_events(dist.n_items, k):,} classes do not fit in memory; "
+            f"k: {len(orders):,} instances × {math.perm(dist.n_items, k):,} classes do not fit in memory; "
             "use a smaller k, or the weak notions sub_k and top_k"
         )
     events, n_sets = _grouped_events(dist.n_items, k, family)

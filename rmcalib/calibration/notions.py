@@ -7,6 +7,7 @@ the chunks share their worlds: rankings drawn from the forecast.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,21 +31,15 @@ from rmcalib.calibration.binning import (
 )
 from rmcalib.calibration.errors import NullTest, compare_with_null
 from rmcalib.calibration.intervals import Interval, check_level
-from rmcalib.ranking import (
-    HasPartialRankings,
-    PairMarginals,
-    PartialRankings,
-    RankingDistribution,
-    TooCostlyError,
-    conditional_probabilities,
-)
+from rmcalib.ranking import PairMarginals, PartialRankings, RankingDistribution, conditional_probabilities
+from rmcalib.ranking._distribution import TooCostlyError
+from rmcalib.ranking._partial import HasPartialRankings
 from rmcalib.ranking.events import (
     Family,
     all_events,
     as_events,
     as_orders,
     check_k,
-    count_events,
     most_frequent,
     occurs_unchecked,
     unique_rows,
@@ -328,7 +323,7 @@ class Selection:
                 raise ValueError(f"events: have {chosen.shape[1]} items each, expected k = {k}")
             return chosen, "given"
         check_integer(self.max_events, "max_events", 1)
-        if self.coverage is None and count_events(n_items, k) <= self.max_events:
+        if self.coverage is None and math.perm(n_items, k) <= self.max_events:
             return all_events(n_items, k), "all"
         share = _DEFAULT_COVERAGE if self.coverage is None else self.coverage
         if not 0 < share <= 1:
@@ -340,7 +335,7 @@ class Selection:
             )
         if isinstance(orders, PartialRankings):
             raise ValueError(
-                f"coverage: {count_events(n_items, k):,} events cannot be counted in partial rankings; pass "
+                f"coverage: {math.perm(n_items, k):,} events cannot be counted in partial rankings; pass "
                 "complete ones as counted_on=, or events="
             )
         return most_frequent(orders, k, family, share), f"covering {share:.0%} of occurrences"
@@ -349,7 +344,7 @@ class Selection:
         """Return whether the events are chosen by their frequency in the evaluated rankings."""
         if self.events is not None or self.counted_on is not None:
             return False
-        return self.coverage is not None or count_events(n_items, k) > self.max_events
+        return self.coverage is not None or math.perm(n_items, k) > self.max_events
 
 
 @dataclass(frozen=True, eq=False)

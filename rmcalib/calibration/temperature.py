@@ -36,7 +36,8 @@ from rmcalib.calibration.intervals import (
     student_quantile,
 )
 from rmcalib.calibration.notions import check_complete
-from rmcalib.ranking import HasTemperature, RankingDistribution
+from rmcalib.ranking import RankingDistribution
+from rmcalib.ranking._distribution import HasTemperature
 
 REWARD_RANGE = (-230.0, 230.0)
 """Range of log β for rewards, which may be on any scale up to 1e100."""

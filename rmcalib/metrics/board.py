@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,12 @@ class Board(Shown):
         Warnings for readers.
     settings : Settings
         How the metrics were computed.
+    benchmark, protocol, score_name : str
+        What models were measured on, how, and the name of the score over all categories.
+    check : list of dict
+        Our scores against official ones.
+    training : list of dict
+        One row per step, if the models are steps of one training run.
     """
 
     metric: str
@@ -90,6 +96,11 @@ class Board(Shown):
     rejection: list[Row]
     notes: list[str]
     settings: Settings
+    benchmark: str = ""
+    protocol: str = "exact"
+    score_name: str = "score"
+    check: list[Row] = field(default_factory=list)
+    training: list[Row] = field(default_factory=list)
 
     @property
     def table(self) -> pandas.DataFrame:
@@ -116,7 +127,9 @@ class Board(Shown):
                     flat[f"{key}_high"] = found and found["high"]
             flat |= {f"score[{name}]": row["category_scores"][name] for name in self.categories}
             flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
-            rows.append(flat | {"note": row["why"]})
+            if "scale" in row:
+                flat["bradley_terry"] = row["scale"]
+            rows.append(flat | {"note": row["why"] or row.get("mark", "")})
         return rows
 
     def __repr__(self) -> str:

@@ -41,6 +41,7 @@ from rmcalib.scores import Scores, published_models, published_scores
 from rmcalib.scores._formats import NoScoresError
 from rmcalib.scores._known import RESULTS
 
+_DOWNLOADS = 4  # of published scores at a time
 _GRACE = 5.0  # seconds that an interruption waits for threads
 
 
@@ -73,8 +74,6 @@ class Batch:
         Remove each model from the Hub's cache when it is done.
     ignore_memory : bool
         Also run models that seem too large for the memory.
-    jobs : int
-        Number of simultaneous downloads of published scores.
 
     Examples
     --------
@@ -94,7 +93,6 @@ class Batch:
     limit: int | None = None
     free_disk: bool = False
     ignore_memory: bool = False
-    jobs: int = 4
 
 
 Evaluate = Callable[[Recipe, Scores, Benchmark | None], tuple[str, Callable[[Path], object]]]
@@ -181,7 +179,7 @@ def run_batch(
         entries = [entry for entry in plan if not entry.skipped]
         try:
             if batch.published:
-                _each(running, entries, lambda entry: _take(running, entry, commit), batch.jobs)
+                _each(running, entries, lambda entry: _take(running, entry, commit), _DOWNLOADS)
             else:
                 _run_models(running, entries)
         except BaseException:

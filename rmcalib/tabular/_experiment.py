@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import pickle
 import re
 import zlib
@@ -22,8 +23,8 @@ from rmcalib._util.interrupts import end_with_parent, spared
 from rmcalib._util.storage import as_path, read_file
 from rmcalib._util.terminal import count
 from rmcalib.calibration import fit_temperature
-from rmcalib.ranking import HasTemperature, Mixture, PairMarginals, PlackettLuce, RankingDistribution
-from rmcalib.ranking.events import count_events
+from rmcalib.ranking import Mixture, PairMarginals, PlackettLuce, RankingDistribution
+from rmcalib.ranking._distribution import HasTemperature
 from rmcalib.tabular._datasets import Dataset, fit_encoder
 from rmcalib.tabular._evaluation import Questions, Row, evaluate
 from rmcalib.tabular._learners import LEARNERS, LearnerFactory
@@ -115,7 +116,7 @@ class Plan:
             rows = f"{count(len(data) // self.folds, 'row')} × {count(len(self.learners), 'learner')}"
             for family, ks in (("sub", self.questions.sub), ("top", self.questions.top)):
                 for k in sorted(k for k in ks if k <= data.n_items):
-                    events = count_events(data.n_items, k)
+                    events = math.perm(data.n_items, k)
                     millions = events * len(data) * len(self.learners) / 1e6
                     if events > _MANY_EVENTS:
                         lines.append(
