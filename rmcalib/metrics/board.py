@@ -28,7 +28,7 @@ from rmcalib.metrics.diagrams import bin_rows, rejection_rows
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.ranks import rank_sets
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.table import OVERALL, Row, parts_of, shown_name, tidy_row
+from rmcalib.metrics.table import OVERALL, Row, parts_of, tidy_row
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
 
@@ -246,8 +246,7 @@ def measure_entries(
         curves[0].extend({"model": entry.name, **row} for row in bin_rows(diagram))
         curves[1].extend({"model": entry.name, **row} for row in rejection_rows(one, settings.seed))
         worth[entry.name] = one.scale.kept, one.scale.kept_influence()
-        if (own := model_errors(whole)) is not None:
-            errors[entry.name] = own
+        errors[entry.name] = model_errors(one)
     board = rank_models(
         [entry.name for entry in entries],
         metrics,
@@ -327,9 +326,9 @@ def rank_models(
         if row["rank"] is None and metric in row["values"]:
             row["why"] = _UNINFORMATIVE
     rows.sort(key=lambda row: (row["rank"] is None, row["rank"] or 0, row["model"]))
-    targets = {LEADERBOARD: scores}
-    if len(categories) > 1:  # one category is the same as all of them together
-        targets |= {shown_name(one, LEADERBOARD): _column(found, SCORE, one) for one in categories}
+    # One category is the same as all of them together.
+    several = categories if len(categories) > 1 else ()
+    targets = {LEADERBOARD: scores} | {name: _column(found, SCORE, name) for name in several}
     correlations = [
         row
         for name in correlated

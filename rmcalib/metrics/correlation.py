@@ -1,18 +1,20 @@
-"""Correlations of calibration errors with scores over models: Kendall's tau-b, with bootstrap intervals.
+"""Correlations of calibration errors with scores over models.
 
-`correlation_rows` takes errors and scores from the same prompts, as the paper does. But the models of a
-leaderboard answer the same prompts, so the choice of prompts affects the errors and the accuracies of all of
-them. In `correlate_errors`, the error comes from one half of the prompts and the accuracy from the other,
-averaged over many splits, and intervals resample both models and prompts. Errors and accuracies on parts of
-the prompts follow from the influence of each prompt, so nothing is fitted again.
+`correlation_rows` is the paper's version: errors and scores from the same prompts, and resampled models.
 
-A resample of models is a vector of weights that says how often each model was drawn. Tau is a function of
-weighted sums, so a thousand resamples take a few matrix products.
+`correlate_errors` removes the effect of shared prompts. The models of a leaderboard answer the same prompts, so
+the choice of prompts affects the errors and the accuracies of all of them. Here the error comes from one half of
+the prompts and the accuracy from the other, averaged over many splits, and intervals resample both models and
+prompts. Errors and accuracies on parts of the prompts follow from the influence of each prompt, so nothing is
+fitted again.
+
+A resample is a vector of weights that says how often each model, or prompt, was drawn, so a thousand resamples
+take a few matrix products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,34 +26,39 @@ from rmcalib.calibration.errors import error_influence, event_error
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.views import Part
 
-Row = dict[str, Any]
-FEW_MODELS = 10
 LEADERBOARD = "leaderboard"
+"""The target that is the score over all categories."""
+FEW_MODELS = 10
+"""With fewer models, or families of models, correlations have little meaning."""
+Row = dict[str, Any]
+Measured = tuple[float, FloatArray]  # a value, and the influence (n,) of each prompt on it
+Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
+SmallFloats = npt.NDArray[np.float32]
+_ERRORS = ("ece", "lost_information", "abs_log_temperature")
 _FEWEST = 3  # models: two are always in order
 _FEW = 6  # models: resamples of fewer hardly differ, so their interval would be far too narrow
 _SPLITS = 100
 _NOTHING = dict.fromkeys(("value", "low", "high", "p_value"))
 
-Measured = tuple[float, FloatArray]  # a value, and the influence (n,) of each prompt on it
-SmallFloats = npt.NDArray[np.float32]
-Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
-
 
 def correlation_rows(
     metric: str, errors: FloatArray, targets: Mapping[str, FloatArray], settings: Settings
 ) -> list[Row]:
-    """Correlate an error of each model (n,) with each kind of score, NaN left out. The leaderboard counts by rank."""
+    """Correlate the errors of models (n,) with each kind of score (n,) by Kendall's tau-b.
+
+    It is positive if models with small errors have large scores. Models without one of the two, NaN, are left out.
+    """
     rows = []
-    for target, values in targets.items():
-        kept = np.isfinite(errors) & np.isfinite(values)
-        worse = ranks_from_scores(values[kept]) if target == LEADERBOARD else -values[kept]
-        found = correlate(errors[kept], worse, settings)
-        rows.append({"metric": metric, "target": target, "method": "kendall", **found})
+    for target, scores in targets.items():
+        kept = np.isfinite(errors) & np.isfinite(scores)
+        worse = _places(scores[kept]) if target == LEADERBOARD else -scores[kept]
+        about = {"metric": metric, "target": target, "method": "kendall"}
+        rows.append(about | _kendall_row(errors[kept], worse, settings))
     return rows
 
 
-def correlate(x: FloatArray, y: FloatArray, settings: Settings) -> Row:
-    """Correlate two numbers of each model (n,), with a percentile bootstrap interval over the models."""
+def _kendall_row(x: FloatArray, y: FloatArray, settings: Settings) -> Row:
+    """Tau-b of two numbers of each model, with a percentile bootstrap interval over the models."""
     from scipy.stats import kendalltau
 
     n = len(x)
@@ -59,30 +66,30 @@ def correlate(x: FloatArray, y: FloatArray, settings: Settings) -> Row:
         return {**_NOTHING, "n": n, "note": f"needs at least {_FEWEST} models"}
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return {**_NOTHING, "n": n, "note": "all models are equal"}
-    weights = resampling_weights(settings.resamples, n, np.random.default_rng(settings.seed))
-    # A resample of one model many times has no coefficient.
-    level = settings.level
-    low, high = np.nanquantile(kendall(x, y, weights), [(1 - level) / 2, (1 + level) / 2]).tolist()
-    if n < _FEW:
-        low, high = -1.0, 1.0
-    found = {"value": float(kendall(x, y, np.ones((1, n)))[0]), "low": low, "high": high}
-    return {**found, "p_value": float(kendalltau(x, y).pvalue), "n": n, "note": ""}
-
-
-def kendall(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return tau-b of weighted models: (R, n) weights -> (R,). Copies of a model are tied with each other."""
     sx, sy = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
+    weights = resampling_weights(settings.resamples, n, np.random.default_rng(settings.seed))
 
-    def pairs(signs: FloatArray) -> FloatArray:
-        return np.einsum("rn,rn->r", weights @ signs, weights)
+    def taus(weights: FloatArray) -> FloatArray:
+        """Tau-b of weighted models: (R, n) weights -> (R,). Copies of a model are tied with each other."""
+        sums = (
+            np.einsum("rn,rn->r", weights @ signs, weights) for signs in (sx * sy, np.abs(sx), np.abs(sy))
+        )
+        return _ratio(*sums)
 
-    return np.clip(_ratio(pairs(sx * sy), pairs(np.abs(sx)), pairs(np.abs(sy))), -1, 1)
+    # A resample of one model many times has no coefficient.
+    limits = np.nanquantile(taus(weights), [(1 - settings.level) / 2, (1 + settings.level) / 2])
+    low, high = limits.tolist() if n >= _FEW else (-1.0, 1.0)
+    value, p_value = float(taus(np.ones((1, n)))[0]), float(kendalltau(x, y).pvalue)
+    return {"value": value, "low": low, "high": high, "p_value": p_value, "n": n, "note": ""}
 
 
-def _ratio(together: FloatArray, alone_x: FloatArray, alone_y: FloatArray) -> FloatArray:
-    """Return together/√(alone_x · alone_y), NaN where all values are tied."""
-    spread = np.sqrt(alone_x * alone_y)
-    return np.divide(together, spread, out=np.full(len(spread), np.nan), where=spread > 0)
+def _places(scores: FloatArray) -> FloatArray:
+    """Number models 1, 2, ... from the best score down; equal scores keep their order, as on a leaderboard."""
+    if len(scores) and np.ptp(scores) == 0:
+        return np.ones(len(scores))  # equal models have no order
+    places = np.empty(len(scores))
+    places[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return places
 
 
 def resampling_weights(resamples: int, n: int, rng: np.random.Generator) -> FloatArray:
@@ -91,13 +98,13 @@ def resampling_weights(resamples: int, n: int, rng: np.random.Generator) -> Floa
     return np.bincount(drawn.reshape(-1), minlength=resamples * n).reshape(resamples, n).astype(np.float64)
 
 
-def ranks_from_scores(scores: FloatArray) -> FloatArray:
-    """Number models 1, 2, ... from the best score down; equal scores keep their order, if not all are equal."""
-    if len(scores) and np.ptp(scores) == 0:
-        return np.ones(len(scores))
-    ranks = np.empty(len(scores))
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return ranks
+def _ratio(together: FloatArray, alone_x: FloatArray, alone_y: FloatArray) -> FloatArray:
+    spread = np.sqrt(alone_x * alone_y)
+    ratio = np.divide(together, spread, out=np.full(len(spread), np.nan), where=spread > 0)
+    return np.clip(ratio, -1, 1)
+
+
+# Errors and accuracies from different prompts.
 
 
 @dataclass(frozen=True)
@@ -110,20 +117,20 @@ class ModelErrors:
     errors: Mapping[str, Measured]
 
 
-def model_errors(whole: Part) -> ModelErrors | None:
+def model_errors(part: Part) -> ModelErrors:
     """Return the errors of one model, with the influence of each prompt on them."""
-    part = whole.prompts("one")
-    if part is None:
-        return None
     ids = part.scores.item_id[part.starts]
     order = np.argsort(ids)
-    errors = {name: found for name, measure in _MEASURES.items() if (found := measure(part)) is not None}
-    return ModelErrors(
-        ids[order],
-        part.category[order],
-        part.first_choice.y[order],
-        {name: (value, influence[order]) for name, (value, influence) in errors.items()},
-    )
+    scale, fit = part.scale, part.scale.fit
+    errors = {
+        "ece": (event_error(part.top_1), error_influence(part.top_1)[order]),
+        "lost_information": (scale.lost, scale.lost_influence()[order]),
+    }
+    if fit.at_limit is None:
+        log = float(np.log(fit.temperature))
+        influence = np.sign(log) * scale.temperature_influence() / fit.temperature
+        errors["abs_log_temperature"] = abs(log), influence[order]
+    return ModelErrors(ids[order], part.category[order], part.first_choice.y[order], errors)
 
 
 def correlate_errors(
@@ -135,24 +142,25 @@ def correlate_errors(
     if not names or len(parts[names[0]].ids) < 2:
         return []
     category = parts[names[0]].category
-    family = [families.get(name) or name.partition("/")[0] for name in names]
-    _, clusters = np.unique(family, return_inverse=True)
+    _, clusters = np.unique(
+        [families.get(name) or name.partition("/")[0] for name in names], return_inverse=True
+    )
     several = sorted(set(category.tolist()))
     targets = {"accuracy": np.ones(len(category), dtype=bool)}
     targets |= {name: category == name for name in several if len(several) > 1}
     rows = []
-    for metric in _MEASURES:
+    for metric in _ERRORS:
         having = [name for name in names if metric in parts[name].errors]
-        kept = np.array([name in having for name in names], dtype=bool)
-        n_families = len(set(clusters[kept].tolist()))
+        own = clusters[[name in having for name in names]]
+        n_families = len(set(own.tolist()))
         taus: list[Row] = [_NOTHING for _ in targets]
         if len(having) >= _FEWEST:
-            taus = two_way_kendall(
-                [parts[name].errors[metric] for name in having],
-                [[_accuracy(parts[name].right, members) for name in having] for members in targets.values()],
-                clusters[kept],
-                settings,
-            )
+            errors = _stacked([parts[name].errors[metric] for name in having])
+            scores = [
+                _stacked([_accuracy(parts[name].right, members) for name in having])
+                for members in targets.values()
+            ]
+            taus = _two_way_kendall(errors, scores, own, settings)
         for (target, members), tau in zip(targets.items(), taus, strict=True):
             counts = {"n": len(having), "families": n_families, "prompts": int(members.sum())}
             about = {"metric": metric, "target": target, "method": "kendall"}
@@ -168,23 +176,19 @@ def _too_few(n_models: int, n_families: int) -> str:
     return f"too few {what} ({n}; at least {FEW_MODELS} are needed)"
 
 
-def two_way_kendall(
-    errors: Sequence[Measured],
-    targets: Sequence[Sequence[Measured]],
-    clusters: IntArray,
-    settings: Settings,
+def _two_way_kendall(
+    errors: Stacked, scores: Sequence[Stacked], clusters: IntArray, settings: Settings
 ) -> list[Row]:
     """Return Kendall's tau of minus the errors and each kind of score, from different prompts."""
     rng = np.random.default_rng(settings.seed)
-    error, scores = _stacked(errors), [_stacked(one) for one in targets]
-    n_models, n = error[1].shape
-    whole = _split_taus(error, scores, np.ones((_SPLITS, n)), np.ones((_SPLITS, n_models)), rng)
+    n_models, n = errors[1].shape
+    whole = _split_taus(errors, scores, np.ones((_SPLITS, n)), np.ones((_SPLITS, n_models)), rng)
     _, clusters = np.unique(clusters, return_inverse=True)
     parts = []
     for part in chunks(settings.resamples, n + n_models**2):
         size = part.stop - part.start
         models = resampling_weights(size, int(clusters.max()) + 1, rng)[:, clusters]
-        parts.append(_split_taus(error, scores, resampling_weights(size, n, rng), models, rng))
+        parts.append(_split_taus(errors, scores, resampling_weights(size, n, rng), models, rng))
     drawn = np.concatenate(parts, axis=1)
     values = whole.mean(axis=1).tolist()
     return [_interval(value, row, settings.level) for value, row in zip(values, drawn, strict=True)]
@@ -199,12 +203,8 @@ def _interval(value: float, drawn: FloatArray, level: float) -> Row:
     around = value + drawn - drawn.mean()
     low, high = np.quantile(around, [(1 - level) / 2, (1 + level) / 2]).tolist()
     beyond = min(int((around <= 0).sum()), int((around >= 0).sum()))
-    return {
-        "value": value,
-        "low": max(low, -1.0),
-        "high": min(high, 1.0),
-        "p_value": min(1.0, 2 * (beyond + 1) / (len(around) + 1)),
-    }
+    p_value = min(1.0, 2 * (beyond + 1) / (len(around) + 1))
+    return {"value": value, "low": max(low, -1.0), "high": min(high, 1.0), "p_value": p_value}
 
 
 def _split_taus(
@@ -239,8 +239,8 @@ def _split_taus(
 def _taus(x: SmallFloats, y: SmallFloats, weights: SmallFloats) -> FloatArray:
     """Tau-b (R,) from the signs x and y of differences between models (P, R), for weighted pairs."""
     weighted = weights * x
-    parts = ((weighted, y), (weighted, x), (weights * y, y))
-    return _ratio(*(np.einsum("pr,pr->r", a, b).astype(np.float64) for a, b in parts))
+    terms = ((weighted, y), (weighted, x), (weights * y, y))
+    return _ratio(*(np.einsum("pr,pr->r", a, b).astype(np.float64) for a, b in terms))
 
 
 def _rescaled(weights: FloatArray) -> FloatArray:
@@ -275,18 +275,3 @@ def _accuracy(right: FloatArray, members: BoolArray) -> Measured:
     """Return the accuracy on some prompts."""
     value = float(right[members].mean())
     return value, np.where(members, right - value, 0.0) / int(members.sum())
-
-
-def _log_temperature(part: Part) -> Measured | None:
-    fit = part.scale.fit
-    if fit.at_limit is not None:
-        return None
-    value = float(np.log(fit.temperature))
-    return abs(value), np.sign(value) * part.scale.temperature_influence() / fit.temperature
-
-
-_MEASURES: dict[str, Callable[[Part], Measured | None]] = {
-    "ece": lambda part: (event_error(part.top_1), error_influence(part.top_1)),
-    "lost_information": lambda part: (part.scale.lost, part.scale.lost_influence()),
-    "abs_log_temperature": _log_temperature,
-}

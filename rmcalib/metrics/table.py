@@ -27,9 +27,9 @@ def parts_of(whole: Part) -> Iterator[Part]:
         yield whole.take(whole.category == name, shown_name(name))
 
 
-def shown_name(category: str, taken: str = OVERALL) -> str:
-    """Return the name of a category in tables, which is not one that is taken."""
-    return f"{category} (category)" if category == taken else category
+def shown_name(category: str) -> str:
+    """Return the name of a category in tables, which "overall" is not."""
+    return f"{category} (category)" if category == OVERALL else category
 
 
 def metric_rows(

@@ -465,8 +465,7 @@ def _read_official(path: str | Path) -> dict[str, dict[str, float]]:
 
 def _official_of_hub(benchmark: str, models: Sequence[str]) -> tuple[dict[str, dict[str, float]], list[str]]:
     """Fetch the official scores of models on RewardBench 2; the overall score is the mean of the categories."""
-    from rmcalib.scores import published_figures
-    from rmcalib.scores._published import RESULTS
+    from rmcalib.scores._known import RESULTS, published_figures
 
     theirs = known_entry("reward-bench-2").hub_id
     if benchmark != theirs:
