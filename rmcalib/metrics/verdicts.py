@@ -65,20 +65,14 @@ class VerdictAnalysis:
         The fraction of verdicts that name the correct response.
     right_at : dict of str to Rate
         The same by the place of the correct response.
-    named : dict of str to float
-        How often each place is named, among verdicts that were read.
     noise : Rate or None
         How often two verdicts on the same prompt, order and wording differ; None without repeats.
-    across_orders : Rate or None
-        How often two verdicts on the same prompt and wording in different orders differ.
+    across_orders, across_wordings : Rate or None
+        The same for different orders in the same wording, and for different wordings in the same order.
     position_effect : float or None
         ``across_orders − noise`` (noise is 0 if nothing was repeated): what the order alone changes.
-    across_wordings : Rate or None
-        How often two verdicts on the same prompt and order in different wordings differ.
     disagreement : Rate
         How often the verdict that most orders give is not the correct response: no order repairs this.
-    right_by_orders : dict of int to float
-        The fraction of correct verdicts if the most frequent one of 1, 2, ... orders counts.
     agreement_by_orders : dict of int to float
         How often the most frequent verdict of 1, 2, ... orders is that of all orders.
     orders_needed : int or None
@@ -92,13 +86,11 @@ class VerdictAnalysis:
     n_unread: int
     right: Rate
     right_at: dict[str, Rate]
-    named: dict[str, float]
     noise: Rate | None
     across_orders: Rate | None
-    position_effect: float | None
     across_wordings: Rate | None
+    position_effect: float | None
     disagreement: Rate
-    right_by_orders: dict[int, float]
     agreement_by_orders: dict[int, float]
     orders_needed: int | None
 
@@ -211,9 +203,6 @@ def _analysis(judge: str, own: pandas.DataFrame, level: float) -> VerdictAnalysi
     prompt, correct = own["prompt"], (own["response"] == 0).astype(float)
     at = own["order"].str.find("0")
     read = own[own["response"] != UNREAD].reset_index()
-    place = [
-        order.index(str(response)) for order, response in zip(read["order"], read["response"], strict=True)
-    ]
     # All pairs of read verdicts on a prompt.
     pairs = read.merge(read, on="prompt", suffixes=("", "_2"))
     pairs = pairs[pairs["index"] < pairs["index_2"]]
@@ -225,8 +214,7 @@ def _analysis(judge: str, own: pandas.DataFrame, level: float) -> VerdictAnalysi
 
     noise, orders = difference(same_order & same_wording), difference(~same_order & same_wording)
     by_orders = _by_number_of_orders(own)
-    right, agree = (by_orders.groupby("orders")[name].mean().tolist() for name in ("right", "agrees"))
-    agreement = dict(enumerate(agree, start=1))
+    agreement = dict(enumerate(by_orders.groupby("orders")["agrees"].mean().tolist(), start=1))
     wrong = 1 - by_orders.groupby("prompt")["right"].last()  # of all orders
     return VerdictAnalysis(
         judge=judge,
@@ -235,15 +223,11 @@ def _analysis(judge: str, own: pandas.DataFrame, level: float) -> VerdictAnalysi
         n_unread=len(own) - len(read),
         right=_rate(correct, prompt, level),
         right_at={_LETTERS[i]: _rate(correct[at == i], prompt[at == i], level) for i in sorted(set(at))},
-        named={
-            _LETTERS[i]: place.count(i) / len(place) for i in range(own["order"].str.len().max()) if place
-        },
         noise=noise,
         across_orders=orders,
         position_effect=None if orders is None else orders.value - (noise.value if noise else 0.0),
         across_wordings=difference(same_order & ~same_wording),
         disagreement=_rate(wrong, wrong.index, level),
-        right_by_orders=dict(enumerate(right, start=1)),
         agreement_by_orders=agreement,
         orders_needed=next((k for k, v in agreement.items() if v >= _STABLE and k < max(agreement)), None),
     )
