@@ -16,7 +16,12 @@ from rmcalib.cli.screen import Screen, following, print_json, print_lines, sessi
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
-    from rmcalib.runs import Evaluator, Plan, Status
+    from pathlib import Path
+
+    from rmcalib.runs import Cluster
+    from rmcalib.runs._batch import Evaluate
+    from rmcalib.runs._plan import PlanEntry
+    from rmcalib.runs._status import Status
 
 
 @Parameter(name="*", group=Group("Where to run", sort_key=2))
@@ -85,16 +90,26 @@ def command(
     no_metrics
         Do not write each model's metrics and page.
     """
-    from rmcalib.runs import BatchRequest, Published, Selection, plan_batch, run_batch
+    from rmcalib.judges import LoadOptions
+    from rmcalib.runs import Batch, Selection, plan_batch, run_batch
     from rmcalib.runs._plan import parse_parameters
 
+    if len(scoring.benchmark) > 1:
+        raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
     size = None if max_params is None else parse_parameters(max_params)
-    request = BatchRequest(
+    batch = Batch(
         models,
-        Selection(include, exclude, size, family),
-        Published() if scores else _how(scoring, where),
+        scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
         scoring.output,
-        scoring.fresh,
+        Selection(include, exclude, size, family),
+        LoadOptions() if scores else LoadOptions(**judge_options(scoring)),
+        None if scores else _cluster(where),
+        published=scores is not None,
+        fresh=scoring.fresh,
+        format=scoring.format,
+        limit=scoring.limit,
+        free_disk=where.free_disk,
+        ignore_memory=where.ignore_memory,
     )
     if scores:
         given = {"--benchmark": scoring.benchmark, "--limit": scoring.limit, "-J": scoring.judge}
@@ -102,10 +117,10 @@ def command(
         refuse({**given, **more}, "no model is run with --scores published")
     with session(common) as screen:
         if dry_run:
-            return _show_plan(plan_batch(request), screen)
-        evaluator = None if no_metrics else _evaluator(measuring)
+            return _show_plan(plan_batch(batch), screen)
+        evaluate = None if no_metrics else _evaluate(measuring)
         with _live_table(screen) as on_change:
-            status = run_batch(request, evaluator=evaluator, on_change=on_change)
+            status = run_batch(batch, evaluate=evaluate, on_change=on_change)
         if screen.json:
             print_json(status.content())
         elif screen.prints:
@@ -113,49 +128,35 @@ def command(
     return int("failed" in status.counts())
 
 
-def _how(scoring: Scoring, where: Where) -> Any:
-    """Return how models are scored; options that need Ray are refused without it."""
-    from rmcalib.judges import LoadOptions
+def _cluster(where: Where) -> Cluster | None:
+    """Return the Ray cluster that the options describe; without Ray, they are refused."""
     from rmcalib.runs import Cluster
-    from rmcalib.runs import Scoring as HowToScore
     from rmcalib.runs._plan import parse_bytes
 
-    if len(scoring.benchmark) > 1:
-        raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
-    cluster = None
-    if where.engine == "ray":
-        memory = parse_bytes(where.gpu_memory or "80GB")
-        cluster = Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
-    else:
+    if where.engine != "ray":
         refuse(where.of_ray(), "it needs --engine ray")
-    return HowToScore(
-        scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
-        limit=scoring.limit,
-        options=LoadOptions(**judge_options(scoring)),
-        cluster=cluster,
-        free_disk=where.free_disk,
-        ignore_memory=where.ignore_memory,
-        format=scoring.format,
-    )
+        return None
+    memory = parse_bytes(where.gpu_memory or "80GB")
+    return Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
 
 
-def _evaluator(measuring: Measuring) -> Evaluator:
+def _evaluate(measuring: Measuring) -> Evaluate:
     """Return what writes a model's metrics and page, as ``eval`` does."""
     from rmcalib.judges._registry import recipe_of_run
     from rmcalib.metrics import Settings
     from rmcalib.report.evaluation import evaluate, made_from
-    from rmcalib.runs import Evaluator
 
     settings = asdict(measuring)
 
-    def write(recipe: Any, scores: Any, benchmark: Any, folder: Any) -> None:
+    def of_model(recipe: Any, scores: Any, benchmark: Any) -> tuple[str, Callable[[Path], object]]:
         own = recipe_of_run(recipe.model, scores.manifest, {recipe.model: recipe})
-        evaluate(scores, benchmark=benchmark, model=recipe.model, recipe=own, **settings).write(folder)
 
-    def inputs(recipe: Any, scores: Any, benchmark: Any) -> str:
-        return made_from(scores, recipe, benchmark, Settings(**settings))
+        def write(folder: Path) -> None:
+            evaluate(scores, benchmark=benchmark, model=recipe.model, recipe=own, **settings).write(folder)
 
-    return Evaluator(write, inputs)
+        return made_from(scores, recipe, benchmark, Settings(**settings)), write
+
+    return of_model
 
 
 _STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
@@ -186,9 +187,7 @@ def _status_table(status: Status) -> Any:
     """Draw the states: what is being worked on, failures, what waits, what is done."""
     status.tick()
     counts = ", ".join(f"{count} {state}" for state, count in status.counts().items())
-    left = status.seconds_left()
-    title = f"{counts}; about {_duration(left)} left" if left and left >= 1 else counts
-    rows = table("model", "size", "state", "progress", "tokens/s", "time", "left", title=title)
+    rows = table("model", "size", "state", "progress", "tokens/s", "time", "left", title=counts)
     entries = sorted(status.models.values(), key=lambda entry: _ORDER.index(entry.state))
     for entry in entries[:_ROWS]:
         add_row(
@@ -207,15 +206,13 @@ def _status_table(status: Status) -> Any:
     return rows
 
 
-def _show_plan(plan: Plan, screen: Screen) -> int:
-    """Print what would be run, in order, and what would fail or be skipped and why."""
-    problems = plan.problems
+def _show_plan(plan: list[PlanEntry], screen: Screen) -> int:
+    """Print what would be run, in order, and what would be skipped and why."""
     if screen.json:
         names = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
-        rows = [{name: getattr(entry, name) for name in names} for entry in plan.entries]
-        print_json([{**row, "problem": problems.get(row["model"], "")} for row in rows])
+        print_json([{name: getattr(entry, name) for name in names} for entry in plan])
     elif screen.prints:
-        run = [entry for entry in plan.entries if not entry.skipped and entry.model not in problems]
+        run = [entry for entry in plan if not entry.skipped]
         shown = table("model", "size", "memory", "device", "time")
         for entry in run:
             memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
@@ -226,12 +223,11 @@ def _show_plan(plan: Plan, screen: Screen) -> int:
         known = [entry.seconds for entry in run if entry.seconds is not None]
         about = f"about {_duration(sum(known))} (a rough guess from sizes)" if known else "of unknown size"
         print_lines("", f"{len(run)} to run, {about}." if run else "No model to run.")
-        skipped = {entry.model: entry.skipped for entry in plan.entries if entry.skipped}
-        for title, found in (("would fail", problems), ("skipped", skipped)):
-            if found:
-                print_lines(f"{len(found)} {title}:", *(f"  {model}: {why}" for model, why in found.items()))
+        skipped = [f"  {entry.model}: {entry.skipped}" for entry in plan if entry.skipped]
+        if skipped:
+            print_lines(f"{len(skipped)} skipped:", *skipped)
         print_lines("Next: the same command without --dry-run")
-    return int(bool(problems))
+    return 0
 
 
 def _print_summary(status: Status, place: str) -> None:
