@@ -238,9 +238,9 @@ def push_checkpoint(folder: str | Path, repo_id: str) -> str:
                 f"{repo_id}: you have no write access to it ({error.response.status_code}): log in with a "
                 f"token that has (`hf auth login`). The checkpoint is in {folder}"
             ) from error
-        raise explain(error, repo_id, upload=True) from error
+        raise explain(error, repo_id) from error
     except Exception as error:
-        raise explain(error, repo_id, upload=True) from error
+        raise explain(error, repo_id) from error
     return str(address)
 
 
