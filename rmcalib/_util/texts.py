@@ -11,7 +11,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -187,19 +187,12 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def problems_of(
-    error: ValidationError, *, names: Mapping[Any, str] | None = None, most: int = 5
-) -> list[str]:
-    """Return the problems that pydantic found, each with its place and the value.
-
-    ``names`` has other names for the outermost fields, such as the columns of a file.
-    """
+def problems_of(error: ValidationError, *, place: str = "", most: int = 5) -> list[str]:
+    """Return the problems that pydantic found in a value, each with its place in it and what is there."""
     missing, lines = [], []
+    outer = [place] if place else []
     for one in error.errors(include_url=False):
-        first, *others = one["loc"] or ("",)
-        # Parts in angle brackets say which type of several was tried.
-        inner = [part for part in others if not str(part).startswith("<")]
-        place = ".".join(str(part) for part in ((names or {}).get(first, first), *inner))
+        place = ".".join([*outer, *map(str, one["loc"])])
         text = one["msg"].removeprefix("Value error, ")
         if one["type"] == "missing":
             missing.append(place)
