@@ -119,13 +119,6 @@ class BenchmarkEntry:
         """The Hub id if the benchmark is a single data set, else None."""
         return self.hub[0].id if len(self.hub) == 1 else None
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The columns that every row must have."""
-        from rmcalib.benchmarks._formats import needed_columns
-
-        return needed_columns(self)
-
 
 def benchmarks() -> dict[str, BenchmarkEntry]:
     """Return all benchmarks that can be read, built-in ones first.
@@ -194,10 +187,13 @@ def read_entry(path: Path) -> BenchmarkEntry:
     from rmcalib.benchmarks._official import OFFICIAL
 
     entry = typed(BenchmarkEntry, parse_yaml(read_input(path), str(path)), str(path))
-    for key, value, known in (("reader", entry.reader, READERS), ("official", entry.official, OFFICIAL)):
+    for key, value, known in (
+        ("reader", entry.reader, {*READERS}),
+        ("official", entry.official, {*OFFICIAL}),
+    ):
         if isinstance(value, str) and value not in known:
             raise ValueError(
-                f"{path}: {key}: unknown {shortened(repr(value), 100)} (have: {', '.join(known)})"
+                f"{path}: {key}: unknown {shortened(repr(value), 100)} (have: {', '.join(sorted(known))})"
             )
     return entry
 

@@ -1,8 +1,7 @@
-"""How rows become items: for each format its columns, and a function from a checked row to an item.
+"""How rows become items: one function per format.
 
-The columns are a class whose fields have types. Rows are checked by pydantic, so the functions see only valid
-values. `answers`, `choices` and `conversations` serve several benchmarks, whose YAML files say what their
-columns are called, and what a choice means.
+`Row.get` reads a column and checks its type by pydantic, so functions see only valid values. `answers` and
+`choices` serve several benchmarks, whose YAML files say what their columns are called.
 """
 
 from __future__ import annotations
@@ -10,27 +9,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Strict,
-    Tag,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from rmcalib._util.texts import LONE_SURROGATE, LONGEST_NAME, problems_of
-from rmcalib.benchmarks._entries import BenchmarkEntry, benchmarks
+from rmcalib.benchmarks._entries import BenchmarkEntry
 from rmcalib.benchmarks._items import Item
+
+T = TypeVar("T")
 
 # Types of values
 
@@ -44,6 +34,12 @@ def _name(value: Any) -> str:
     text = str(value)
     if not text.strip() or "\0" in text or len(text) > LONGEST_NAME:
         raise ValueError(f"must have 1 to {LONGEST_NAME} characters, and no NUL")
+    return text
+
+
+def _whole(text: str) -> str:
+    if not text.isascii() and LONE_SURROGATE.search(text):
+        raise ValueError("a lone surrogate (\\ud800 to \\udfff): fix the text")
     return text
 
 
@@ -77,13 +73,14 @@ def _ends_with_answer(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return messages
 
 
-Text = Annotated[str, Strict()]
-Name = Annotated[str, BeforeValidator(_name)]
+def _listed(value: Any) -> Any:
+    value = _from_json(value)
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+Text = Annotated[str, Strict(), AfterValidator(_whole)]
 Count = Annotated[int, Field(ge=0)]
-Texts = Annotated[
-    tuple[Text, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v), Field(min_length=1)
-]
-Parsed = BeforeValidator(_from_json)
+FromJson = BeforeValidator(_from_json)
 
 
 class Message(TypedDict):
@@ -93,268 +90,186 @@ class Message(TypedDict):
     content: Annotated[Text, BeforeValidator(_joined_parts)]
 
 
-Chat = Annotated[tuple[Message, ...], Parsed, Field(min_length=1)]
-Question = Annotated[Chat, AfterValidator(_before_the_answer)]
+class Answer(TypedDict):
+    """A response of RMB."""
+
+    answer: Text
+
+
+class Annotator(TypedDict):
+    """A person's answer in HelpSteer3: from -3 (the first is much better) to 3."""
+
+    score: Annotated[int, Field(ge=-3, le=3)]
+
+
+class Annotation(TypedDict):
+    """A person's answer in MultiPref."""
+
+    overall_pref: Literal[
+        "A-is-clearly-better", "A-is-slightly-better", "Tie", "B-is-slightly-better", "B-is-clearly-better"
+    ]
+
+
+Messages = tuple[Message, ...]
+Chat = Annotated[Messages, FromJson, Field(min_length=1)]
 Talk = Annotated[Chat, AfterValidator(_ends_with_answer)]
-# Errors do not show names in angle brackets.
-_EITHER = Discriminator(lambda value: "<text>" if isinstance(value, str) else "<chat>")
-Prompt = Annotated[Annotated[Text, Tag("<text>")] | Annotated[Question, Tag("<chat>")], _EITHER]
-Said = Annotated[Annotated[Text, Tag("<text>")] | Annotated[Talk, Tag("<chat>")], _EITHER]
+Question = Annotated[Chat, AfterValidator(_before_the_answer)]
 
-
-class Part(BaseModel):
-    """An object in a row, which may be JSON text (in CSV files). Empty values count as missing."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _given(cls, values: Any) -> Any:
-        values = _from_json(values)
-        if not isinstance(values, Mapping):
-            return values
-        return {name: value for name, value in values.items() if value is not None}
-
-
-# From rows to items
-
-
-class Row(Part):
-    """A row that has been checked: the columns that all formats have."""
-
-    category: Name | None = None
+NAME: TypeAdapter[str] = TypeAdapter(Annotated[str, BeforeValidator(_name), AfterValidator(_whole)])
+TEXT: TypeAdapter[str] = TypeAdapter(Text)
+TEXTS: TypeAdapter[tuple[str, ...]] = TypeAdapter(
+    Annotated[
+        tuple[Text, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)
+    ]
+)
+COUNT: TypeAdapter[int] = TypeAdapter(Count)
+COUNTS: TypeAdapter[tuple[int, ...]] = TypeAdapter(Annotated[tuple[Count, ...], FromJson])
+CHAT: TypeAdapter[Messages] = TypeAdapter(Chat)
+TALK: TypeAdapter[Messages] = TypeAdapter(Talk)
+QUESTION: TypeAdapter[Messages] = TypeAdapter(Question)
+ANSWERS: TypeAdapter[tuple[Answer, ...]] = TypeAdapter(
+    Annotated[tuple[Answer, ...], BeforeValidator(_listed), Field(min_length=1)]
+)
+ANNOTATORS: TypeAdapter[tuple[Annotator, ...]] = TypeAdapter(Annotated[tuple[Annotator, ...], FromJson])
+ANNOTATIONS: TypeAdapter[tuple[Annotation, ...]] = TypeAdapter(Annotated[tuple[Annotation, ...], FromJson])
+TRUTHS: TypeAdapter[tuple[bool, ...]] = TypeAdapter(Annotated[tuple[bool, ...], FromJson])
+PAIRS: TypeAdapter[tuple[tuple[int, int], ...]] = TypeAdapter(
+    Annotated[tuple[tuple[Count, Count], ...], FromJson]
+)
+TURNS: TypeAdapter[list[Any]] = TypeAdapter(Annotated[list[Any], FromJson, Field(min_length=1)])
+OBJECTS: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(Annotated[list[dict[str, Any]], FromJson])
+ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+RATING: TypeAdapter[float] = TypeAdapter(Annotated[float, Field(allow_inf_nan=False)])
 
 
 @dataclass(frozen=True)
-class Raw:
-    """A row as it is in the file: its place for error messages, and whose it is."""
+class Row:
+    """A row of a file: its place for error messages, its number (from 0), and whose it is."""
 
     where: str
+    number: int
     values: Mapping[str, Any]
     entry: BenchmarkEntry
+    read: set[str] = field(default_factory=set)
 
+    def get(self, kind: TypeAdapter[T], name: str, default: T | None = None) -> T:
+        """Return the value of a field, which may have other columns in this benchmark; an error names it."""
+        columns = self.entry.columns.get(name, "subset" if name == "category" else name)
+        columns = (columns,) if isinstance(columns, str) else columns
+        self.read.update(columns)
+        value = next((self.values[one] for one in columns if self.values.get(one) is not None), None)
+        if value is None:
+            if default is None:
+                raise self.error(f"no value for {columns[0]}")
+            return default
+        return self.checked(kind, value, columns[0])
 
-@dataclass(frozen=True)
-class Format:
-    """The columns of a row, and what makes an item of it, or the reason why it is left out.
+    def checked(self, kind: TypeAdapter[T], value: Any, place: str) -> T:
+        """Return a value of a type; an error names its place."""
+        try:
+            return kind.validate_python(value)
+        except ValidationError as error:
+            raise self.error("; ".join(problems_of(error, place=place))) from None
 
-    With a `key`, rows with the same key are one prompt, and `item` takes a list of them.
-    """
+    def error(self, problem: str) -> ValueError:
+        """Return an error that names the place of the row."""
+        return ValueError(f"{self.where}: {problem}")
 
-    columns: type[Row]
-    item: Callable[[Any, Raw], Item | str]
-    key: Callable[[Any], Hashable] | None = None
+    def named(self, name: str = "id") -> str:
+        """Return the id of the row, or its number if it has none."""
+        return self.get(NAME, name, str(self.number))
 
+    def prompt(self, name: str = "prompt", kind: TypeAdapter[Messages] = QUESTION) -> str | Messages:
+        """Return a text, or chat messages."""
+        value = self.get(ANYTHING, name)
+        if not isinstance(value, (str, list, tuple)):
+            raise self.error(f"{name} is not a text or a list of chat messages")
+        return self.get(TEXT, name) if isinstance(value, str) else self.get(kind, name)
 
-def read_items(rows: Iterable[tuple[str, Any]], entry: BenchmarkEntry) -> Iterator[tuple[str, Item | str]]:
-    """Yield the items of a benchmark, or the reasons why rows are left out, each with its place."""
-    prompts: dict[Hashable, tuple[Raw, list[Row]]] = {}
-    for number, (where, values) in enumerate(rows):
-        if not isinstance(values, dict):
-            raise ValueError(f"{where}: expected an object {{...}}")
-        raw = Raw(where, values, entry)
-        if not isinstance(entry.reader, str):
-            yield where, _called(entry.reader, raw)
-            continue
-        voted = entry.reader == "own" and values.get("votes") is not None
-        format = READERS["votes" if voted else entry.reader]
-        row = _checked(format.columns, raw)
-        if format.key is None:
-            yield where, _item(format, row, row, raw, number)
-        else:
-            prompts.setdefault(format.key(row), (raw, []))[1].append(row)
-    for number, (raw, own) in enumerate(prompts.values()):
-        yield raw.where, _item(READERS[str(entry.reader)], own, own[0], raw, number)
+    def choice(self) -> str:
+        """Return "first", "second" or "neither"."""
+        value, known = self.get(NAME, "choice"), self.entry.choices
+        if value not in known:
+            raise self.error(
+                f"{self.entry.columns.get('choice')} is {value!r}: expected {' or '.join(known)}"
+            )
+        return known[value]
 
+    def item(
+        self,
+        name: str,
+        prompt: Any,
+        responses: Sequence[str],
+        n_correct: int = 1,
+        *,
+        votes: tuple[int, ...] | None = None,
+        ties: int = 0,
+        columns: Mapping[str, str] | None = None,
+        category: str | None = None,
+    ) -> Item:
+        """Return an item with correct responses first; `columns` are added to those that are kept."""
+        own = category or self._category()
+        kept = self._columns() | dict(columns or {})
+        return Item(name, own, prompt, tuple(responses), n_correct, votes, ties, kept, self._cluster())
 
-def _checked(columns: type[Row], raw: Raw) -> Row:
-    """Check a row. The error names all its problems, and a benchmark that the row looks like."""
-    entry, values = raw.entry, {}
-    for name in columns.model_fields:
-        given = (raw.values.get(column) for column in column_names(entry, name))
-        default = entry.category if name == "category" else None
-        values[name] = next((value for value in given if value is not None), default)
-    try:
-        return columns.model_validate(values)
-    except ValidationError as error:
-        names = {name: column_names(entry, name)[0] for name in columns.model_fields}
-        problems = "; ".join(problems_of(error, names=names))
-        hint = _hint(raw) if "no value for" in problems else ""
-        raise ValueError(f"{raw.where}: {problems}{hint}") from None
+    def voted(
+        self, name: str, prompt: Any, responses: Sequence[str], votes: Sequence[int], ties: int, **more: Any
+    ) -> Item:
+        """Return an item that people voted on; responses are sorted by their votes."""
+        order = sorted(range(len(votes)), key=lambda i: -votes[i])  # stable: equal ones keep their order
+        ranked, texts = tuple(votes[i] for i in order), [responses[i] for i in order]
+        return self.item(name, prompt, texts, int(ranked[0] > ranked[1]), votes=ranked, ties=ties, **more)
 
+    def _category(self) -> str:
+        known = self.entry.categories
+        name = self.get(NAME, "category", self.entry.category or "all")
+        return name if name in known else next((one for one in known if name.startswith(one)), name)
 
-def _hint(raw: Raw) -> str:
-    """Return what a row with missing values needs, and which benchmarks it looks like."""
-    needed = {name: other.needs for name, other in benchmarks().items() if other.needs}
-    like = [name for name, needs in needed.items() if all(raw.values.get(one) is not None for one in needs)]
-    hint = f"; the row looks like {' or '.join(like[:2])}: give --format" if like else ""
-    return f" (a row needs {', '.join(raw.entry.needs)}){hint}"
+    def _columns(self) -> dict[str, str]:
+        names: Iterable[str] = self.entry.keep or ()
+        if self.entry.keep is None:
+            names = (name for name in self.values if name not in self.read and name not in self.entry.drop)
+        found = {}
+        for name in names:
+            value = self.values.get(name)
+            if isinstance(value, bool):
+                found[name] = str(value).lower()
+            elif isinstance(value, (str, int, float)) and value != "":
+                found[name] = str(value)
+        return found
 
-
-def _called(read: Callable[[Mapping[str, Any]], Any], raw: Raw) -> Item | str:
-    """Return what the function of a plug-in makes of a row."""
-    try:
-        found = read(raw.values)
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{raw.where}: {type(error).__name__}: {error}") from error
-    if not isinstance(found, (Item, str)):
-        raise ValueError(
-            f"{raw.where}: the reader returned {type(found).__name__}, neither an Item nor a str"
-        )
-    return found
-
-
-def _item(format: Format, given: Row | list[Row], row: Row, raw: Raw, number: int) -> Item | str:
-    """Make an item, and add what is the same for all formats; `number` is the id of rows without one."""
-    try:
-        item, cluster = format.item(given, raw), _cluster(raw)
-    except ValueError as error:
-        raise ValueError(f"{raw.where}: {error}") from None
-    if isinstance(item, str):
-        return item
-    entry, values = raw.entry, raw.values
-    name, known = row.category or "all", entry.categories
-    category = name if name in known else next((one for one in known if name.startswith(one)), name)
-    kept = entry.keep
-    if kept is None:
-        used = {column for field in type(row).model_fields for column in column_names(entry, field)}
-        kept = tuple(column for column in values if column not in used and column not in entry.drop)
-    columns = {column: _shown(values.get(column)) for column in kept}
-    return replace(
-        item,
-        id=item.id or str(number),
-        category=item.category or category,
-        columns={column: text for column, text in columns.items() if text} | dict(item.columns),
-        cluster=cluster,
-    )
-
-
-def _cluster(raw: Raw) -> str | None:
-    entry, values = raw.entry, raw.values
-    if entry.cluster is None or values.get(entry.cluster) is None:
-        return None
-    name = _name(values[entry.cluster])
-    # Several data sets may use the same ids for different questions.
-    several = any(source.category for source in entry.hub) and values.get("subset")
-    return f"{values['subset']}/{name}" if several else name
-
-
-def _shown(value: Any) -> str:
-    """Return a value as text; empty if it is no text, number or truth value."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, (str, int, float)) else ""
-
-
-def column_names(entry: BenchmarkEntry, field: str) -> Sequence[str]:
-    """Return the columns that a field is read from; the first that has a value counts."""
-    found = entry.columns.get(field, "subset" if field == "category" else field)
-    return (found,) if isinstance(found, str) else found
-
-
-def needed_columns(entry: BenchmarkEntry) -> tuple[str, ...]:
-    """Return the columns that every row of a benchmark must have."""
-    if not isinstance(entry.reader, str):
-        return ()
-    fields = READERS[entry.reader].columns.model_fields.items()
-    given = "category" if entry.category is not None else None
-    needed = [name for name, field in fields if field.is_required() and name != given]
-    needed.sort(key="category".__eq__)  # as the last one
-    return tuple(column_names(entry, name)[0] for name in needed)
-
-
-def _answered(
-    name: str,
-    prompt: Any,
-    responses: Sequence[str],
-    n_correct: int = 1,
-    *,
-    category: str = "",
-    columns: Mapping[str, str] | None = None,
-) -> Item:
-    """Return an item with correct responses first. An empty id or category is taken from the row."""
-    return Item(name, category, prompt, tuple(responses), n_correct, columns=dict(columns or {}))
-
-
-def _voted(
-    name: str,
-    prompt: Any,
-    responses: Sequence[str],
-    votes: Sequence[int],
-    ties: int = 0,
-    *,
-    category: str = "",
-    columns: Mapping[str, str] | None = None,
-) -> Item:
-    """Return an item that people voted on; responses are sorted by their votes."""
-    order = sorted(range(len(votes)), key=lambda i: -votes[i])  # stable: equal ones keep their order
-    ranked, texts = tuple(votes[i] for i in order), [responses[i] for i in order]
-    item = _answered(name, prompt, texts, int(ranked[0] > ranked[1]), category=category, columns=columns)
-    return replace(item, votes=ranked, ties=ties)
+    def _cluster(self) -> str | None:
+        column = self.entry.cluster
+        if column is None or self.values.get(column) is None:
+            return None
+        name = self.checked(NAME, self.values[column], column)
+        # Several data sets may use the same ids for different questions.
+        several = any(source.category for source in self.entry.hub) and self.values.get("subset")
+        return f"{self.values['subset']}/{name}" if several else name
 
 
 # Formats of several benchmarks
 
 
-class Answers(Row):
+def answers(row: Row) -> Item:
     """Correct and wrong responses, as lists or as single texts."""
-
-    id: Name
-    prompt: Prompt
-    chosen: Texts
-    rejected: Texts
-    category: Name
+    chosen, rejected = row.get(TEXTS, "chosen"), row.get(TEXTS, "rejected")
+    return row.item(row.get(NAME, "id"), row.prompt(), chosen + rejected, len(chosen))
 
 
-def _answers(row: Answers, _: Raw) -> Item:
-    return _answered(row.id, row.prompt, row.chosen + row.rejected, len(row.chosen))
-
-
-class Votes(Row):
-    """Responses with the number of people who preferred each."""
-
-    id: Name
-    prompt: Prompt
-    responses: Annotated[tuple[Text, ...], Field(min_length=2)]
-    votes: tuple[Count, ...]
-    ties: Count = 0
-    category: Name
-
-
-def _votes(row: Votes, _: Raw) -> Item:
-    if len(row.votes) != len(row.responses):
-        raise ValueError(f"{len(row.responses)} responses, but {len(row.votes)} votes; give one each")
-    return _voted(row.id, row.prompt, row.responses, row.votes, row.ties)
-
-
-class Choices(Row):
+def choices(row: Row) -> Item | str:
     """Two responses, and which of them is correct or preferred by a person."""
-
-    id: Name
-    prompt: Prompt
-    first: Text
-    second: Text
-    choice: str
+    return _compared(row, row.prompt(), (row.get(TEXT, "first"), row.get(TEXT, "second")))
 
 
-def _choices(row: Choices, raw: Raw) -> Item | str:
-    return _compared(row.id, row.prompt, (row.first, row.second), row.choice, raw)
-
-
-class Conversations(Row):
-    """Two conversations that should differ only in the last response, and which response is better."""
-
-    id: Name
-    first: Talk
-    second: Talk
-    choice: str
-
-
-def _conversations(row: Conversations, raw: Raw) -> Item | str:
-    if any(_has_image(raw.values[column_names(raw.entry, name)[0]]) for name in ("first", "second")):
+def conversations(row: Row) -> Item | str:
+    """Two conversations and which is better; those that differ before the last response are left out, and images."""
+    talks = [row.get(TALK, name) for name in ("first", "second")]
+    if any(_has_image(row.get(ANYTHING, name)) for name in ("first", "second")):
         return "a message has an image"
-    if row.first[:-1] != row.second[:-1] or len(row.first) < 2:
+    if talks[0][:-1] != talks[1][:-1] or len(talks[0]) < 2:
         return _DIFFER
-    responses = (row.first[-1]["content"], row.second[-1]["content"])
-    return _compared(row.id, row.first[:-1], responses, row.choice, raw)
+    return _compared(row, talks[0][:-1], [talk[-1]["content"] for talk in talks])
 
 
 _DIFFER = "the two conversations differ before the last response"
@@ -366,361 +281,285 @@ def _has_image(talk: Any) -> bool:
     return any(isinstance(part, Mapping) and part.get("image") for part in parts)
 
 
-def _compared(name: str, prompt: Any, responses: tuple[str, str], choice: str, raw: Raw) -> Item | str:
+def _compared(row: Row, prompt: Any, responses: Sequence[str]) -> Item | str:
     """Return an item of two responses: a person's vote, or which one is correct."""
-    meaning = _meaning(choice, raw)
-    votes = (int(meaning == "first"), int(meaning == "second"))
-    if raw.entry.labels == "votes":
-        return _voted(name, prompt, responses, votes, 1 - sum(votes))
-    if meaning == "neither":
+    name, choice = row.get(NAME, "id"), row.choice()
+    votes = (int(choice == "first"), int(choice == "second"))
+    if row.entry.labels == "votes":
+        return row.voted(name, prompt, responses, votes, 1 - sum(votes))
+    if choice == "neither":
         return "neither response is better"
-    return _answered(name, prompt, responses if votes[0] else responses[::-1])
+    return row.item(name, prompt, responses if votes[0] else responses[::-1])
 
 
-def _meaning(choice: str, raw: Raw) -> str:
-    known = raw.entry.choices
-    if choice not in known:
-        column = column_names(raw.entry, "choice")[0]
-        raise ValueError(f"{column} is {choice[:60]!r}: must be one of {', '.join(known)}")
-    return known[choice]
+def own(row: Row) -> Item:
+    """rmcalib's own schema: correct and wrong responses, or responses with people's votes."""
+    if row.values.get("votes") is None:
+        return answers(row)
+    responses, votes, ties = row.get(TEXTS, "responses"), row.get(COUNTS, "votes"), row.get(COUNT, "ties", 0)
+    if len(votes) != len(responses) or len(votes) < 2:
+        raise row.error(f"{len(responses)} responses, but {len(votes)} votes; give one each")
+    if not sum(votes) + ties:
+        raise row.error("nobody voted")
+    return row.voted(row.get(NAME, "id"), row.prompt(), responses, votes, ties)
 
 
 # Formats of one benchmark
 
 
-class RMBench(Answers):
-    """Three correct and three wrong responses: concise, detailed, detailed with Markdown."""
-
-    chosen: Annotated[Texts, Field(min_length=3, max_length=3)]
-    rejected: Annotated[Texts, Field(min_length=3, max_length=3)]
-
-
-class Answer(Part):
-    """A response of RMB."""
-
-    answer: Text
-
-
-class RMB(Row):
+def rmb(row: Row) -> Item:
     """The best response and the others; for pairs, the other."""
-
-    id: Name
-    conversation_input: Question
-    best: Answer
-    others: Annotated[
-        tuple[Answer, ...],
-        BeforeValidator(lambda v: v if isinstance(v := _from_json(v), (list, tuple)) else [v]),
-        Field(min_length=1),
-    ]
-    category_path: Name
-
-
-def _rmb(row: RMB, raw: Raw) -> Item:
-    folders = row.category_path.removesuffix(".json").split("/")
-    category, *task = [one for one in folders if one not in ("BoN_set", "Pairwise_set")] or [""]
+    prompt = row.get(QUESTION, "conversation_input")
+    responses = [one["answer"] for field in ("best", "others") for one in row.get(ANSWERS, field)]
+    path = row.get(NAME, "category_path").removesuffix(".json").split("/")
+    category, *task = [part for part in path if part not in ("BoN_set", "Pairwise_set")] or ["all"]
     columns = {"task": "/".join(task)}
-    language = _from_json(raw.values["conversation_input"])[-1].get("language")
+    language = _from_json(row.values["conversation_input"])[-1].get("language")
     if isinstance(language, str):
         columns["language"] = language
-    responses = [row.best.answer, *(other.answer for other in row.others)]
-    return _answered(row.id, row.conversation_input, responses, category=category, columns=columns)
+    return row.item(row.get(NAME, "id"), prompt, responses, columns=columns, category=category)
 
 
-class RewardMath(Row):
-    """One row per solution of a problem, in any order; the one by a person is correct."""
-
-    id: Name = ""
-    problem: Text
-    solution_reference: Name
-    eval_solution: Texts
-
-
-def _rewardmath(rows: list[RewardMath], _: Raw) -> Item:
-    person = "human_to_GPT-4"
-    ordered = sorted(rows, key=lambda row: row.solution_reference != person)
-    correct = sum(row.solution_reference == person for row in rows)
-    if correct != 1 or len(rows) < 2:
-        raise ValueError(
-            f"the problem has {len(rows)} solutions, {correct} of them by {person} (the correct one); it needs "
-            "one correct and at least one other"
-        )
-    return _answered(rows[0].id, rows[0].problem, ["\n".join(row.eval_solution) for row in ordered])
-
-
-class PPECorrectness(Row):
+def ppe_correctness(row: Row) -> Item | str:
     """Many responses of one model, each correct or not, in the columns `response_1`, `response_2`, ..."""
-
-    question_id: Name
-    model_name: Name | None = None
-    prompt: Prompt
-    scores: Annotated[tuple[bool, ...], Parsed, Field(min_length=2)]
-    sampled_conflict_pairs: Annotated[tuple[tuple[Count, Count], ...], Parsed] | None = None
-
-
-def _ppe_correctness(row: PPECorrectness, raw: Raw) -> Item | str:
-    n = len(row.scores)
-    texts = [raw.values.get(f"response_{i}") for i in range(1, n + 1)]
-    if not all(isinstance(text, str) for text in texts) or raw.values.get(f"response_{n + 1}") is not None:
-        raise ValueError(f"{n} scores need as many texts, response_1 to response_{n}")
-    pairs = row.sampled_conflict_pairs
-    if any(i >= n for pair in pairs or () for i in pair):
-        raise ValueError("sampled_conflict_pairs has the number of a response that does not exist")
-    if len(set(row.scores)) == 1:
+    names = [f"response_{i}" for i in range(1, 1 + sum(name.startswith("response_") for name in row.values))]
+    responses = [row.get(TEXT, name) for name in names]
+    correct = row.get(TRUTHS, "scores")
+    if len(correct) != len(responses):
+        raise row.error(f"{len(correct)} scores for {len(responses)} responses")
+    if len(set(correct)) == 1:
         return "all responses are correct, or all are wrong"
-    order = sorted(range(n), key=lambda i: not row.scores[i])
+    order = sorted(range(len(correct)), key=lambda i: not correct[i])
     columns = {}
-    if pairs is not None:
+    if row.values.get("sampled_conflict_pairs") is not None:
         place = {old: new for new, old in enumerate(order)}
+        pairs = row.get(PAIRS, "sampled_conflict_pairs")
+        if any(i not in place for pair in pairs for i in pair):
+            raise row.error("sampled_conflict_pairs has the number of a response that does not exist")
         # Pairs of two correct or two wrong responses are not in conflict.
-        real = [(i, j) for i, j in pairs if row.scores[i] != row.scores[j]]
-        columns["sampled_conflict_pairs"] = json.dumps([sorted((place[i], place[j])) for i, j in real])
-    name = row.question_id if row.model_name is None else f"{row.question_id}/{row.model_name}"
-    responses = [str(texts[i]) for i in order]
-    return _answered(name, row.prompt, responses, sum(row.scores), columns=columns)
+        kept = [sorted((place[i], place[j])) for i, j in pairs if correct[i] != correct[j]]
+        columns["sampled_conflict_pairs"] = json.dumps(kept)
+    model = row.get(NAME, "model_name", "")
+    name = row.get(NAME, "question_id") + (f"/{model}" if model else "")
+    texts = [responses[i] for i in order]
+    return row.item(name, row.prompt(), texts, sum(correct), columns=columns)
 
 
-Strength = Annotated[int, Field(ge=-3, le=3)]
-
-
-class Annotator(Part):
-    """A person's answer in HelpSteer3."""
-
-    score: Strength
-
-
-class HelpSteer3(Row):
+def helpsteer3(row: Row) -> Item:
     """Two responses, compared from -3 (the first is much better) to 3; 0 is a tie.
 
     The column `individual_preference` keeps the strengths, such as `-2 -1 0`. A row without annotators has
     one vote, its overall preference.
     """
-
-    category: Name
-    context: Question
-    response1: Text
-    response2: Text
-    overall_preference: Strength
-    individual_preference: Annotated[tuple[Annotator, ...], Parsed] = ()
-
-
-def _helpsteer3(row: HelpSteer3, _: Raw) -> Item:
-    strengths = [annotator.score for annotator in row.individual_preference]
-    counted = strengths or [row.overall_preference]
+    responses = row.get(TEXT, "response1"), row.get(TEXT, "response2")
+    overall = row.checked(ANNOTATORS, [{"score": row.values.get("overall_preference")}], "overall_preference")
+    annotators = row.get(ANNOTATORS, "individual_preference", ())
+    counted = [one["score"] for one in annotators or overall]
     votes = (sum(value < 0 for value in counted), sum(value > 0 for value in counted))
-    columns = {"individual_preference": " ".join(map(str, strengths))}
-    return _voted("", row.context, (row.response1, row.response2), votes, counted.count(0), columns=columns)
+    columns = {"individual_preference": " ".join(str(one["score"]) for one in annotators)}
+    prompt = row.get(QUESTION, "context")
+    return row.voted(str(row.number), prompt, responses, votes, counted.count(0), columns=columns)
 
 
-class Annotation(Part):
-    """A person's answer in MultiPref."""
-
-    overall_pref: Literal[
-        "A-is-clearly-better", "A-is-slightly-better", "Tie", "B-is-slightly-better", "B-is-clearly-better"
-    ]
-
-
-Annotations = Annotated[tuple[Annotation, ...], Parsed]
-
-
-class MultiPref(Row):
+def multipref(row: Row) -> Item | str:
     """Two responses, compared by normal and expert annotators; each has one vote."""
-
-    comparison_id: Name
-    text: Prompt
-    completion_a: Text
-    completion_b: Text
-    normal_worker_annotations: Annotations
-    expert_worker_annotations: Annotations
-
-
-def _multipref(row: MultiPref, _: Raw) -> Item | str:
-    given = [one.overall_pref for one in row.normal_worker_annotations + row.expert_worker_annotations]
+    groups = ("normal_worker_annotations", "expert_worker_annotations")
+    given = [one["overall_pref"] for group in groups for one in row.get(ANNOTATIONS, group)]
     if not given:
         return "nobody annotated the comparison"
     sides = [answer[0] for answer in given]
-    votes, columns = (sides.count("A"), sides.count("B")), {"overall_pref": " ".join(given)}
-    responses = (row.completion_a, row.completion_b)
-    return _voted(row.comparison_id, row.text, responses, votes, sides.count("T"), columns=columns)
-
-
-class MTBench(Row):
-    """One row per vote on two conversations; the votes on each question, turn and pair are collected.
-
-    Comparisons whose conversations differ before the last response (most second turns) have no common prompt
-    and are left out.
-    """
-
-    question_id: Count
-    model_a: Name
-    model_b: Name
-    choice: str
-    conversation_a: Chat
-    conversation_b: Chat
-    turn: Annotated[int, Field(ge=1)]
-
-
-def _mt_bench_key(row: MTBench) -> tuple[str, ...]:
-    return (str(row.question_id), str(row.turn), *sorted((row.model_a, row.model_b)))
-
-
-def _mt_bench(rows: list[MTBench], raw: Raw) -> Item | str:
-    row, end = rows[0], 2 * rows[0].turn
-    one, other = _mt_bench_key(row)[2:]
-    talks = {row.model_a: row.conversation_a[:end], row.model_b: row.conversation_b[:end]}
-    first, second = talks[one], talks[other]
-    if any(len(talk) < end or talk[-1]["role"] != "assistant" for talk in (first, second)):
-        raise ValueError(f"the conversations have no response of the assistant in turn {row.turn}")
-    if first[:-1] != second[:-1]:
-        return _DIFFER
-    meanings = [_meaning(each.choice, raw) for each in rows]
-    sides = [{"first": each.model_a, "second": each.model_b} for each in rows]
-    winners = [side.get(meaning) for side, meaning in zip(sides, meanings, strict=True)]
-    decade = (row.question_id - 81) // 10  # questions 81 to 160, ten per category
-    known = raw.entry.categories
-    return _voted(
-        "/".join(_mt_bench_key(row)),
-        first[:-1],
-        (first[-1]["content"], second[-1]["content"]),
-        (winners.count(one), winners.count(other)),
-        winners.count(None),
-        category=known[decade] if 0 <= decade < len(known) else "other",
-        columns={"turn": str(row.turn), "model_a": one, "model_b": other},
+    responses = row.get(TEXT, "completion_a"), row.get(TEXT, "completion_b")
+    votes, ties = (sides.count("A"), sides.count("B")), sides.count("T")
+    columns = {"overall_pref": " ".join(given)}
+    return row.voted(
+        row.get(NAME, "comparison_id"), row.prompt("text"), responses, votes, ties, columns=columns
     )
 
 
-Turns = Annotated[list[Any], Parsed, Field(min_length=1)]
-
-
-class Arena55k(Row):
+def arena_55k(row: Row) -> Item | str:
     """A battle whose prompts and responses are lists of turns, written as JSON.
 
     Battles of several turns have no common prompt and are left out. So are broken texts.
     """
-
-    id: Name
-    prompt: Turns
-    response_a: Turns
-    response_b: Turns
-    winner_model_a: Count
-    winner_model_b: Count
-    winner_tie: Count
-
-
-def _arena_55k(row: Arena55k, _: Raw) -> Item | str:
-    won = (row.winner_model_a, row.winner_model_b, row.winner_tie)
-    if sum(won) != 1:
-        raise ValueError("one of winner_model_a, winner_model_b and winner_tie must be 1, the others 0")
-    if max(len(row.prompt), len(row.response_a), len(row.response_b)) > 1:
+    turns = [row.get(TURNS, name) for name in ("prompt", "response_a", "response_b")]
+    if len({len(own) for own in turns}) > 1:
+        raise row.error("prompt, response_a and response_b must have the same number of turns")
+    won = [row.get(COUNT, f"winner_{side}") for side in ("model_a", "model_b", "tie")]
+    if sorted(won) != [0, 0, 1]:
+        raise row.error("one of winner_model_a, winner_model_b and winner_tie must be 1, the others 0")
+    if len(turns[0]) > 1:
         return "the battle has several turns"
-    texts = (row.prompt[0], row.response_a[0], row.response_b[0])
-    if not all(isinstance(text, str) and not LONE_SURROGATE.search(text) for text in texts):
+    prompt, *responses = (own[0] for own in turns)
+    if not all(isinstance(text, str) and not LONE_SURROGATE.search(text) for text in (prompt, *responses)):
         return "a message has no text, or broken characters"
-    return _voted(row.id, texts[0], texts[1:], won[:2], won[2])
+    return row.voted(row.get(NAME, "id"), prompt, responses, won[:2], won[2])
 
 
-class Completion(Part):
-    """A rated response of UltraFeedback."""
-
-    response: Text
-    rating: Annotated[float, Field(allow_inf_nan=False)] = Field(
-        validation_alias=AliasChoices("overall_score", "rating", "score")
-    )
-
-
-class UltraFeedback(Row):
+def ultrafeedback(row: Row) -> Item | str:
     """Responses with ratings; those with the best rating are the correct ones.
 
     The column `ratings` keeps the ratings, in the order of the responses.
     """
-
-    id: Name = ""
-    instruction: Prompt
-    completions: Annotated[tuple[Completion, ...], Parsed]
-
-
-def _ultrafeedback(row: UltraFeedback, _: Raw) -> Item | str:
-    ranked = sorted(row.completions, key=lambda completion: -completion.rating)
-    ratings = [completion.rating for completion in ranked]
+    rated = []
+    for one in row.get(OBJECTS, "completions"):
+        given = (one.get(name) for name in ("overall_score", "rating", "score"))
+        rating = next((value for value in given if value is not None), None)
+        text = row.checked(TEXT, one.get("response"), "completions.response")
+        rated.append((row.checked(RATING, rating, "completions.overall_score"), text))
+    rated.sort(key=lambda pair: -pair[0])
+    ratings = [rating for rating, _ in rated]
     if len(ratings) < 2:
         return "fewer than two responses"
     if ratings[0] == ratings[-1]:
         return "all responses have the same rating"
     columns = {"ratings": " ".join(f"{rating:g}" for rating in ratings)}
-    texts = [completion.response for completion in ranked]
-    return _answered(row.id, row.instruction, texts, ratings.count(ratings[0]), columns=columns)
-
-
-class TRL(Row):
-    """Pairs. Without `prompt`, the prompt is the common beginning of the two conversations or texts."""
-
-    id: Name = ""
-    prompt: Prompt | None = None
-    chosen: Said
-    rejected: Said
-
-
-def _trl(row: TRL, _: Raw) -> Item | str:
-    chosen, rejected = row.chosen, row.rejected
-    if chosen == rejected:
-        return "both responses are the same"
-    if isinstance(chosen, str) and isinstance(rejected, str):
-        if row.prompt is not None:
-            return _answered(row.id, row.prompt, (chosen, rejected))
-        if not (_TURN.match(chosen) and _TURN.match(rejected)):
-            return _answered(row.id, *_common_beginning(chosen, rejected))
-        chosen, rejected = _dialogue(chosen), _dialogue(rejected)
-    if isinstance(chosen, str) or isinstance(rejected, str):
-        raise ValueError("'chosen' and 'rejected' must both be texts, or both chat messages")
-    responses = chosen[-1]["content"], rejected[-1]["content"]
-    if row.prompt is not None and len(chosen) == len(rejected) == 1:
-        return _answered(row.id, row.prompt, responses)
-    if chosen[:-1] != rejected[:-1]:
-        return _DIFFER
-    if len(chosen) < 2:
-        raise ValueError("no message before the response")
-    return _answered(row.id, chosen[:-1], responses)
+    texts, best = [text for _, text in rated], ratings.count(ratings[0])
+    return row.item(row.named(), row.prompt("instruction"), texts, best, columns=columns)
 
 
 _TURN = re.compile(r"\n\n(Human|Assistant):")
 
 
-def _common_beginning(chosen: str, rejected: str) -> tuple[str, tuple[str, str]]:
-    """Split two texts as TRL does: the common beginning, without a space at its end, is the prompt."""
+def trl(row: Row) -> Item | str:
+    """Pairs. Without `prompt`, the prompt is the common beginning of the two conversations or texts."""
+    chosen, rejected = row.prompt("chosen", TALK), row.prompt("rejected", TALK)
+    prompt = None if row.values.get("prompt") is None else row.prompt()
+    if chosen == rejected:
+        return "both responses are the same"
+    if isinstance(chosen, str) and isinstance(rejected, str):
+        if prompt is not None:
+            return row.item(row.named(), prompt, (chosen, rejected))
+        if not (_TURN.match(chosen) and _TURN.match(rejected)):
+            common = _common_beginning(chosen, rejected)
+            if not common:
+                raise row.error("no prompt, and 'chosen' and 'rejected' have no common beginning")
+            return row.item(row.named(), chosen[:common], (chosen[common:], rejected[common:]))
+        chosen, rejected = (row.checked(TALK, _dialogue(text), "chosen") for text in (chosen, rejected))
+    if isinstance(chosen, str) or isinstance(rejected, str):
+        raise row.error("'chosen' and 'rejected' must both be texts, or both chat messages")
+    if prompt is None or len(chosen) > 1 or len(rejected) > 1:
+        if chosen[:-1] != rejected[:-1]:
+            return _DIFFER
+        if len(chosen) < 2:
+            raise row.error("no message before the response of 'chosen'")
+        prompt = chosen[:-1]
+    return row.item(row.named(), prompt, (chosen[-1]["content"], rejected[-1]["content"]))
+
+
+def _common_beginning(chosen: str, rejected: str) -> int:
+    """Return the length of the prompt of two texts as TRL does: without a space at its end."""
     shorter = min(len(chosen), len(rejected))
     common = next((i for i in range(shorter) if chosen[i] != rejected[i]), shorter)
-    if common and chosen[common - 1] == " ":
-        common -= 1
-    if not common:
-        raise ValueError("no prompt, and 'chosen' and 'rejected' have no common beginning")
-    return chosen[:common], (chosen[common:], rejected[common:])
+    return common - 1 if common and chosen[common - 1] == " " else common
 
 
-def _dialogue(text: str) -> tuple[Message, ...]:
+def _dialogue(text: str) -> list[dict[str, str]]:
     """Read a text of turns. Each turn begins with an empty line and `Human:` or `Assistant:`."""
-    roles: dict[str, Literal["user", "assistant"]] = {"Human": "user", "Assistant": "assistant"}
+    roles = {"Human": "user", "Assistant": "assistant"}
     parts = _TURN.split(text)[1:]
-    said = tuple(
-        Message(role=roles[who], content=text.strip())
-        for who, text in zip(parts[::2], parts[1::2], strict=True)
-    )
-    return _ends_with_answer(said)
+    turns = zip(parts[::2], parts[1::2], strict=True)
+    return [{"role": roles[who], "content": said.strip()} for who, said in turns]
 
 
-READERS: dict[str, Format] = {
-    "answers": Format(Answers, _answers),
-    "votes": Format(Votes, _votes),
-    "own": Format(Answers, _answers),  # or `votes`, if a row has them
-    "choices": Format(Choices, _choices),
-    "conversations": Format(Conversations, _conversations),
-    "rm-bench": Format(RMBench, _answers),
-    "rmb": Format(RMB, _rmb),
-    "rewardmath": Format(RewardMath, _rewardmath, key=lambda row: row.problem),
-    "ppe-correctness": Format(PPECorrectness, _ppe_correctness),
-    "helpsteer3": Format(HelpSteer3, _helpsteer3),
-    "multipref": Format(MultiPref, _multipref),
-    "mt-bench": Format(MTBench, _mt_bench, key=_mt_bench_key),
-    "arena-55k": Format(Arena55k, _arena_55k),
-    "ultrafeedback": Format(UltraFeedback, _ultrafeedback),
-    "trl": Format(TRL, _trl),
+# Formats with several rows per prompt
+
+
+def rewardmath(rows: Iterable[Row]) -> Iterator[tuple[str, Item | str]]:
+    """One row per solution of a problem, in any order; the one by a person is correct."""
+    correct = "human_to_GPT-4"
+    solutions: dict[str, list[tuple[Row, str, str]]] = {}
+    for row in rows:
+        author, texts = row.get(NAME, "solution_reference"), row.get(TEXTS, "eval_solution")
+        solutions.setdefault(row.get(TEXT, "problem"), []).append((row, author, "\n".join(texts)))
+    for number, (problem, given) in enumerate(solutions.items()):
+        row = given[0][0]
+        authors = [author for _, author, _ in given]
+        if authors.count(correct) != 1 or len(given) < 2:
+            raise row.error(f"the problem needs one solution by {correct} (the correct one) and another")
+        ordered = sorted(given, key=lambda one: one[1] != correct)
+        texts = tuple(text for _, _, text in ordered)
+        yield row.where, row.item(row.get(NAME, "id", str(number)), problem, texts)
+
+
+def mt_bench(rows: Iterable[Row]) -> Iterator[tuple[str, Item | str]]:
+    """One row per vote on two conversations; the votes on each question, turn and pair are collected.
+
+    Comparisons whose conversations differ before the last response (most second turns) have no common prompt
+    and are left out.
+    """
+    talks: dict[tuple[str, ...], tuple[Row, Messages, Messages]] = {}
+    winners: dict[tuple[str, ...], list[str | None]] = {}
+    for row in rows:
+        turn, models = row.get(COUNT, "turn"), [row.get(NAME, side) for side in ("model_a", "model_b")]
+        both = [row.get(CHAT, side)[: 2 * turn] for side in ("conversation_a", "conversation_b")]
+        if turn < 1 or any(len(talk) < 2 * turn or talk[-1]["role"] != "assistant" for talk in both):
+            raise row.error(f"the conversations have no response of the assistant in turn {turn}")
+        key = (str(row.get(COUNT, "question_id")), str(turn), *sorted(models))
+        first, second = both if models[0] == key[2] else both[::-1]
+        talks.setdefault(key, (row, first, second))
+        winner = dict(zip(("first", "second"), models, strict=True)).get(row.choice())
+        winners.setdefault(key, []).append(winner)
+    for key, (row, first, second) in talks.items():
+        if first[:-1] != second[:-1]:
+            yield row.where, _DIFFER
+            continue
+        responses = first[-1]["content"], second[-1]["content"]
+        votes = winners[key].count(key[2]), winners[key].count(key[3])
+        number = (int(key[0]) - 81) // 10  # the first question is 81, and each category has ten
+        known = row.entry.categories
+        category = known[number] if 0 <= number < len(known) else "other"
+        columns = {"turn": key[1], "model_a": key[2], "model_b": key[3]}
+        ties = winners[key].count(None)
+        found = row.voted(
+            "/".join(key), first[:-1], responses, votes, ties, columns=columns, category=category
+        )
+        yield row.where, found
+
+
+def by_row(read: Callable[[Row], Item | str]) -> Reader:
+    """Return what reads the rows of a format whose rows are prompts."""
+    return lambda rows: ((row.where, read(row)) for row in rows)
+
+
+Reader = Callable[[Iterable[Row]], Iterator[tuple[str, Item | str]]]
+READERS: dict[str, Reader] = {
+    "answers": by_row(answers),
+    "choices": by_row(choices),
+    "conversations": by_row(conversations),
+    "own": by_row(own),
+    "rmb": by_row(rmb),
+    "rewardmath": rewardmath,
+    "ppe-correctness": by_row(ppe_correctness),
+    "helpsteer3": by_row(helpsteer3),
+    "multipref": by_row(multipref),
+    "mt-bench": mt_bench,
+    "arena-55k": by_row(arena_55k),
+    "ultrafeedback": by_row(ultrafeedback),
+    "trl": by_row(trl),
 }
-"""The formats, by the names that YAML files use."""
+"""The formats, by the names that YAML files use. They yield places, with items or why they are left out."""
+
+
+def read_items(rows: Iterable[tuple[str, Any]], entry: BenchmarkEntry) -> Iterator[tuple[str, Item | str]]:
+    """Yield the items of a benchmark, or the reasons why rows are left out, each with its place."""
+    reader = entry.reader
+    read = READERS[reader] if isinstance(reader, str) else by_row(lambda row: _called(reader, row))
+    return read(_objects(rows, entry))
+
+
+def _objects(rows: Iterable[tuple[str, Any]], entry: BenchmarkEntry) -> Iterator[Row]:
+    for number, (where, values) in enumerate(rows):
+        if not isinstance(values, dict):
+            raise ValueError(f"{where}: expected an object {{...}}")
+        yield Row(where, number, values, entry)
+
+
+def _called(read: Callable[[Mapping[str, Any]], Any], row: Row) -> Item | str:
+    """Return what the function of a plug-in makes of a row."""
+    try:
+        found = read(row.values)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise row.error(f"{type(error).__name__}: {error}") from error
+    if not isinstance(found, (Item, str)):
+        raise row.error(f"the reader returned {type(found).__name__}, neither an Item nor a str")
+    return found

@@ -35,12 +35,13 @@ def good(**changes: Any) -> dict[str, Any]:
 
 def test_texts_ids_and_the_revision(tmp_path: Path) -> None:
     odd = ["\0", "🙂\u2028\u0085", "x" * 200_000, "<script>", "\r\n", ""]
-    rows = [good(id=7, prompt=CHAT, chosen=odd), good(subset="Focus", chosen="4"), good(rejected=" \n")]
+    rows = [good(id=7, prompt=CHAT, chosen=odd), good(subset="Focus", chosen="[4]"), good(rejected=" \n")]
     path = write(tmp_path / "mine.jsonl", rows)
     bench = load_benchmark(str(path))
     assert (bench.name, bench.format, bench.n_empty) == ("mine", "rmcalib", 3)
     assert bench.revision == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (bench.items[0].prompt, bench.items[0].responses) == (tuple(CHAT), (*odd, "5", "22"))
+    assert bench.items[1].responses[0] == "[4]"  # a text, not a list
     assert [item.id for item in bench.items] == ["7", "Focus/1", "Math/1"]  # used in two categories
     assert bench.categories == ("Math", "Focus")
 
@@ -125,7 +126,6 @@ def test_importing_the_package_is_light() -> None:
 
 def test_entries_are_complete_and_found_by_name_alias_and_hub_id() -> None:
     for entry in benchmarks().values():
-        assert entry.needs
         assert (entry.official is None) == (entry.official_about == "")
         assert entry.homepage.startswith("https://") or entry.licence in ("yours", "as rmcalib")
     assert entry_for("allenai/reward-bench-2") is known_entry("reward-bench-2")
