@@ -16,7 +16,11 @@ from rmcalib.cli.screen import Screen, following, print_json, print_lines, sessi
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
-    from rmcalib.runs import Evaluator, Plan, Status
+    from pathlib import Path
+
+    from rmcalib.runs._batch import Evaluate
+    from rmcalib.runs._plan import PlanEntry
+    from rmcalib.runs._status import Status
 
 WHERE = Group("Where to run", sort_key=2)
 
@@ -78,43 +82,42 @@ def command(
         Also try models that seem too large.
     """
     from rmcalib.judges import LoadOptions
-    from rmcalib.runs import BatchRequest, Cluster, Published, Selection, plan_batch, run_batch
-    from rmcalib.runs import Scoring as HowToScore
+    from rmcalib.runs import Batch, Cluster, Selection, plan_batch, run_batch
     from rmcalib.runs._plan import parse_bytes, parse_parameters
 
+    if len(scoring.benchmark) > 1:
+        raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
     of_ray = {"--address": address, "--shards": shards, "--gpus": gpus, "--gpu-memory": gpu_memory}
     cluster = None
-    if engine == "ray":
-        cluster = Cluster(address or "local", shards or 1, gpus, parse_bytes(gpu_memory or "80GB"))
-    else:
-        refuse(of_ray, "it needs --engine ray")
-    how: Published | HowToScore
     if scores:
         given = {"--benchmark": scoring.benchmark, "--limit": scoring.limit, "-J": scoring.judge}
         more = {"--backend": scoring.backend, "--free-disk": free_disk}
         refuse({**given, **more, **of_ray}, "no model is run with --scores published")
-        how = Published()
+    elif engine == "ray":
+        cluster = Cluster(address or "local", shards or 1, gpus, parse_bytes(gpu_memory or "80GB"))
     else:
-        if len(scoring.benchmark) > 1:
-            raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
-        how = HowToScore(
-            scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
-            limit=scoring.limit,
-            options=LoadOptions(**judge_options(scoring)),
-            cluster=cluster,
-            free_disk=free_disk,
-            ignore_memory=ignore_memory,
-            format=scoring.format,
-        )
+        refuse(of_ray, "it needs --engine ray")
     size = None if max_params is None else parse_parameters(max_params)
-    selection = Selection(include, exclude, size, family)
-    request = BatchRequest(models, selection, how, scoring.output, scoring.fresh)
+    batch = Batch(
+        models,
+        scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
+        scoring.output,
+        Selection(include, exclude, size, family),
+        LoadOptions(**judge_options(scoring)),
+        cluster,
+        published=scores is not None,
+        fresh=scoring.fresh,
+        format=scoring.format,
+        limit=scoring.limit,
+        free_disk=free_disk,
+        ignore_memory=ignore_memory,
+    )
     with session(common) as screen:
         if dry_run:
-            return _show_plan(plan_batch(request), screen)
-        evaluator = None if no_metrics else _evaluator(measuring)
+            return _show_plan(plan_batch(batch), screen)
+        evaluate = None if no_metrics else _evaluate(measuring)
         with _live_table(screen) as on_change:
-            status = run_batch(request, evaluator=evaluator, on_change=on_change)
+            status = run_batch(batch, evaluate=evaluate, on_change=on_change)
         if screen.json:
             print_json(status.content())
         elif screen.prints:
@@ -122,23 +125,23 @@ def command(
     return int("failed" in status.counts())
 
 
-def _evaluator(measuring: Measuring) -> Evaluator:
+def _evaluate(measuring: Measuring) -> Evaluate:
     """Return what writes a model's metrics and page, as ``eval`` does."""
     from rmcalib.judges._registry import recipe_of_run
     from rmcalib.metrics import Settings
     from rmcalib.report.evaluation import evaluate, made_from
-    from rmcalib.runs import Evaluator
 
     settings = asdict(measuring)
 
-    def write(recipe: Any, scores: Any, benchmark: Any, folder: Any) -> None:
+    def of_model(recipe: Any, scores: Any, benchmark: Any) -> tuple[str, Callable[[Path], object]]:
         own = recipe_of_run(recipe.model, scores.manifest, {recipe.model: recipe})
-        evaluate(scores, benchmark=benchmark, model=recipe.model, recipe=own, **settings).write(folder)
 
-    def inputs(recipe: Any, scores: Any, benchmark: Any) -> str:
-        return made_from(scores, recipe, benchmark, Settings(**settings))
+        def write(folder: Path) -> None:
+            evaluate(scores, benchmark=benchmark, model=recipe.model, recipe=own, **settings).write(folder)
 
-    return Evaluator(write, inputs)
+        return made_from(scores, recipe, benchmark, Settings(**settings)), write
+
+    return of_model
 
 
 _STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
@@ -169,8 +172,6 @@ def _status_table(status: Status) -> Any:
     """Draw the states: what is being worked on, failures, what waits, what is done."""
     status.tick()
     title = ", ".join(f"{count} {state}" for state, count in status.counts().items())
-    if left := status.seconds_left():
-        title += f"; about {_duration(left)} left"
     rows = table("model", "size", "state", "progress", "tokens/s", "left", title=title)
     entries = sorted(status.models.values(), key=lambda entry: _ORDER.index(entry.state))
     for entry in entries[:_ROWS]:
@@ -189,14 +190,13 @@ def _status_table(status: Status) -> Any:
     return rows
 
 
-def _show_plan(plan: Plan, screen: Screen) -> int:
-    """Print what would be run, in order, and what would fail or be skipped and why."""
+def _show_plan(plan: list[PlanEntry], screen: Screen) -> int:
+    """Print what would be run, in order, and what would be skipped and why."""
     if screen.json:
         names = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
-        rows = [{name: getattr(entry, name) for name in names} for entry in plan.entries]
-        print_json([{**row, "problem": plan.problems.get(row["model"], "")} for row in rows])
+        print_json([{name: getattr(entry, name) for name in names} for entry in plan])
     elif screen.prints:
-        run = [entry for entry in plan.entries if not entry.skipped and entry.model not in plan.problems]
+        run = [entry for entry in plan if not entry.skipped]
         shown = table("model", "size", "memory", "device", "time")
         for entry in run:
             memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
@@ -205,10 +205,9 @@ def _show_plan(plan: Plan, screen: Screen) -> int:
         print_table(open_console(), shown)
         seconds = _duration(sum(entry.seconds or 0 for entry in run))
         print_lines("", f"{len(run)} to run, about {seconds} (a rough guess from sizes).")
-        _print_reasons("would fail", plan.problems)
-        _print_reasons("skipped", {entry.model: entry.skipped for entry in plan.entries if entry.skipped})
+        _print_reasons("skipped", {entry.model: entry.skipped for entry in plan if entry.skipped})
         print_lines("Next: the same command without --dry-run")
-    return int(bool(plan.problems))
+    return 0
 
 
 def _print_summary(status: Status, place: str) -> None:

@@ -21,7 +21,7 @@ from rmcalib.cli.sources import (
 )
 
 if TYPE_CHECKING:
-    from rmcalib.repair import Calibration
+    from rmcalib.repair.calibration import Calibration
     from rmcalib.scores import Scores
 
 

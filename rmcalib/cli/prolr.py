@@ -14,7 +14,8 @@ from rmcalib.cli.options import MORE, Common, Names, at_least, refuse
 from rmcalib.cli.screen import following, print_json, print_lines, session
 
 if TYPE_CHECKING:
-    from rmcalib.tabular import Dataset, ProlrResult
+    from rmcalib.tabular import Dataset
+    from rmcalib.tabular._results import ProlrResult
 
 
 def command(

@@ -12,7 +12,7 @@ from rmcalib.cli.options import MORE, Common, Name, Reading, at_least
 from rmcalib.cli.screen import say, session
 
 if TYPE_CHECKING:
-    from rmcalib.integrations import Watch
+    from rmcalib.integrations.watching import Watch
 
 
 def command(

@@ -36,7 +36,9 @@ from rmcalib.scores import Scores, load_scores
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from rmcalib.repair import Calibration, Calibrator, Decisions
+    from rmcalib.repair.calibration import Calibration
+    from rmcalib.repair.calibrator import Calibrator
+    from rmcalib.repair.decisions import Decisions
 
 UNNAMED = "unnamed-benchmark"
 """The name of the benchmark if the scores do not have one."""
@@ -368,6 +370,6 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
 
 
 def _decisions(part: Part, settings: Settings) -> Decisions | None:
-    from rmcalib.repair.decisions import decide_part
+    from rmcalib.repair import decide
 
-    return decide_part(part, level=settings.level, seed=settings.seed)
+    return decide(part, level=settings.level, seed=settings.seed)

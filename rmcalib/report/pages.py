@@ -94,8 +94,11 @@ def plot(result: Any) -> Figure:
 
 def document_of(result: Any) -> Document:
     """Return the document of any result."""
-    from rmcalib.integrations import Watch
-    from rmcalib.repair import Applied, Calibration, Decisions, Panel
+    from rmcalib.integrations.watching import Watch
+    from rmcalib.repair.calibration import Calibration
+    from rmcalib.repair.calibrator import Applied
+    from rmcalib.repair.decisions import Decisions
+    from rmcalib.repair.panels import Panel
     from rmcalib.report import boards, comparisons, repairs
     from rmcalib.report.leaderboards import Report
 

@@ -16,8 +16,11 @@ from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Ti
 from rmcalib.report.sentences import p_text
 
 if TYPE_CHECKING:
-    from rmcalib.integrations import Watch
-    from rmcalib.repair import Applied, Calibration, Calibrator, CalibratorCheck, Decisions, Panel
+    from rmcalib.integrations.watching import Watch
+    from rmcalib.repair.calibration import Calibration
+    from rmcalib.repair.calibrator import Applied, Calibrator, CalibratorCheck
+    from rmcalib.repair.decisions import Decisions
+    from rmcalib.repair.panels import Panel
 
 _REFERENCE = {
     "stated": "the sigmoid of the reward, as it is",

@@ -15,7 +15,7 @@ from rmcalib._util.terminal import clean_line
 from rmcalib.report.evaluation import UNNAMED
 from rmcalib.runs import read_run
 from rmcalib.scores import Scores, load_all_scores, load_board, load_scores
-from rmcalib.scores._built_in import BOARDS, is_built_in
+from rmcalib.scores._known import BOARDS, is_built_in
 
 
 @dataclass(frozen=True)
