@@ -8,58 +8,36 @@ repeats of the same question, and real disagreement with the label, which remain
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration.intervals import standard_error
-from rmcalib.scores._files import Table, is_frame, read_frame, read_table
-from rmcalib.scores._schema import shown
+from rmcalib.scores._files import is_frame, read_frame, read_table
+
+if TYPE_CHECKING:
+    import pandas
 
 UNREAD = -1
 """The response of a verdict that could not be read."""
 _LETTERS = "ABCDEFGHIJ"
-_ROLES: dict[str, Sequence[str]] = {
+_NAMES = {
+    "judge": ("judge", "model"),
     "prompt": ("prompt", "prompt_id", "item_id", "id", "problem"),
     "order": ("order", "permutation", "correct_at", "chosen_position"),
     "verdict": ("verdict", "letter", "answer"),
-    "judge": ("judge", "model"),
     "wording": ("wording", "template"),
     "category": ("category", "subset"),
 }
-_NEEDED = ("prompt", "order", "verdict")
 _STABLE = 0.95
 _MOST_SUBSETS = 200
 _BUILT_IN = Path(__file__).parents[1] / "demo" / "letters.parquet"
-
-
-@dataclass(frozen=True)
-class Verdicts:
-    """The verdicts of judges, one row per verdict. Response 0 is the correct one.
-
-    Attributes
-    ----------
-    judge, prompt, wording : str (N,)
-        Who was asked what, in which words of the question.
-    order : list of tuples of int
-        The numbers of the responses at places A, B, .... If a file gives only the place of the correct
-        response, 0 is at that place.
-    response : int (N,)
-        The response that the verdict names; -1 if it could not be read.
-    """
-
-    judge: npt.NDArray[np.str_]
-    prompt: npt.NDArray[np.str_]
-    wording: npt.NDArray[np.str_]
-    order: list[tuple[int, ...]]
-    response: IntArray
 
 
 @dataclass(frozen=True)
@@ -117,7 +95,7 @@ class VerdictAnalysis:
     orders_needed: int | None
 
 
-def load_verdicts(source: Any = "real", columns: Mapping[str, str] | None = None) -> Verdicts:
+def load_verdicts(source: Any = "real", columns: Mapping[str, str] | None = None) -> pandas.DataFrame:
     """Read verdicts from a file or a table with the columns `judge, prompt, order, verdict`.
 
     Parameters
@@ -131,7 +109,9 @@ def load_verdicts(source: Any = "real", columns: Mapping[str, str] | None = None
 
     Returns
     -------
-    Verdicts
+    DataFrame
+        One row per verdict: judge, prompt, wording, order (the responses at places A, B, ..., such as "102";
+        response 0 is the correct one) and response (the one that the verdict names; -1 if it could not be read).
 
     Notes
     -----
@@ -145,63 +125,61 @@ def load_verdicts(source: Any = "real", columns: Mapping[str, str] | None = None
     >>> import pandas as pd
     >>> table = pd.DataFrame({"judge": "m", "prompt": ["a", "a"], "order": ["01", "10"],
     ...                       "verdict": ["A", "A"]})
-    >>> load_verdicts(table).response.tolist()  # the first place, whatever is there
+    >>> load_verdicts(table)["response"].tolist()  # the first place, whatever is there
     [0, 1]
     """
-    table = read_frame(source) if is_frame(source) else read_table(_BUILT_IN if source == "real" else source)
-    found = {
-        role: next((name for name in names if name in table.columns), "") for role, names in _ROLES.items()
-    }
-    found |= columns or {}
-    missing = [role for role in _NEEDED if not found[role]]
-    missing += [repr(name) for name in found.values() if name and name not in table.columns]
-    if missing:
-        raise ValueError(f"{table.source}: no column {', '.join(missing)} (has {', '.join(table.columns)})")
+    import pandas
 
-    def texts(role: str) -> npt.NDArray[np.str_]:
-        name = found[role]
-        return np.array([str(value) for value in table.columns[name]] if name else [""] * len(table))
+    file = _BUILT_IN if isinstance(source, str) and source == "real" else source
+    table = read_frame(source) if is_frame(source) else read_table(file)
+    frame = pandas.DataFrame(index=range(len(table)))
+    for role, names in _NAMES.items():
+        given = (columns or {}).get(role)
+        name = given or next((name for name in names if name in table.columns), None)
+        if name in table.columns:
+            frame[role] = [str(value).strip() for value in table.columns[name]]
+        elif given or role in ("prompt", "order", "verdict"):
+            have = ", ".join(table.columns)
+            raise ValueError(f"{table.source}: no column {given or role!r} for {role} (has {have})")
+        else:
+            frame[role] = ""
+    frame["prompt"] = frame["category"] + "/" + frame["prompt"]
+    frame["order"] = _orders(frame["order"].tolist(), table.source)
+    frame["response"] = list(map(_named, frame["verdict"], frame["order"]))
+    return frame[["judge", "prompt", "wording", "order", "response"]]
 
-    prompt, orders = texts("prompt"), _orders(table, found["order"])
-    if found["category"]:
-        prompt = np.char.add(np.char.add(texts("category"), "/"), prompt)
-    named = [_named(text, order) for text, order in zip(texts("verdict"), orders, strict=True)]
-    return Verdicts(texts("judge"), prompt, texts("wording"), orders, np.array(named, dtype=np.int64))
 
-
-def _orders(table: Table, name: str) -> list[tuple[int, ...]]:
+def _orders(values: list[str], source: str) -> list[str]:
     """Return the responses at each place. If only the place of the correct one is known, it has 0 there."""
-    texts = [str(value).strip().upper() for value in table.columns[name]]
-    if {*texts} <= {*_LETTERS}:
-        places = [_LETTERS.index(text) for text in texts]
-        m = max(2, 1 + max(places))
-        return [(*range(1, at + 1), 0, *range(at + 1, m)) for at in places]
-    orders = []
-    for row, text in enumerate(texts):
-        order = tuple(int(part) for part in (text if text.isdigit() else re.findall(r"\d+", text)))
-        if sorted(order) != [*range(len(order))] or len(order) < 2:
+    places = {value.upper() for value in values}
+    if places <= {*_LETTERS}:
+        m = max(2, *(1 + _LETTERS.index(place) for place in places))
+        wrong = "123456789"[: m - 1]
+        return [wrong[:at] + "0" + wrong[at:] for at in (_LETTERS.index(value.upper()) for value in values)]
+    orders = ["".join(re.findall(r"\d", value)) for value in values]
+    for row, (order, value) in enumerate(zip(orders, values, strict=True)):
+        if len(order) < 2 or sorted(order) != [*"0123456789"[: len(order)]]:
             raise ValueError(
-                f"{table.source}, {table.place(row)}: {name} is {shown(table.columns[name][row])}: list the "
-                "responses in the order shown, such as 1,0,2, or give the place of the correct one, A, B, ..."
+                f"{source}, row {row}: order is {value!r}: list the responses in the order shown, such as 1,0,2, "
+                "or give the place of the correct one, A, B, ..."
             )
-        orders.append(order)
     return orders
 
 
-def _named(verdict: str, order: Sequence[int]) -> int:
+def _named(verdict: str, order: str) -> int:
     """Return the response at the place that a verdict names."""
-    text = verdict.strip().upper().removesuffix(".0")
+    text = verdict.upper().removesuffix(".0")
     place = int(text) - 1 if text.isdigit() else _LETTERS.find(text) if len(text) == 1 else -1
-    return order[place] if 0 <= place < len(order) else UNREAD
+    return int(order[place]) if 0 <= place < len(order) else UNREAD
 
 
-def analyse_verdicts(verdicts: Verdicts, *, level: float = 0.95) -> dict[str, VerdictAnalysis]:
+def analyse_verdicts(verdicts: pandas.DataFrame, *, level: float = 0.95) -> dict[str, VerdictAnalysis]:
     """Split what makes verdicts wrong: place, noise between repeats, disagreement with the labels.
 
     Parameters
     ----------
-    verdicts : Verdicts
-        The verdicts of one or more judges.
+    verdicts : DataFrame
+        The verdicts of one or more judges, from `load_verdicts`.
     level : float
         The level of the intervals. Prompts are the units: all verdicts on a prompt belong together.
 
@@ -216,90 +194,82 @@ def analyse_verdicts(verdicts: Verdicts, *, level: float = 0.95) -> dict[str, Ve
     >>> {place: round(rate.value, 2) for place, rate in found.right_at.items()}
     {'A': 0.89, 'B': 0.78, 'C': 0.31, 'D': 0.27}
     """
-    names = dict.fromkeys(verdicts.judge.tolist())
-    return {name: _analysis(name, verdicts, np.flatnonzero(verdicts.judge == name), level) for name in names}
+    return {
+        str(judge): _analysis(str(judge), own, level) for judge, own in verdicts.groupby("judge", sort=False)
+    }
 
 
-def _analysis(judge: str, verdicts: Verdicts, rows: IntArray, level: float) -> VerdictAnalysis:
-    response, wording = verdicts.response[rows], verdicts.wording[rows]
-    order = [verdicts.order[row] for row in rows]
-    _, prompt = np.unique(verdicts.prompt[rows], return_inverse=True)
-    correct, at = (response == 0).astype(np.float64), np.array([one.index(0) for one in order])
-    own: dict[int, list[int]] = {}  # the read verdicts on each prompt
-    for row in np.flatnonzero(response != UNREAD).tolist():
-        own.setdefault(int(prompt[row]), []).append(row)
-    pairs = np.array(
-        [
-            (p, order[i] == order[j], wording[i] == wording[j], response[i] != response[j])
-            for p, mine in own.items()
-            for i, j in combinations(mine, 2)
-        ]
-    ).reshape(-1, 4)
+def _analysis(judge: str, own: pandas.DataFrame, level: float) -> VerdictAnalysis:
+    prompt, correct = own["prompt"], (own["response"] == 0).astype(float)
+    at = own["order"].str.find("0")
+    read = own[own["response"] != UNREAD].reset_index()
+    # All pairs of read verdicts on a prompt.
+    pairs = read.merge(read, on="prompt", suffixes=("", "_2"))
+    pairs = pairs[pairs["index"] < pairs["index_2"]]
+    same_order, same_wording = pairs["order"] == pairs["order_2"], pairs["wording"] == pairs["wording_2"]
+    differ = (pairs["response"] != pairs["response_2"]).astype(float)
 
-    def differ(same_order: bool, same_wording: bool) -> Rate | None:
-        chosen = pairs[(pairs[:, 1] == same_order) & (pairs[:, 2] == same_wording)]
-        return _rate(chosen[:, 3].astype(np.float64), chosen[:, 0], level) if len(chosen) else None
+    def difference(kept: pandas.Series[bool]) -> Rate | None:
+        return _rate(differ[kept], pairs["prompt"][kept], level) if kept.any() else None
 
-    noise, across = differ(True, True), differ(False, True)
-    by_prompt = _shares(prompt, order, response)
-    wrong = np.array([1 - _most_frequent(shares.sum(axis=0))[0] for shares in by_prompt])
-    agree = _agreement_by_orders(by_prompt)
+    noise, orders = difference(same_order & same_wording), difference(~same_order & same_wording)
+    by_orders = _by_number_of_orders(own)
+    agreement = dict(enumerate(by_orders.groupby("orders")["agrees"].mean().tolist(), start=1))
+    wrong = 1 - by_orders.groupby("prompt")["right"].last()  # of all orders
     return VerdictAnalysis(
         judge=judge,
-        n_verdicts=len(rows),
-        n_prompts=len(by_prompt),
-        n_unread=int((response == UNREAD).sum()),
+        n_verdicts=len(own),
+        n_prompts=len(wrong),
+        n_unread=len(own) - len(read),
         right=_rate(correct, prompt, level),
-        right_at={
-            _LETTERS[i]: _rate(correct[at == i], prompt[at == i], level) for i in np.unique(at).tolist()
-        },
+        right_at={_LETTERS[i]: _rate(correct[at == i], prompt[at == i], level) for i in sorted(set(at))},
         noise=noise,
-        across_orders=across,
-        across_wordings=differ(True, False),
-        position_effect=None if across is None else across.value - (noise.value if noise else 0.0),
-        disagreement=_rate(wrong, np.arange(len(wrong)), level),
-        agreement_by_orders=agree,
-        orders_needed=next((k for k, v in agree.items() if v >= _STABLE and k < max(agree)), None),
+        across_orders=orders,
+        position_effect=None if orders is None else orders.value - (noise.value if noise else 0.0),
+        across_wordings=difference(same_order & ~same_wording),
+        disagreement=_rate(wrong, wrong.index, level),
+        agreement_by_orders=agreement,
+        orders_needed=next((k for k, v in agreement.items() if v >= _STABLE and k < max(agreement)), None),
     )
 
 
-def _rate(values: FloatArray, prompt: IntArray, level: float) -> Rate:
+def _rate(values: Any, prompt: Any, level: float) -> Rate:
     """Return the mean over all rows; its standard error has prompts as clusters."""
     from scipy.special import ndtri
 
-    _, cluster = np.unique(prompt, return_inverse=True)
-    mean, width = float(values.mean()), float(ndtri(0.5 + level / 2)) * standard_error(values, cluster)
-    return Rate(mean, max(0.0, mean - width), min(1.0, mean + width), int(cluster.max()) + 1)
+    rows = np.asarray(values, dtype=np.float64)
+    names, cluster = np.unique(np.asarray(prompt), return_inverse=True)
+    mean = float(rows.mean())
+    width = float(ndtri(0.5 + level / 2)) * standard_error(rows, cluster)
+    return Rate(mean, max(0.0, mean - width), min(1.0, mean + width), len(names))
 
 
-def _shares(prompt: IntArray, order: Sequence[tuple[int, ...]], response: IntArray) -> list[FloatArray]:
-    """Return for each prompt how often each response is named in each of its orders: (orders, m)."""
-    found: list[dict[tuple[int, ...], FloatArray]] = [{} for _ in range(int(prompt.max()) + 1)]
-    m = max(map(len, order))
-    for p, shown_as, named in zip(prompt.tolist(), order, response.tolist(), strict=True):
-        counts = found[p].setdefault(shown_as, np.zeros(m))
-        if named != UNREAD:
-            counts[named] += 1
-    return [np.array([counts / max(counts.sum(), 1.0) for counts in own.values()]) for own in found]
+def _by_number_of_orders(own: pandas.DataFrame) -> pandas.DataFrame:
+    """Return, per prompt and for 1, 2, ... orders: how often their verdict is right, and is that of all orders."""
+    import pandas
+
+    m = own["order"].str.len().max()
+    counts = own.groupby(["prompt", "order", "response"]).size().unstack(fill_value=0)
+    counts = counts.reindex(columns=range(m), fill_value=0)  # without unread verdicts
+    shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
+    sizes = shares.groupby(level="prompt").size()
+    rng, found = np.random.default_rng(0), []
+    for size in sorted(set(sizes)):
+        prompts = sizes.index[sizes == size]
+        each = shares.loc[prompts].to_numpy().reshape(len(prompts), size, m)
+        final = _most_frequent(each.sum(axis=1))
+        for k in range(1, size + 1):
+            if comb(size, k) <= _MOST_SUBSETS:
+                subsets = [list(chosen) for chosen in combinations(range(size), k)]
+            else:
+                subsets = [rng.permutation(size)[:k].tolist() for _ in range(_MOST_SUBSETS)]
+            first = np.mean([_most_frequent(each[:, chosen].sum(axis=1)) for chosen in subsets], axis=0)
+            columns = {"right": first[:, 0], "agrees": (first * final).sum(axis=1)}
+            found.append(pandas.DataFrame({"prompt": prompts, "orders": k, **columns}))
+    return pandas.concat(found)
 
 
 def _most_frequent(counts: FloatArray) -> FloatArray:
-    """Return the share of each response in first place: (m,), zeros if no verdict was read."""
-    top = (counts == counts.max()) & (counts > 0)
-    return np.asarray(top / max(int(top.sum()), 1), dtype=np.float64)
-
-
-def _agreement_by_orders(by_prompt: Sequence[FloatArray]) -> dict[int, float]:
-    """Return for 1, 2, ... orders how often their most frequent verdict is that of all orders."""
-    agree: dict[int, list[float]] = {}
-    rng = np.random.default_rng(0)
-    for shares in by_prompt:
-        n, final = len(shares), _most_frequent(shares.sum(axis=0))
-        for k in range(1, n + 1):
-            if comb(n, k) <= _MOST_SUBSETS:
-                subsets = [list(one) for one in combinations(range(n), k)]
-            else:
-                subsets = [rng.permutation(n)[:k].tolist() for _ in range(_MOST_SUBSETS)]
-            firsts = [_most_frequent(shares[chosen].sum(axis=0)) @ final for chosen in subsets]
-            agree.setdefault(k, []).append(float(np.mean(firsts)))
-    return {k: float(np.mean(values)) for k, values in agree.items()}
+    """Return the share of each response in first place: (n, m), zeros where no verdict was read."""
+    top = (counts == counts.max(axis=1, keepdims=True)) & (counts > 0)
+    return np.asarray(top / np.maximum(top.sum(axis=1, keepdims=True), 1))

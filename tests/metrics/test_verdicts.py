@@ -91,27 +91,30 @@ def test_wordings_are_compared_within_orders() -> None:
 @pytest.mark.parametrize("order", ["102", "1,0,2", "1 0 2", [1, 0, 2]])
 def test_orders_and_verdicts_in_several_spellings(order: object) -> None:
     table = pd.DataFrame({"prompt": ["a"] * 4, "order": [order] * 4, "verdict": ["B", "b ", "2", "D"]})
-    assert load_verdicts(table).response.tolist() == [0, 0, 0, -1]
+    assert load_verdicts(table)["response"].tolist() == [0, 0, 0, -1]
 
 
 def test_only_the_place_of_the_correct_response(tmp_path: Path) -> None:
     path = tmp_path / "v.csv"
     path.write_text("model,id,correct_at,letter\nj,1,A,A\nj,1,B,A\nj,1,C,C\n")
     found = load_verdicts(path)
-    assert found.response.tolist() == [0, 1, 0]
-    assert found.judge.tolist() == ["j"] * 3
+    assert found["response"].tolist() == [0, 1, 0]
+    assert found["judge"].tolist() == ["j"] * 3
 
 
-def test_bad_tables_are_named() -> None:
-    with pytest.raises(ValueError, match="order") as caught:
-        load_verdicts(pd.DataFrame({"judge": ["j"], "verdict": ["A"]}))
-    assert "prompt" in str(caught.value)
-    with pytest.raises(ValueError, match="order is '113'"):
-        load_verdicts(pd.DataFrame({"prompt": [1], "order": ["113"], "verdict": ["A"]}))
-    with pytest.raises(ValueError, match="'nothing'"):
-        load_verdicts(
-            pd.DataFrame({"prompt": [1], "order": ["01"], "verdict": ["A"]}), {"verdict": "nothing"}
-        )
+@pytest.mark.parametrize(
+    ("table", "columns", "named"),
+    [
+        ({"prompt": [1], "verdict": ["A"]}, None, "order"),
+        ({"prompt": [1], "order": ["113"], "verdict": ["A"]}, None, "order is '113'"),
+        ({"prompt": [1], "order": ["01"], "verdict": ["A"]}, {"verdict": "nothing"}, "'nothing'"),
+    ],
+)
+def test_bad_tables_are_named(
+    table: dict[str, list[object]], columns: dict[str, str] | None, named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        load_verdicts(pd.DataFrame(table), columns)
 
 
 def test_the_real_judges() -> None:
