@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_integers, as_probabilities, check_choice, chunks
-from rmcalib.calibration.errors import NullTest, compare_with_null
+from rmcalib.calibration.estimates import NullTest, compare_with_null
 from rmcalib.calibration.intervals import Interval
 from rmcalib.calibration.notions import NotionProtocol, NotionResult, check_complete, check_ranks, marginals
 from rmcalib.calibration.reference import reference_strong_notion
@@ -190,7 +190,7 @@ class Strong:
         low, high = test.excess - np.quantile(moved, [(1 + level) / 2, (1 - level) / 2])
         if test.p_value > 1 - level:
             low, high = min(low, 0.0), max(high, 0.0)
-        return Interval(test.excess, float(low), float(high), level, resamples)
+        return Interval(test.excess, float(low), float(high), level)
 
 
 def _two_sided(value: float, draws: FloatArray, exact_mean: float | None) -> NullTest:

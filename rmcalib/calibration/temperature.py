@@ -53,18 +53,12 @@ class TemperatureFit:
     ----------
     temperature : float
         T̂, or the end of the search range where ``at_limit`` is set.
-    slope : float
-        The derivative of the mean log loss by log β there: 0 at an optimum.
     at_limit : str or None
         "cold" (T → 0: every forecast is right), "hot" (T → ∞: a uniform forecast is as good), or None.
-    n : int
-        Number of prompts or instances.
     """
 
     temperature: float
-    slope: float
-    at_limit: str | None
-    n: int
+    at_limit: str | None = None
 
     @property
     def optimum(self) -> float:
@@ -98,7 +92,7 @@ def fit_temperature(dist: RankingDistribution, orders: ArrayLike) -> Temperature
         raise ValueError(
             f"dist: {type(dist).__name__} has no temperature (needs at_temperature and temperature_slope)"
         )
-    return find_temperature(dist.temperature_slope(array), len(array), _RANKING_RANGE)
+    return find_temperature(dist.temperature_slope(array), _RANKING_RANGE)
 
 
 def cross_fit(
@@ -127,19 +121,19 @@ def cross_fit(
 
 
 def find_temperature(
-    slope: Callable[[float], float], n: int, log_range: tuple[float, float] = REWARD_RANGE
+    slope: Callable[[float], float], log_range: tuple[float, float] = REWARD_RANGE
 ) -> TemperatureFit:
     """Find the zero of ``slope``, an increasing function of β = 1/T, by a search over log β."""
     from scipy.optimize import brentq
 
     low, high = log_range
     if slope(np.exp(low)) >= 0:
-        return TemperatureFit(float(np.exp(-low)), slope(np.exp(low)) * float(np.exp(low)), "hot", n)
+        return TemperatureFit(float(np.exp(-low)), "hot")
     if slope(np.exp(high)) <= 0:
-        return TemperatureFit(float(np.exp(-high)), slope(np.exp(high)) * float(np.exp(high)), "cold", n)
+        return TemperatureFit(float(np.exp(-high)), "cold")
     # Brent's method needs about twenty evaluations, bisection fifty and more.
     beta = float(np.exp(brentq(lambda log_beta: slope(np.exp(log_beta)), low, high, xtol=1e-14)))
-    return TemperatureFit(1 / beta, slope(beta) * beta, None, n)
+    return TemperatureFit(1 / beta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +179,7 @@ class Softmax:
 
     def fit(self) -> TemperatureFit:
         """Return the best temperature."""
-        found = find_temperature(self.mean_slope, len(self.sizes))
+        found = find_temperature(self.mean_slope)
         if found.at_limit == "cold" and (self.below[self.correct] < 0).any():
             return replace(found, at_limit=None)  # the optimum lies beyond the range: rewards are very close
         return found
@@ -258,7 +252,7 @@ class Sigmoid:
 
     def fit(self) -> TemperatureFit:
         """Return the best temperature."""
-        return find_temperature(self.mean_slope, len(self.uniform))
+        return find_temperature(self.mean_slope)
 
     def losses(self, temperature: float) -> FloatArray:
         """Return the mean of log(1 + exp(−d/T)) of each prompt."""
@@ -467,7 +461,7 @@ class Scale:
 
     def _fit_more(self, level: float) -> _More:
         margin = frequency_distances(*self.model.margins(), level, self.cluster)[0]
-        fit = find_temperature(lambda beta: self.model.mean_slope(beta) + margin, self.n)
+        fit = find_temperature(lambda beta: self.model.mean_slope(beta) + margin)
         now = float(self._now.mean())
         if fit.at_limit == "cold":
             best = float(self.model.losses(0.0).mean())

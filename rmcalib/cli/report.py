@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -20,9 +20,6 @@ def command(
     output: options.Place = "runs/report",
     category: Annotated[options.Names, Parameter(metavar="NAME", group=MORE)] = (),
     bradley_terry_only: Annotated[bool, Parameter(group=MORE)] = False,
-    method: Annotated[tuple[Literal["kendall", "spearman", "pearson"], ...], Parameter(group=MORE)] = (
-        "kendall",
-    ),
     recipes: options.Recipes = (),
     measuring: Measuring = Measuring(),
     common: Common = Common(),
@@ -45,8 +42,6 @@ def command(
         Category columns of --table; default those of RewardBench 2.
     bradley_terry_only
         Leave out models whose rewards are known not to be on a Bradley-Terry scale.
-    method
-        Coefficient of correlation; several allowed.
     """
     from rmcalib._util.storage import as_path, is_remote
     from rmcalib.metrics import Settings
@@ -54,7 +49,6 @@ def command(
 
     shared: dict[str, Any] = {
         "metric": metric,
-        "methods": tuple(dict.fromkeys(method)),
         "bradley_terry_only": bradley_terry_only,
         "recipes": recipes,
         "settings": Settings(resamples=measuring.resamples, seed=measuring.seed),

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray, FloatArray
+from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.terminal import clean_line
 from rmcalib.calibration.errors import reliability
 from rmcalib.judges import registry
 from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics.catalogue import Metric, catalogue
 from rmcalib.metrics.comparison import named_scores
-from rmcalib.metrics.correlation import Method, correlation_rows
+from rmcalib.metrics.correlation import (
+    LEADERBOARD,
+    ModelErrors,
+    correlate_errors,
+    correlation_rows,
+    model_errors,
+)
 from rmcalib.metrics.diagrams import bin_rows, rejection_rows
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.ranks import rank_sets
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.split_correlation import ModelErrors, correlate_errors, model_errors
 from rmcalib.metrics.table import OVERALL, Row, parts_of, tidy_row
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
@@ -148,7 +152,6 @@ def leaderboard(
     *,
     names: Sequence[str] | None = None,
     metric: str = DEFAULT_METRIC,
-    methods: Sequence[Method] = ("kendall",),
     recipes: Iterable[Any] = (),
     resamples: int = 1000,
     level: float = 0.95,
@@ -164,8 +167,6 @@ def leaderboard(
         Their names; default those of the scores. Unnamed and equal ones are numbered.
     metric : str
         What to sort by.
-    methods : sequence of {"kendall", "spearman", "pearson"}
-        Coefficients of correlation over models.
     recipes : paths, optional
         Files of recipes, which say whether rewards are log-utilities.
     resamples, level, seed
@@ -192,7 +193,7 @@ def leaderboard(
         recipe = recipe_of_run(name, one.manifest, known)
         entries.append(Entry(name, partial(_itself, one), why_no_calibration(recipe), recipe.family))
     settings = Settings(resamples=resamples, level=level, seed=seed)
-    return measure_entries(entries, metric=metric, methods=methods, settings=settings)
+    return measure_entries(entries, metric=metric, settings=settings)
 
 
 def sortable_metrics() -> list[str]:
@@ -210,7 +211,6 @@ def measure_entries(
     entries: Sequence[Entry],
     *,
     metric: str = DEFAULT_METRIC,
-    methods: Sequence[Method] = ("kendall",),
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
 ) -> Board:
@@ -245,8 +245,7 @@ def measure_entries(
         curves[0].extend({"model": entry.name, **row} for row in bin_rows(diagram))
         curves[1].extend({"model": entry.name, **row} for row in rejection_rows(one, settings.seed))
         worth[entry.name] = one.scale.kept, one.scale.kept_influence()
-        if (own := model_errors(whole)) is not None:
-            errors[entry.name] = own
+        errors[entry.name] = model_errors(one)
     board = rank_models(
         [entry.name for entry in entries],
         metrics,
@@ -255,12 +254,11 @@ def measure_entries(
         correlated=tuple(dict.fromkeys((metric, *_ALWAYS))),
         ranked_by=("accuracy", *_ALWAYS),
         chance=chance,
-        methods=methods,
         settings=settings,
         curves=curves,
         notes=_size_notes(metric, sizes) + _prompt_notes(prompts),
         split_correlations=correlate_errors(
-            errors, families={one.name: one.family for one in entries if one.family}, settings=settings
+            errors, {one.name: one.family for one in entries if one.family}, settings
         ),
     )
     same_prompts = len({prompts[name] for name in worth}) == 1
@@ -293,7 +291,6 @@ def rank_models(
     categories: Sequence[str],
     correlated: Sequence[str],
     ranked_by: Sequence[str],
-    methods: Sequence[Method],
     settings: Settings,
     chance: Mapping[str, float] | None = None,
     curves: tuple[list[Row], list[Row]] = ([], []),
@@ -329,21 +326,12 @@ def rank_models(
             row["why"] = _UNINFORMATIVE
     rows.sort(key=lambda row: (row["rank"] is None, row["rank"] or 0, row["model"]))
     # One category is the same as all of them together.
-    targets = categories if len(categories) > 1 else ()
+    several = categories if len(categories) > 1 else ()
+    targets = {LEADERBOARD: scores} | {name: _column(found, SCORE, name) for name in several}
     correlations = [
         row
-        for method in methods
         for name in correlated
-        for row in correlation_rows(
-            _badness(name, _column(found, name)),
-            {category: _column(found, SCORE, category) for category in targets},
-            leaderboard=scores,
-            metric=name,
-            method=method,
-            resamples=settings.resamples,
-            level=settings.level,
-            seed=settings.seed,
-        )
+        for row in correlation_rows(name, _badness(name, _column(found, name)), targets, settings)
     ]
     return Board(
         metric=metric,
@@ -384,6 +372,45 @@ def _with_rank_sets(board: Board, worth: Mapping[str, tuple[float, FloatArray]])
         for row in board.models
     ]
     return replace(board, models=models)
+
+
+def rank_sets(
+    values: Sequence[float],
+    influences: Sequence[FloatArray],
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> list[tuple[int, int]]:
+    """Return for each model the ranks that it may have: [1 + number surely better, M − number surely worse].
+
+    Larger values are better. ``influences`` (M of (n,)) are what each prompt contributes to the deviation of
+    a value. A model is surely better if the difference is larger than the 95% point of the largest of all
+    standardised differences, from a multiplier bootstrap over prompts (Mogstad et al. 2024).
+    """
+    value, influence = np.asarray(values, dtype=np.float64), np.array(influences)
+    n_models, n = influence.shape
+    if n_models < 2 or n < 2:
+        return [(1, n_models)] * n_models
+    one, other = np.triu_indices(n_models, 1)
+    covariance = influence @ influence.T * n / (n - 1)
+    variance = np.diag(covariance)
+    spread = np.sqrt(np.maximum(variance[one] + variance[other] - 2 * covariance[one, other], 0.0))
+    known = spread > 1e-12 * max(float(np.sqrt(variance.max())), 1e-300)
+    rng, largest = np.random.default_rng(seed), []
+    for part in chunks(resamples, max(n, len(one))):
+        moved = rng.standard_normal((part.stop - part.start, n)) @ influence.T
+        ratio = np.abs(moved[:, one] - moved[:, other])[:, known] / spread[known]
+        largest.append(ratio.max(axis=1) if known.any() else np.zeros(len(moved)))
+    limit = float(np.quantile(np.concatenate(largest), level))
+    difference = value[one] - value[other]
+    surely = np.where(known, np.abs(difference) > limit * spread, np.abs(difference) > 1e-12)
+    above, below = np.zeros(n_models, dtype=np.int64), np.zeros(n_models, dtype=np.int64)
+    np.add.at(above, one[surely & (difference < 0)], 1)
+    np.add.at(above, other[surely & (difference > 0)], 1)
+    np.add.at(below, one[surely & (difference > 0)], 1)
+    np.add.at(below, other[surely & (difference < 0)], 1)
+    return [(1 + int(up), n_models - int(down)) for up, down in zip(above, below, strict=True)]
 
 
 def _better_than_guess(found: Mapping[tuple[str, str], Row], chance: float | None) -> bool | None:

@@ -89,10 +89,10 @@ def bin_rows(diagram: Reliability) -> list[Row]:
 
 def _with_band(events: Events, settings: Settings) -> list[Row]:
     diagram = reliability(events.p, events.y, bins=settings.bins)
-    band = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
+    low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
     filled = np.flatnonzero(diagram.count)
     return [
-        {**row, "band_low": float(band.low[b]), "band_high": float(band.high[b])}
+        {**row, "band_low": float(low[b]), "band_high": float(high[b])}
         for row, b in zip(bin_rows(diagram), filled, strict=True)
     ]
 

@@ -18,15 +18,21 @@ from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.calibration.estimates import difference_of
 from rmcalib.judges import Recipe, registry
 from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
-from rmcalib.metrics.answers import answer_rows
 from rmcalib.metrics.audit import audit, cancelling, check_groupings
 from rmcalib.metrics.catalogue import Metric, catalogue, chosen_metrics
+from rmcalib.metrics.comparison import smallest_gap
 from rmcalib.metrics.diagrams import isotonic_rows, margin_rows, reliability_rows
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.planning import smallest_gap
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, metric_rows
-from rmcalib.metrics.texts import response_lengths
+from rmcalib.metrics.table import (
+    OVERALL,
+    Row,
+    answer_rows,
+    estimate_of,
+    find_value,
+    metric_rows,
+    response_lengths,
+)
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
 from rmcalib.report.sentences import evaluation_sentences, score_notes
 from rmcalib.runs._folder import inputs_hash

@@ -17,7 +17,6 @@ from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibrati
 from rmcalib.metrics import Board, Settings
 from rmcalib.metrics.board import DEFAULT_METRIC, SCORE, Entry, check_sortable, measure_entries, rank_models
 from rmcalib.metrics.catalogue import TRAINING_METRICS
-from rmcalib.metrics.correlation import Method
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.transfer import transfer
@@ -114,7 +113,6 @@ def report_from_runs(
     *,
     benchmark: str | None = None,
     metric: str | None = None,
-    methods: Sequence[Method] = ("kendall",),
     official: str | Path | None = None,
     bradley_terry_only: bool = False,
     recipes: Iterable[str | Path] = (),
@@ -131,8 +129,6 @@ def report_from_runs(
         Only runs of this benchmark.
     metric : str, optional
         What to sort by; default kept_information, or pairwise_brier if a judge only compares pairs.
-    methods : sequence of {"kendall", "spearman", "pearson"}
-        Coefficients of correlation.
     official : path, optional
         Official scores to check ours against: a CSV with the columns model, score and categories, or "hub" for
         the results of RewardBench 2 on the Hub. They need runs of one benchmark.
@@ -176,7 +172,6 @@ def report_from_runs(
             runs,
             known,
             metric=metric,
-            methods=methods,
             official=official,
             bradley_terry_only=bradley_terry_only,
             settings=settings,
@@ -195,7 +190,6 @@ def report_from_table(
     *,
     metric: str | None = None,
     categories: Iterable[str] | None = None,
-    methods: Sequence[Method] = ("kendall",),
     bradley_terry_only: bool = False,
     recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
@@ -210,7 +204,7 @@ def report_from_table(
         The column of the error; default ``ece`` or ``ece_score``.
     categories : names, optional
         Columns with scores of categories; default those of RewardBench 2.
-    methods, bradley_terry_only, recipes, settings
+    bradley_terry_only, recipes, settings
         As for `report_from_runs`.
 
     Returns
@@ -252,7 +246,6 @@ def report_from_table(
         categories=list(scores)[1:],
         correlated=(error,),
         ranked_by=("score", error),
-        methods=methods,
         settings=settings or Settings(),
     )
     source = clean_line(Path(path).name)
@@ -281,7 +274,6 @@ def _board_of_runs(
     known: Mapping[str, Recipe],
     *,
     metric: str | None,
-    methods: Sequence[Method],
     official: str | Path | None,
     bradley_terry_only: bool,
     settings: Settings,
@@ -307,7 +299,6 @@ def _board_of_runs(
     board = measure_entries(
         entries,
         metric=metric or (_OF_PAIRS if of_pairs else DEFAULT_METRIC),
-        methods=methods,
         settings=settings,
         on_model=on_model,
     )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rmcalib._util.terminal import REPLACEMENT, clean_line
 from rmcalib.benchmarks import Item
-from rmcalib.metrics.rewardbench import tied_categories
+from rmcalib.metrics.views import tied_categories
 from rmcalib.report.document import script_json
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from rmcalib._util.terminal import clean_line, count
 from rmcalib.judges._readings import answers_summary
 from rmcalib.judges._registry import scale_note, why_no_calibration
 from rmcalib.metrics.catalogue import catalogue
-from rmcalib.metrics.table import OVERALL, find_value
-from rmcalib.metrics.texts import disagreements
+from rmcalib.metrics.table import OVERALL, disagreements, find_value
 from rmcalib.metrics.views import FEWEST, Part
 
 if TYPE_CHECKING:
