@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib._util.hub import HubError
-from rmcalib.benchmarks import benchmarks, known_entry, load_benchmark
-from rmcalib.benchmarks._entries import entry_for
+from rmcalib.benchmarks import benchmarks, load_benchmark
+from rmcalib.benchmarks._entries import entry_for, known_entry
 from tests.benchmarks.shapes import SHAPES, write
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
