@@ -235,8 +235,6 @@ def report_from_table(
         kept,
         metrics,
         metric=error,
-        categories=list(scores)[1:],
-        correlated=(error,),
         ranked_by=("score", error),
         settings=settings or Settings(),
     )
