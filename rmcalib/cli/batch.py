@@ -16,7 +16,8 @@ from rmcalib.cli.screen import following, messages, print_json, print_lines
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
-    from rmcalib.runs import Evaluator, Plan, Status
+    from rmcalib.runs._batch import Status, WriteMetrics
+    from rmcalib.runs._plan import PlanEntry
 
 ENGINE = Group("Where to run", sort_key=2)
 
@@ -85,17 +86,19 @@ def command(
     common: Common = Common(),
 ) -> int:
     """Run a batch, or print its plan."""
-    from rmcalib.runs import BatchRequest, Published, Selection, plan_batch, run_batch
-    from rmcalib.runs._plan import parse_parameters
+    from rmcalib.judges import LoadOptions
+    from rmcalib.runs import Batch, Cluster, plan_batch, run_batch
+    from rmcalib.runs._plan import parse_size
 
-    size = None if which.max_params is None else parse_parameters(which.max_params)
-    request = BatchRequest(
-        which.models,
-        Selection(which.include, which.exclude, size, which.family),
-        Published(which.jobs) if which.scores else _how(scoring, where),
-        scoring.output,
-        scoring.fresh,
-    )
+    if len(scoring.benchmark) > 1:
+        raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
+    size = None if which.max_params is None else parse_size(which.max_params, "--max-params") / 1e9
+    cluster = None
+    if where.engine == "ray":
+        memory = parse_size(where.gpu_memory or "80GB", "--gpu-memory")
+        cluster = Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
+    else:
+        refuse(where.of_ray(), "it needs --engine ray")
     if which.scores:
         given = {
             "--benchmark": scoring.benchmark,
@@ -105,12 +108,31 @@ def command(
             **where.of_ray(),
         }
         refuse({**given, "--free-disk": where.free_disk}, "no model is run with --scores published")
+    batch = Batch(
+        which.models,
+        scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
+        scoring.output,
+        published=which.scores is not None,
+        include=which.include,
+        exclude=which.exclude,
+        max_parameters=size,
+        families=which.family,
+        limit=scoring.limit,
+        format=scoring.format,
+        options=LoadOptions(**judge_options(scoring)),
+        cluster=cluster,
+        free_disk=where.free_disk,
+        ignore_memory=where.ignore_memory,
+        jobs=which.jobs,
+        fresh=scoring.fresh,
+    )
     with messages(quiet=common.quiet):
         if which.dry_run:
-            return _show_plan(plan_batch(request), common)
-        evaluator = None if which.no_metrics else _evaluator(measuring)
+            _show_plan(plan_batch(batch), common)
+            return 0
+        write_metrics = None if which.no_metrics else _metrics_writer(measuring)
         with _live_table(quiet=common.quiet or common.json) as on_change:
-            status = run_batch(request, evaluator=evaluator, on_change=on_change)
+            status = run_batch(batch, write_metrics=write_metrics, on_change=on_change)
     if common.json:
         print_json(status.content())
     elif not common.quiet:
@@ -118,40 +140,19 @@ def command(
     return int("failed" in status.counts())
 
 
-def _how(scoring: Scoring, where: Where) -> Any:
-    """Return how models are scored; options that need Ray are refused without it."""
-    from rmcalib.judges import LoadOptions
-    from rmcalib.runs import Cluster
-    from rmcalib.runs import Scoring as HowToScore
-    from rmcalib.runs._plan import parse_bytes
-
-    if len(scoring.benchmark) > 1:
-        raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
-    cluster = None
-    if where.engine == "ray":
-        memory = parse_bytes(where.gpu_memory or "80GB")
-        cluster = Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
-    else:
-        refuse(where.of_ray(), "it needs --engine ray")
-    return HowToScore(
-        scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
-        limit=scoring.limit,
-        options=LoadOptions(**judge_options(scoring)),
-        cluster=cluster,
-        free_disk=where.free_disk,
-        ignore_memory=where.ignore_memory,
-        format=scoring.format,
-    )
-
-
-def _evaluator(measuring: Measuring) -> Evaluator:
+def _metrics_writer(measuring: Measuring) -> WriteMetrics:
     """Return what writes a model's metrics and page, as ``eval`` does."""
+    from rmcalib._util.files import read_object
     from rmcalib.judges._registry import recipe_of_run
     from rmcalib.metrics import Settings
     from rmcalib.report import evaluate, made_from, write_evaluation
-    from rmcalib.runs import Evaluator
 
-    def write(recipe: Any, scores: Any, benchmark: Any, folder: Any) -> None:
+    settings = Settings(resamples=measuring.resamples, seed=measuring.seed)
+
+    def write(recipe: Any, scores: Any, benchmark: Any, folder: Any) -> bool:
+        inputs = made_from(scores, recipe, benchmark, settings)
+        if read_object(folder / "metrics.json").get("made_from") == inputs:
+            return False
         own = recipe_of_run(recipe.model, scores.manifest, {recipe.model: recipe})
         result = evaluate(
             scores,
@@ -162,13 +163,9 @@ def _evaluator(measuring: Measuring) -> Evaluator:
             seed=measuring.seed,
         )
         write_evaluation(result, folder)
+        return True
 
-    def inputs(recipe: Any, scores: Any, benchmark: Any) -> str:
-        return made_from(
-            scores, recipe, benchmark, Settings(resamples=measuring.resamples, seed=measuring.seed)
-        )
-
-    return Evaluator(write, inputs)
+    return write
 
 
 _STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
@@ -199,9 +196,7 @@ def _status_table(status: Status) -> Any:
     """Draw the states: what is being worked on, failures, what waits, what is done."""
     status.tick()
     counts = ", ".join(f"{count} {state}" for state, count in status.counts().items())
-    left = status.seconds_left()
-    title = f"{counts}; about {_duration(left)} left" if left and left >= 1 else counts
-    rows = table("model", "size", "state", "progress", "tokens/s", "time", "left", title=title)
+    rows = table("model", "size", "state", "progress", "tokens/s", "time", "left", title=counts)
     entries = sorted(status.models.values(), key=lambda entry: _ORDER.index(entry.state))
     for entry in entries[:_ROWS]:
         add_row(
@@ -220,31 +215,29 @@ def _status_table(status: Status) -> Any:
     return rows
 
 
-def _show_plan(plan: Plan, common: Common) -> int:
-    """Print what would be run, in order, and what would fail or be skipped and why."""
-    problems = plan.problems
+def _show_plan(plan: list[PlanEntry], common: Common) -> None:
+    """Print what would be run, in order, and what would be skipped and why."""
     if common.json:
         names = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
-        rows = [{name: getattr(entry, name) for name in names} for entry in plan.entries]
-        print_json([{**row, "problem": problems.get(row["model"], "")} for row in rows])
-    elif not common.quiet:
-        run = [entry for entry in plan.entries if not entry.skipped and entry.model not in problems]
-        shown = table("model", "size", "memory", "device", "time")
-        for entry in run:
-            memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
-            time = "?" if entry.seconds is None else _duration(entry.seconds)
-            add_row(shown, entry.model, _size(entry.parameters), memory, entry.device, time)
-        if run:
-            print_table(open_console(), shown)
-        known = [entry.seconds for entry in run if entry.seconds is not None]
-        about = f"about {_duration(sum(known))} (a rough guess from sizes)" if known else "of unknown size"
-        print_lines("", f"{len(run)} to run, {about}." if run else "No model to run.")
-        skipped = {entry.model: entry.skipped for entry in plan.entries if entry.skipped}
-        for title, found in (("would fail", problems), ("skipped", skipped)):
-            if found:
-                print_lines(f"{len(found)} {title}:", *(f"  {model}: {why}" for model, why in found.items()))
-        print_lines("Next: the same command without --dry-run")
-    return int(bool(problems))
+        print_json([{name: getattr(entry, name) for name in names} for entry in plan])
+        return
+    if common.quiet:
+        return
+    run = [entry for entry in plan if not entry.skipped]
+    shown = table("model", "size", "memory", "device", "time")
+    for entry in run:
+        memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
+        time = "?" if entry.seconds is None else _duration(entry.seconds)
+        add_row(shown, entry.model, _size(entry.parameters), memory, entry.device, time)
+    if run:
+        print_table(open_console(), shown)
+    known = [entry.seconds for entry in run if entry.seconds is not None]
+    about = f"about {_duration(sum(known))} (a rough guess from sizes)" if known else "of unknown size"
+    print_lines("", f"{len(run)} to run, {about}." if run else "No model to run.")
+    skipped = [f"  {entry.model}: {entry.skipped}" for entry in plan if entry.skipped]
+    if skipped:
+        print_lines(f"{len(skipped)} skipped:", *skipped)
+    print_lines("Next: the same command without --dry-run")
 
 
 def _print_summary(status: Status, place: str) -> None:
