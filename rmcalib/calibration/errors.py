@@ -23,7 +23,6 @@ from rmcalib.calibration.binning import (
     ErrorOptions,
     Norm,
     Spacing,
-    as_bins,
     bin_edges,
     bin_index,
     bin_sums,
@@ -160,7 +159,7 @@ def ece(
     >>> ece([0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1])
     0.0
     """
-    options = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
+    options = ErrorOptions(bins, spacing, discrepancy, norm, debias)
     return event_error(Events.from_arrays(probabilities, outcomes), options)
 
 
@@ -186,7 +185,7 @@ def reliability(
     (array([2., 1.]), array([0.3, 0.9]), array([0.5, 1. ]))
     """
     events = Events.from_arrays(probabilities, outcomes)
-    edges, sums = _observed_sums(events, ErrorOptions(as_bins(bins), spacing))
+    edges, sums = _observed_sums(events, ErrorOptions(bins, spacing))
     count = np.where(sums.count > 0, sums.count, np.nan)
     return Reliability(edges[:-1], edges[1:], sums.count, sums.probability / count, sums.outcome / count)
 
@@ -238,7 +237,7 @@ def ece_null(
     >>> bool(ece_null(p, rng.random(500) < p).p_value > 0.05), ece_null(p, np.ones(500)).p_value < 0.01
     (True, True)
     """
-    options = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
+    options = ErrorOptions(bins, spacing, discrepancy, norm, debias)
     events = Events.from_arrays(probabilities, outcomes, groups=groups, draw=draw, clusters=clusters)
     return binned(events, options, resamples=resamples, rng=rng).test()
 
@@ -288,7 +287,7 @@ def ece_interval(
     True
     """
     check_level(level)
-    options = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
+    options = ErrorOptions(bins, spacing, discrepancy, norm, debias)
     events = Events.from_arrays(probabilities, outcomes, groups=groups, draw=draw, clusters=clusters)
     return binned(events, options, resamples=resamples, rng=rng).interval(level)
 

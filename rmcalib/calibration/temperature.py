@@ -101,66 +101,6 @@ def fit_temperature(dist: RankingDistribution, orders: ArrayLike) -> Temperature
     return find_temperature(dist.temperature_slope(array), len(array), _RANKING_RANGE)
 
 
-def cross_fitted_temperature(
-    dist: HasTemperature, orders: IntArray, *, folds: int = 5, rng: np.random.Generator | int = 0
-) -> HasTemperature:
-    """Return the forecast with each instance at the temperature fitted on the other folds.
-
-    Parameters
-    ----------
-    dist, orders
-        As for `fit_temperature`.
-    folds : int
-        Number of folds.
-    rng : numpy Generator or int
-        Assigns instances to folds.
-
-    Returns
-    -------
-    The distribution at these temperatures.
-
-    Examples
-    --------
-    >>> from rmcalib.ranking import PlackettLuce
-    >>> dist = PlackettLuce([[1.0, 0.0]] * 10)
-    >>> len(cross_fitted_temperature(dist, np.array([[0, 1], [1, 0]] * 5)))
-    10
-    """
-    temperatures = cross_fit(
-        len(orders),
-        lambda train: fit_temperature(dist.take(train), orders[train]).temperature,
-        lambda temperature, test: np.full(len(test), temperature),
-        folds=folds,
-        rng=rng,
-    )
-    return dist.at_temperature(temperatures)
-
-
-def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> TemperatureFit:
-    """Fit the temperature T of top-1 forecasts softmax(rewards/T), for prompts with any number of responses.
-
-    Parameters
-    ----------
-    rewards : float (N,)
-        Rewards of all responses of all prompts.
-    outcomes : bool (N,)
-        1 for the one correct response of each prompt, 0 otherwise.
-    groups : array (N,)
-        Labels of the prompts.
-
-    Returns
-    -------
-    TemperatureFit
-
-    Examples
-    --------
-    >>> fit = fit_top_1_temperature([2.0, 0.0] * 4, [1, 0, 1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2, 3, 3])
-    >>> round(fit.temperature, 4)  # 2 / log 3
-    1.8205
-    """
-    return Softmax.from_arrays(rewards, outcomes, groups).fit()
-
-
 def cross_fit(
     n: int,
     fit: Callable[[IntArray], Model],

@@ -3,51 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from rmcalib._util.processes import may_draw
 from rmcalib._util.terminal import add_row, open_console, print_table, table
-from rmcalib.cli.options import MAIN, MORE, Common, InputFile, Measuring, Names, Scoring, at_least, refuse
-from rmcalib.cli.screen import following, messages, print_json, print_lines
+from rmcalib.cli.options import MORE, Common, InputFile, Measuring, Names, Scoring, at_least, refuse
+from rmcalib.cli.screen import Screen, following, print_json, print_lines, session
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
-    from rmcalib.runs._batch import Status, WriteMetrics
+    from pathlib import Path
+
+    from rmcalib.runs import Cluster
+    from rmcalib.runs._batch import Evaluate, Status
     from rmcalib.runs._plan import PlanEntry
 
-ENGINE = Group("Where to run", sort_key=2)
 
-
-@Parameter(name="*", group=MAIN)
-@dataclass(frozen=True)
-class Which:
-    """Which models, and whether they are run."""
-
-    models: InputFile | None = None
-    """YAML file with the models and their recipes; default those of the RewardBench 2 leaderboard."""
-    scores: Literal["published"] | None = None
-    """Take the scores that RewardBench has published, instead of scoring."""
-    include: Annotated[Names, Parameter(metavar="GLOB")] = ()
-    """Only models whose names match, such as 'Skywork/*'."""
-    exclude: Annotated[Names, Parameter(metavar="GLOB")] = ()
-    """Leave out models whose names match."""
-    max_params: Annotated[str | None, Parameter(metavar="SIZE")] = None
-    """Leave out larger models, such as 10B."""
-    family: Annotated[Names, Parameter(metavar="NAME")] = ()
-    """Only these families, such as llama."""
-    dry_run: bool = False
-    """Only print the plan."""
-    no_metrics: Annotated[bool, Parameter(group=MORE)] = False
-    """Do not write each model's metrics and page."""
-    jobs: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 4
-    """Files to fetch at a time with --scores published."""
-
-
-@Parameter(name="*", group=ENGINE)
+@Parameter(name="*", group=Group("Where to run", sort_key=2))
 @dataclass(frozen=True)
 class Where:
     """Where the models run."""
@@ -79,93 +55,110 @@ class Where:
 
 def command(
     *,
-    which: Which = Which(),
+    models: InputFile | None = None,
+    scores: Literal["published"] | None = None,
+    include: Annotated[Names, Parameter(metavar="GLOB")] = (),
+    exclude: Annotated[Names, Parameter(metavar="GLOB")] = (),
+    max_params: Annotated[str | None, Parameter(metavar="SIZE")] = None,
+    family: Annotated[Names, Parameter(metavar="NAME")] = (),
+    dry_run: bool = False,
+    no_metrics: Annotated[bool, Parameter(group=MORE)] = False,
     where: Where = Where(),
     scoring: Scoring = Scoring(),
     measuring: Measuring = Measuring(),
     common: Common = Common(),
 ) -> int:
-    """Run a batch, or print its plan."""
+    """Run a batch, or print its plan.
+
+    Parameters
+    ----------
+    models
+        YAML file with the models and their recipes; default those of the RewardBench 2 leaderboard.
+    scores
+        Take the scores that RewardBench has published, instead of scoring.
+    include
+        Only models whose names match, such as 'Skywork/*'.
+    exclude
+        Leave out models whose names match.
+    max_params
+        Leave out larger models, such as 10B.
+    family
+        Only these families, such as llama.
+    dry_run
+        Only print the plan.
+    no_metrics
+        Do not write each model's metrics and page.
+    """
     from rmcalib.judges import LoadOptions
-    from rmcalib.runs import Batch, Cluster, plan_batch, run_batch
+    from rmcalib.runs import Batch, plan_batch, run_batch
     from rmcalib.runs._plan import parse_size
 
     if len(scoring.benchmark) > 1:
         raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
-    size = None if which.max_params is None else parse_size(which.max_params, "--max-params") / 1e9
-    cluster = None
-    if where.engine == "ray":
-        memory = parse_size(where.gpu_memory or "80GB", "--gpu-memory")
-        cluster = Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
-    else:
-        refuse(where.of_ray(), "it needs --engine ray")
-    if which.scores:
-        given = {
-            "--benchmark": scoring.benchmark,
-            "--limit": scoring.limit,
-            "-J": scoring.judge,
-            "--backend": scoring.backend,
-            **where.of_ray(),
-        }
-        refuse({**given, "--free-disk": where.free_disk}, "no model is run with --scores published")
+    size = None if max_params is None else parse_size(max_params, "--max-params") / 1e9
     batch = Batch(
-        which.models,
+        models,
         scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
         scoring.output,
-        published=which.scores is not None,
-        include=which.include,
-        exclude=which.exclude,
+        include=include,
+        exclude=exclude,
         max_parameters=size,
-        families=which.family,
-        limit=scoring.limit,
+        families=family,
+        options=LoadOptions() if scores else LoadOptions(**judge_options(scoring)),
+        cluster=None if scores else _cluster(where),
+        published=scores is not None,
+        fresh=scoring.fresh,
         format=scoring.format,
-        options=LoadOptions(**judge_options(scoring)),
-        cluster=cluster,
+        limit=scoring.limit,
         free_disk=where.free_disk,
         ignore_memory=where.ignore_memory,
-        jobs=which.jobs,
-        fresh=scoring.fresh,
     )
-    with messages(quiet=common.quiet):
-        if which.dry_run:
-            _show_plan(plan_batch(batch), common)
-            return 0
-        write_metrics = None if which.no_metrics else _metrics_writer(measuring)
-        with _live_table(quiet=common.quiet or common.json) as on_change:
-            status = run_batch(batch, write_metrics=write_metrics, on_change=on_change)
-    if common.json:
-        print_json(status.content())
-    elif not common.quiet:
-        _print_summary(status, str(scoring.output))
+    if scores:
+        given = {"--benchmark": scoring.benchmark, "--limit": scoring.limit, "-J": scoring.judge}
+        more = {"--backend": scoring.backend, "--free-disk": where.free_disk, **where.of_ray()}
+        refuse({**given, **more}, "no model is run with --scores published")
+    with session(common) as screen:
+        if dry_run:
+            return _show_plan(plan_batch(batch), screen)
+        evaluate = None if no_metrics else _evaluate(measuring)
+        with _live_table(screen) as on_change:
+            status = run_batch(batch, evaluate=evaluate, on_change=on_change)
+        if screen.json:
+            print_json(status.content())
+        elif screen.prints:
+            _print_summary(status, str(scoring.output))
     return int("failed" in status.counts())
 
 
-def _metrics_writer(measuring: Measuring) -> WriteMetrics:
+def _cluster(where: Where) -> Cluster | None:
+    """Return the Ray cluster that the options describe; without Ray, they are refused."""
+    from rmcalib.runs import Cluster
+    from rmcalib.runs._plan import parse_size
+
+    if where.engine != "ray":
+        refuse(where.of_ray(), "it needs --engine ray")
+        return None
+    memory = parse_size(where.gpu_memory or "80GB", "--gpu-memory")
+    return Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
+
+
+def _evaluate(measuring: Measuring) -> Evaluate:
     """Return what writes a model's metrics and page, as ``eval`` does."""
-    from rmcalib._util.files import read_object
     from rmcalib.judges._registry import recipe_of_run
     from rmcalib.metrics import Settings
-    from rmcalib.report import evaluate, made_from, write_evaluation
+    from rmcalib.report.evaluation import evaluate, made_from
 
-    settings = Settings(resamples=measuring.resamples, seed=measuring.seed)
+    settings = asdict(measuring)
 
-    def write(recipe: Any, scores: Any, benchmark: Any, folder: Any) -> bool:
-        inputs = made_from(scores, recipe, benchmark, settings)
-        if read_object(folder / "metrics.json").get("made_from") == inputs:
-            return False
+    def of_model(recipe: Any, scores: Any, benchmark: Any) -> tuple[str, Callable[[Path], object]]:
         own = recipe_of_run(recipe.model, scores.manifest, {recipe.model: recipe})
-        result = evaluate(
-            scores,
-            benchmark=benchmark,
-            model=recipe.model,
-            recipe=own,
-            resamples=measuring.resamples,
-            seed=measuring.seed,
-        )
-        write_evaluation(result, folder)
-        return True
 
-    return write
+        def write(folder: Path) -> None:
+            evaluate(scores, benchmark=benchmark, model=recipe.model, recipe=own, **settings).write(folder)
+
+        return made_from(scores, recipe, benchmark, Settings(**settings)), write
+
+    return of_model
 
 
 _STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
@@ -174,9 +167,9 @@ _ROWS = 20  # of the live table; models that are being worked on come first
 
 
 @contextlib.contextmanager
-def _live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
+def _live_table(screen: Screen) -> Iterator[Callable[[Status], None] | None]:
     """Show the states of a batch on standard error; nothing if it is not a terminal."""
-    if quiet or not sys.stderr.isatty():
+    if not (screen.prints and may_draw()):
         yield None
         return
     from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -189,7 +182,7 @@ def _live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
         return _status_table(seen[0]) if seen else ""
 
     with Live(console=open_console(stderr=True), refresh_per_second=2, transient=True, get_renderable=draw):
-        yield lambda status: seen.append(status) if not seen else None
+        yield seen.append
 
 
 def _status_table(status: Status) -> Any:
@@ -215,29 +208,28 @@ def _status_table(status: Status) -> Any:
     return rows
 
 
-def _show_plan(plan: list[PlanEntry], common: Common) -> None:
+def _show_plan(plan: list[PlanEntry], screen: Screen) -> int:
     """Print what would be run, in order, and what would be skipped and why."""
-    if common.json:
+    if screen.json:
         names = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
         print_json([{name: getattr(entry, name) for name in names} for entry in plan])
-        return
-    if common.quiet:
-        return
-    run = [entry for entry in plan if not entry.skipped]
-    shown = table("model", "size", "memory", "device", "time")
-    for entry in run:
-        memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
-        time = "?" if entry.seconds is None else _duration(entry.seconds)
-        add_row(shown, entry.model, _size(entry.parameters), memory, entry.device, time)
-    if run:
-        print_table(open_console(), shown)
-    known = [entry.seconds for entry in run if entry.seconds is not None]
-    about = f"about {_duration(sum(known))} (a rough guess from sizes)" if known else "of unknown size"
-    print_lines("", f"{len(run)} to run, {about}." if run else "No model to run.")
-    skipped = [f"  {entry.model}: {entry.skipped}" for entry in plan if entry.skipped]
-    if skipped:
-        print_lines(f"{len(skipped)} skipped:", *skipped)
-    print_lines("Next: the same command without --dry-run")
+    elif screen.prints:
+        run = [entry for entry in plan if not entry.skipped]
+        shown = table("model", "size", "memory", "device", "time")
+        for entry in run:
+            memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
+            time = "?" if entry.seconds is None else _duration(entry.seconds)
+            add_row(shown, entry.model, _size(entry.parameters), memory, entry.device, time)
+        if run:
+            print_table(open_console(), shown)
+        known = [entry.seconds for entry in run if entry.seconds is not None]
+        about = f"about {_duration(sum(known))} (a rough guess from sizes)" if known else "of unknown size"
+        print_lines("", f"{len(run)} to run, {about}." if run else "No model to run.")
+        skipped = [f"  {entry.model}: {entry.skipped}" for entry in plan if entry.skipped]
+        if skipped:
+            print_lines(f"{len(skipped)} skipped:", *skipped)
+        print_lines("Next: the same command without --dry-run")
+    return 0
 
 
 def _print_summary(status: Status, place: str) -> None:

@@ -18,8 +18,8 @@ from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
 from rmcalib.metrics.measures import Settings, gap, length_correlation, right, within_prompt_auroc
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
-from rmcalib.repair import Calibration, Calibrator
-from rmcalib.repair.calibrator import PointwiseFit, as_calibrator, fit_pointwise, labelled_part
+from rmcalib.repair.calibration import Calibration
+from rmcalib.repair.calibrator import Calibrator, PointwiseFit, as_calibrator, fit_pointwise, labelled_part
 from rmcalib.scores import Scores, load_all_scores
 from rmcalib.scores._load import find_model
 from rmcalib.scores.rollouts import RolloutReader

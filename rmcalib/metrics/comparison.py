@@ -56,9 +56,9 @@ class Comparison(Shown):
 
     def __repr__(self) -> str:
         """Return the verdict."""
-        from rmcalib.report import verdict
+        from rmcalib.report.comparisons import comparison_sentences
 
-        return f"Comparison({self.a!r}, {self.b!r}: {verdict(self)})"
+        return f"Comparison({self.a!r}, {self.b!r}: {comparison_sentences(self)[0]})"
 
 
 def compare(

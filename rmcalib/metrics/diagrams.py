@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.calibration.decomposition import corp
 from rmcalib.calibration.errors import Reliability, consistency_band, reliability
 from rmcalib.calibration.events import Events
+from rmcalib.calibration.maps import corp
 from rmcalib.metrics.measures import Settings, margins
 from rmcalib.metrics.table import OVERALL, Row, shown_name
 from rmcalib.metrics.views import Part

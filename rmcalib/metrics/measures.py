@@ -12,11 +12,11 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib.calibration import votes as votes_of
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
-from rmcalib.calibration.decomposition import corp
 from rmcalib.calibration.errors import binned, event_error, smooth
 from rmcalib.calibration.estimates import Estimate, limits_of
 from rmcalib.calibration.events import Events, Independent
 from rmcalib.calibration.intervals import check_level, skew_interval
+from rmcalib.calibration.maps import corp
 from rmcalib.calibration.smoothing import smooth_error
 from rmcalib.metrics.views import FEWEST, Part, ViewName
 

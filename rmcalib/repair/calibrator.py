@@ -387,7 +387,8 @@ def fit_pointwise(part: Part, level: float = 0.95) -> PointwiseFit:
 
 def labelled_part(scores: Any, which: str = "one") -> Part:
     """Return the prompts with exactly one correct response ("one") or any label, or raise if there are none."""
-    found = whole_part(load_scores(scores)).prompts(which)
+    part = scores if isinstance(scores, Part) else whole_part(load_scores(scores))
+    found = part.prompts(which)
     if found is None:
         what = "exactly one correct response" if which == "one" else "a label"
         raise ValueError(f"no prompt has {what}; give scores of labelled prompts")

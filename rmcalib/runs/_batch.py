@@ -37,22 +37,23 @@ from rmcalib.runs._plan import Batch, PlanEntry, loaded_benchmark, published_pla
 from rmcalib.runs._run import Run, finished_scores, is_finished, keep_scores, run_folder, scored_before
 from rmcalib.runs._score import asked_for, score_inputs, shard
 from rmcalib.scores import Scores, published_scores
-from rmcalib.scores._published import RESULTS
+from rmcalib.scores._formats import NoScoresError
+from rmcalib.scores._known import RESULTS
 
 STATES = ("waiting", "downloading", "scoring", "scored", "evaluating", "done", "failed", "skipped")
 _EVERY = 2.0  # seconds between two writes of the state if only the progress has changed
 _GRACE = 5.0  # seconds that an interruption waits for threads
-_NO_SCORES = "a generative judge gives none"  # in the message of `from_rewardbench`
+_DOWNLOADS = 4  # of published scores at a time
 
-WriteMetrics = Callable[[Recipe, Scores, Benchmark | None, Path], bool]
-"""Writes the metrics of scores into a run folder; returns False if those there are up to date."""
+Evaluate = Callable[[Recipe, Scores, Benchmark | None], tuple[str, Callable[[Path], object]]]
+"""Returns a hash of everything that the metrics of scores depend on, and a function that writes them.
+
+The function gets the run folder and writes `metrics.json` last, with the hash as `made_from`.
+"""
 
 
 def run_batch(
-    batch: Batch,
-    *,
-    write_metrics: WriteMetrics | None = None,
-    on_change: Callable[[Status], None] | None = None,
+    batch: Batch, *, evaluate: Evaluate | None = None, on_change: Callable[[Status], None] | None = None
 ) -> Status:
     """Run a batch. If a model fails, the others continue.
 
@@ -60,9 +61,10 @@ def run_batch(
     ----------
     batch : Batch
         The models, what to do with them, and where to write the results.
-    write_metrics : Callable[[Recipe, Scores, Benchmark | None, Path], bool], optional
-        Computes the metrics of a model and writes them into its run folder, the last argument. Returns False if
-        the folder already has them. Default: no metrics are written.
+    evaluate : Callable, optional
+        Takes the recipe, the scores, and the benchmark or None. Returns a hash of everything that the metrics
+        depend on, and a function that writes them into the run folder, its argument. They are not written if
+        `metrics.json` has the hash already. Default: no metrics are written.
     on_change : Callable[[Status], None], optional
         Called, from any thread, when the state of a model has changed.
 
@@ -86,7 +88,7 @@ def run_batch(
     if batch.published:
         commit = resolve_commit(RESULTS, repo_type="dataset")
         plan = published_plan(batch, commit)
-        benchmark = None if write_metrics is None else _texts()
+        benchmark = None if evaluate is None else _texts()
     else:
         entries = selected(batch)  # refuses an empty selection before anything is downloaded
         benchmark = loaded_benchmark(batch)
@@ -94,10 +96,10 @@ def run_batch(
     with locked(output, ".batch.lock"):
         status = Status(output, plan, on_change)
         entries = [entry for entry in plan if not entry.skipped]
-        running = _Running(batch, output, status, benchmark, write_metrics)
+        running = _Running(batch, output, status, benchmark, evaluate)
         try:
             if batch.published:
-                running.each(entries, lambda entry: running.take(entry, commit), batch.jobs)
+                running.each(entries, lambda entry: running.take(entry, commit), _DOWNLOADS)
             else:
                 running.score_all(entries)
         except BaseException:
@@ -174,7 +176,6 @@ class Status:
         self.state, self.started = "running", time.time()
         self._lock = threading.RLock()
         self._since: dict[str, float] = {}  # by model: when the download or scoring began
-        self._first: dict[str, float] = {}  # by model: when scoring of its first response began
         self._written = 0.0
         self._events = b""
         if is_remote(output):
@@ -205,7 +206,7 @@ class Status:
         with self._lock:
             entry, now = self.models[model], time.time()
             entry.responses_done, entry.responses, entry.tokens = done, total, tokens
-            elapsed = now - self._first.setdefault(model, now)
+            elapsed = now - self._since[model]
             if done and elapsed > 0:
                 entry.tokens_per_second = round(tokens / elapsed, 1)
                 entry.seconds_left = round(elapsed * (total - done) / done, 1)
@@ -294,7 +295,7 @@ class _Running:
     output: Path
     status: Status
     benchmark: Benchmark | None
-    write_metrics: WriteMetrics | None
+    evaluate: Evaluate | None
 
     def each(
         self,
@@ -339,9 +340,12 @@ class _Running:
     def conclude(self, recipe: Recipe, folder: Path, scores: Scores, new: bool) -> None:
         """Evaluate the scores of a model if necessary, and mark the model as done."""
         with self.attempt(recipe.model):
-            if self.write_metrics is not None:
-                self.status.change(recipe.model, "evaluating")
-                new = self.write_metrics(recipe, scores, self.benchmark, folder) or new
+            if self.evaluate is not None:
+                made_from, write = self.evaluate(recipe, scores, self.benchmark)
+                if read_object(folder / "metrics.json").get("made_from") != made_from:
+                    new = True
+                    self.status.change(recipe.model, "evaluating")
+                    write(folder)
             self.status.change(recipe.model, "done", folder=str(folder), fresh=new)
 
     def score_all(self, entries: Sequence[PlanEntry]) -> None:
@@ -427,7 +431,8 @@ class _Running:
         distinct: set[bool | None] = set()
         for part in itertools.chain([first], others):
             _check_same(first.identity or {}, part.identity)
-            run.add(part.scored)
+            if part.scored:
+                run.add(part.scored)
             for text in part.warnings:
                 self.status.warn(name, text)
             distinct |= {item.distinct for item in part.scored}
@@ -452,9 +457,7 @@ class _Running:
         self.status.change(entry.model, "downloading")
         try:
             scores = remember_model(published_scores(entry.model, revision=commit), entry.recipe)
-        except ValueError as error:
-            if _NO_SCORES not in str(error):
-                raise
+        except NoScoresError:
             why = "a generative judge: it has no scores"
             write_json(folder / "skipped.json", {"asked": asked, "why": why})
             self.status.change(entry.model, "skipped", why=why)

@@ -25,7 +25,7 @@ from rmcalib.judges._devices import find_hardware
 from rmcalib.judges._load import judge_kind, judge_settings, registered_judges
 from rmcalib.judges._registry import read_entries, recipe_from
 from rmcalib.scores import published_models
-from rmcalib.scores._published import RESULTS
+from rmcalib.scores._known import RESULTS
 
 # What a name contains, and the family of such models; the names of families come last.
 _FAMILIES = {
@@ -110,8 +110,6 @@ class Batch:
         Remove each model from the Hub's cache when it is done.
     ignore_memory : bool
         Also run models that seem too large for the memory.
-    jobs : int
-        Number of simultaneous downloads of published scores.
     fresh : bool
         Run everything again, and replace the results of earlier runs.
 
@@ -136,7 +134,6 @@ class Batch:
     cluster: Cluster | None = None
     free_disk: bool = False
     ignore_memory: bool = False
-    jobs: int = 4
     fresh: bool = False
 
 

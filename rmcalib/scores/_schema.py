@@ -77,8 +77,8 @@ _DETAIL = Field("double", "a finite number, or empty", "leave it empty", may_be_
 class Problems(list[str]):
     """What is wrong with a source of scores. `raise_if_any` puts all of it into one error."""
 
-    def __init__(self, source: str) -> None:
-        super().__init__()
+    def __init__(self, source: str, found: Iterable[str] = ()) -> None:
+        super().__init__(found)
         self.source = source
 
     def raise_if_any(self) -> None:

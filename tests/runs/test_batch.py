@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 import rmcalib
-from rmcalib._util.files import read_object, write_json
+from rmcalib._util.files import write_json
 from rmcalib.runs import Batch, run_batch, run_folder
 from rmcalib.runs._batch import Status
 from rmcalib.runs._run import Run
@@ -62,13 +63,11 @@ def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(output: Path, *models: Any, version: str = "1", fresh: bool = False) -> Status:
     """Run a batch of judges without models; the metrics are made from a version."""
 
-    def write(_: object, scores: Scores, __: object, folder: Path) -> bool:
-        if read_object(folder / "metrics.json").get("made_from") == version:
-            return False
-        write_json(folder / "metrics.json", {"prompts": scores.n_items, "made_from": version})
-        return True
+    def evaluate(_: object, scores: Scores, __: object) -> tuple[str, Callable[[Path], object]]:
+        content = {"prompts": scores.n_items, "made_from": version}
+        return version, lambda folder: write_json(folder / "metrics.json", content)
 
-    return run_batch(Batch(models, LONG, output, fresh=fresh), write_metrics=write)
+    return run_batch(Batch(models, LONG, output, fresh=fresh), evaluate=evaluate)
 
 
 def test_failing_and_dying_judges_do_not_stop_the_others(output: Path) -> None:
