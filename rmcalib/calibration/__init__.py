@@ -6,8 +6,8 @@ distributions over rankings.
 """
 
 from rmcalib.calibration.equality import equal_temperatures
-from rmcalib.calibration.errors import NullTest, ece, ece_interval, ece_null, reliability, smooth_ece
-from rmcalib.calibration.estimates import Estimate
+from rmcalib.calibration.errors import ece, ece_interval, ece_null, reliability, smooth_ece
+from rmcalib.calibration.estimates import Estimate, NullTest
 from rmcalib.calibration.events import Events
 from rmcalib.calibration.full_rank import full_rank
 from rmcalib.calibration.intervals import Interval, mean_interval

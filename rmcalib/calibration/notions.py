@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice, check_integer, chunks
 from rmcalib.calibration import binning
 from rmcalib.calibration.binning import BinSums, ErrorOptions
-from rmcalib.calibration.errors import NullTest, compare_with_null
+from rmcalib.calibration.estimates import NullTest, compare_with_null
 from rmcalib.calibration.intervals import Interval, check_level
 from rmcalib.ranking import (
     PairMarginals,
@@ -573,13 +573,13 @@ def _inverted(
 
     high = max(true_error(alpha / 2), value - float(np.quantile(linear, alpha / 2)))
     if compare_with_null(value, draws[0]).p_value > alpha:
-        return Interval(value, 0.0, high, level, draws.shape[1])
+        return Interval(value, 0.0, high, level)
     # Noise increases an average of absolute gaps. Resampling increases it once more, but by less: the ratio
     # of the two increases is up to 0.8 / (1.13 − 0.8) = 2.4, for gaps that are all noise.
     noise = 2 * (float(draws[_SHARES == 1].mean()) - value)
     linear_low = value - noise - float(np.quantile(linear, 1 - alpha / 2))
     possible = [low for low in (true_error(1 - alpha / 2), linear_low) if low > 0]
-    return Interval(value, min([*possible, true_error(1 - alpha)]), high, level, draws.shape[1])
+    return Interval(value, min([*possible, true_error(1 - alpha)]), high, level)
 
 
 _SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
@@ -609,7 +609,7 @@ def _resampled_interval(notion: Notion, resamples: int, level: float, rng: np.ra
     smallest, largest = np.maximum.accumulate(quantiles, axis=1)
     low = float(np.interp(value, largest, true)) if largest[0] < value else 0.0
     high = float(np.interp(value, smallest, true))
-    return Interval(value, min(low, value), max(high, value), level, resamples)
+    return Interval(value, min(low, value), max(high, value), level)
 
 
 def _recentred(total: BinSums, replicates: BinSums, size: float) -> BinSums:

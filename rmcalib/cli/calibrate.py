@@ -50,11 +50,11 @@ def command(
         Upload the --checkpoint to this repository on the Hub; needs `hf auth login` or HF_TOKEN.
     """
     from rmcalib.repair import calibrate
-    from rmcalib.repair.calibrator import replaces_calibrator
+    from rmcalib.repair.calibrator import Calibrator, check_file_is_ours
 
     with session(common, to=to) as screen:
         if not screen.taken:
-            replaces_calibrator(to)  # refuses to replace anything but a calibrator
+            check_file_is_ours(to, Calibrator.load, "a calibrator")
         _check_inputs(source, judged, checkpoint, scoring, reading)
         model = judged.model[0] if judged.model else ""
         settings = judge_options(scoring, judged.endpoint, model)

@@ -28,7 +28,7 @@ def command(
         Which panel to write: with fitted weights, or with equal ones.
     """
     from rmcalib.repair import combine
-    from rmcalib.repair.panels import replaces_panel
+    from rmcalib.repair.panels import check_replaceable
 
     if to.suffix != ".parquet" and str(to) != "-":
         raise ValueError(f"--to {to}: the name of a file of scores ends in .parquet")
@@ -36,7 +36,7 @@ def command(
         raise ValueError(f"a panel has at least two different judges (given: {', '.join(runs) or 'none'})")
     with session(common, to=to) as screen:
         if not screen.taken:
-            replaces_panel(to, runs)  # refuses to replace anything but a panel
+            check_replaceable(to, runs)
         found = [open_run(run, reading) for run in runs]
         names = [str(one.manifest["model"]) for one in found]
         panel = combine(found, names=names if len(set(names)) == len(names) else list(runs), seed=seed)

@@ -1,4 +1,4 @@
-"""Tidy tables that figures are drawn from: reliability, isotonic curves, margins, accuracy of the surest prompts."""
+"""Tidy tables that figures are drawn from: reliability, isotonic curves, accuracy of the surest prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration.errors import Reliability, consistency_band, reliability
 from rmcalib.calibration.events import Events
 from rmcalib.calibration.maps import corp
-from rmcalib.metrics.measures import Settings, margins
+from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, Row, shown_name
 from rmcalib.metrics.views import Part
 
@@ -44,21 +44,6 @@ def isotonic_rows(whole: Part) -> list[Row]:
     return rows
 
 
-def margin_rows(whole: Part, *, bins: int = 30) -> list[Row]:
-    """Return the histograms of margins, overall and by category."""
-    panels = list(_panels(whole))
-    if not panels:
-        return []
-    reach = float(np.abs(np.quantile(margins(panels[0][1]), [0.01, 0.99])).max()) or 1.0
-    edges = np.linspace(-reach, reach, bins + 1)
-    return [
-        {"panel": name, "low": float(edges[b]), "high": float(edges[b + 1]), "count": int(counts[b])}
-        for name, part in panels
-        for counts in [np.histogram(np.clip(margins(part), edges[0], edges[-1]), edges)[0]]
-        for b in range(bins)
-    ]
-
-
 def rejection_rows(part: Part, seed: int = 0) -> list[Row]:
     """Return the accuracy on the remaining prompts when a fraction of them, the least confident, is dropped."""
     events = part.first_choice
@@ -89,10 +74,10 @@ def bin_rows(diagram: Reliability) -> list[Row]:
 
 def _with_band(events: Events, settings: Settings) -> list[Row]:
     diagram = reliability(events.p, events.y, bins=settings.bins)
-    band = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
+    low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
     filled = np.flatnonzero(diagram.count)
     return [
-        {**row, "band_low": float(band.low[b]), "band_high": float(band.high[b])}
+        {**row, "band_low": float(low[b]), "band_high": float(high[b])}
         for row, b in zip(bin_rows(diagram), filled, strict=True)
     ]
 

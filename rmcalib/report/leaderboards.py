@@ -27,6 +27,7 @@ from rmcalib.report.sentences import HEADLINE
 
 CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 _OF_PAIRS = "pairwise_brier"
+_CONTENT = ("benchmark", "metric", "protocol", "correlations", "split_correlations", "check", "training")
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,7 @@ class Report(Shown):
             tables = {name: [_finite(row) for row in rows] for name, rows in tables.items()}
             about: Row = {"benchmarks": list(self.boards), "values": self.rows, **tables}
         else:
-            names = (
-                "benchmark",
-                "metric",
-                "protocol",
-                "correlations",
-                "split_correlations",
-                "check",
-                "training",
-            )
-            about = {"models": board.wide_rows(), **{name: getattr(board, name) for name in names}}
+            about = {name: getattr(board, name) for name in _CONTENT} | {"models": board.wide_rows()}
         return {"summary": self.summary, **about, "notes": self.notes}
 
     def write(self, folder: str | Path) -> Path:

@@ -7,8 +7,8 @@ import pytest
 
 from rmcalib.metrics import compare, leaderboard, prompts_needed
 from rmcalib.metrics.audit import audit, holm, pooled
-from rmcalib.metrics.planning import smallest_gap
-from rmcalib.metrics.ranks import rank_sets
+from rmcalib.metrics.board import rank_sets
+from rmcalib.metrics.comparison import smallest_gap
 from rmcalib.metrics.transfer import transfer
 from rmcalib.metrics.views import whole_part
 from rmcalib.scores import Scores, load_board
