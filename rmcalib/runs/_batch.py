@@ -26,7 +26,8 @@ from rmcalib._util.files import read_object, utc, write_bytes, write_json
 from rmcalib._util.hub import HubError, resolve_commit
 from rmcalib._util.processes import process_rank
 from rmcalib._util.storage import as_path, is_remote, read_file
-from rmcalib.benchmarks import Benchmark, known_entry, load_benchmark
+from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.benchmarks._entries import known_entry
 from rmcalib.judges import Judge, Recipe, load_judge
 from rmcalib.judges._files import identify, is_local, locate
 from rmcalib.judges._registry import remember_model

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.interrupts import end_with_parent, spared
+from rmcalib._util.processes import end_with_parent, spared
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
