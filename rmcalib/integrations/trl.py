@@ -30,8 +30,7 @@ from rmcalib.integrations.watching import Watcher, metric_values, preference_met
 from rmcalib.judges import Classifier, LoadOptions, Recipe, RewardModel, scored_chunks
 from rmcalib.judges._judge import about_judge
 from rmcalib.metrics.catalogue import TRAINING_METRICS
-from rmcalib.runs._run import Run
-from rmcalib.runs._score import score_inputs
+from rmcalib.runs._run import Run, score_inputs
 from rmcalib.scores import Scores
 from rmcalib.scores.rollouts import RolloutReader
 

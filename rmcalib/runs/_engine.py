@@ -69,7 +69,7 @@ def scored_parts(task: Task) -> Iterator[Part]:
     """
     from rmcalib.judges import scored_chunks
     from rmcalib.judges._judge import about_judge, close_judge
-    from rmcalib.runs._run import package_versions
+    from rmcalib.runs._folder import package_versions
 
     yield Part()
     try:
