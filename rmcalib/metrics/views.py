@@ -31,7 +31,7 @@ from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events, Independent, OneOf, Voters, Winners
 from rmcalib.calibration.intervals import first_and_next
 from rmcalib.calibration.maps import fit_sigmoid
-from rmcalib.calibration.temperature import Scale, Sigmoid, Softmax, cross_fit
+from rmcalib.calibration.temperature import Scale, Softmax, cross_fit
 from rmcalib.calibration.votes import VoteForecasts, vote_correlation, with_tie_outcome
 from rmcalib.ranking import PlackettLuce
 from rmcalib.ranking._plackett_luce import RaggedPlackettLuce
@@ -425,7 +425,7 @@ class Part:
     @cached_property
     def pair_scale(self) -> Scale:
         """The scale of the pairs."""
-        return Scale(Sigmoid(*self.pair_log_odds))
+        return Scale(Softmax.of_pairs(*self.pair_log_odds))
 
     @cached_property
     def at_temperature(self) -> Part:
