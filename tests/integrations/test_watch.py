@@ -211,9 +211,11 @@ def test_a_table_is_watched_like_the_folder_that_it_came_from(tmp_path: Path) ->
     for step in range(3):
         write(tmp_path, step, 60, 0.3, rng)
     rows = [json.loads(line) for file in sorted(tmp_path.iterdir()) for line in file.read_text().splitlines()]
-    columns = "prompt=input,reward=score,label=acc,step=step"
-    ours, theirs = rmcalib.watch(pd.DataFrame(rows), columns=columns), rmcalib.watch(tmp_path)
+    table = pd.DataFrame(rows).rename(columns={"input": "prompt", "output": "response"})
+    table["response"] = [f"{i} {text}" for i, text in enumerate(table["response"])]
+    ours, theirs = rmcalib.watch(table, columns="reward=score,label=acc"), rmcalib.watch(tmp_path)
     assert [row["gap"] for row in ours.steps] == pytest.approx([row["gap"] for row in theirs.steps])
+    assert ours.misses == ()  # the lengths are those of the texts
 
 
 def test_a_benchmark_is_the_reference(tmp_path: Path) -> None:
