@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rmcalib._util.files import read_csv_table
 from rmcalib._util.terminal import clean_line
-from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._entries import known_entry
 from rmcalib.judges import Recipe, registry
 from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
 from rmcalib.metrics import Board, Settings
