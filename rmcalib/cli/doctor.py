@@ -14,7 +14,7 @@ from rmcalib.cli.screen import print_json, print_lines
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
-    from rmcalib.judges import Diagnosis, ServedCheck
+    from rmcalib.judges._doctor import Diagnosis, ServedCheck
 
 
 @Parameter(name="*", group=MAIN)

@@ -291,7 +291,8 @@ def _show_costs(jobs: Sequence[Job], judged: Judged, scoring: Scoring, common: C
     """Print what judging costs. No server is asked, and no model is loaded."""
     from dataclasses import asdict
 
-    from rmcalib.judges import GenerativeJudge, load_judge
+    from rmcalib.judges import load_judge
+    from rmcalib.judges._generative import GenerativeJudge
 
     costs = {}
     for name, bench, _ in jobs:

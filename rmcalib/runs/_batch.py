@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rmcalib._util.files import read_object, write_bytes, write_json
 from rmcalib._util.hub import HubError, resolve_commit
@@ -20,7 +20,7 @@ from rmcalib._util.storage import as_path, is_remote
 from rmcalib.benchmarks import Benchmark, known_entry, load_benchmark
 from rmcalib.judges import Judge, LoadOptions, Recipe, load_judge, registry
 from rmcalib.judges._devices import find_hardware
-from rmcalib.judges._files import is_local, locate
+from rmcalib.judges._files import identify, is_local, locate
 from rmcalib.judges._registry import remember_model
 from rmcalib.judges._scoring import indifference_note
 from rmcalib.runs._engine import Cluster, LocalEngine, Part, RayEngine, Stopped, Task, cause
@@ -411,7 +411,7 @@ def _judge(how: Scoring, entry: PlanEntry) -> tuple[Judge, str | None]:
         return load_judge(entry.model, **{**given, **entry.options}), None
     given = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
     given |= {"recipe": entry.recipe, "revision": None}
-    commit = None if is_local(entry.model) else cast("Any", load_judge(entry.model, **given)).commit
+    commit = None if is_local(entry.model) else identify(entry.model)
     return load_judge(entry.model, **{**given, "revision": commit}), commit
 
 

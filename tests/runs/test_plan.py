@@ -6,7 +6,7 @@ import json
 import math
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -50,7 +50,9 @@ def test_filters_can_be_combined() -> None:
 
 def test_memory_and_time_grow_with_size_and_width() -> None:
     def entry(device: str, dtype: str = "auto", name: str = "a/rm-10b", memory: float = 640e9) -> PlanEntry:
-        return make_plan([Recipe(name)], Selection(), LoadOptions(dtype=dtype), device, memory)[0]
+        return make_plan([Recipe(name)], Selection(), LoadOptions(dtype=cast("Any", dtype)), device, memory)[
+            0
+        ]
 
     memory = [entry(*given).memory for given in (("cpu",), ("cuda",), ("cuda", "float32"))]
     assert memory == pytest.approx([48e9, 24e9, 48e9])
