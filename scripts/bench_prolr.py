@@ -40,8 +40,8 @@ def main() -> None:
     print(f"{options.dataset}: {len(data):,} rows, {data.n_items} labels; loaded in {seconds:.2f} s")
     rows = np.random.default_rng(0).permutation(len(data))
     test, train = np.split(rows, [len(data) // 5])
-    encoder = fit_encoder(data, train)
-    x_train, x_test = encoder.transform(data, train), encoder.transform(data, test)
+    encode = fit_encoder(data, train)
+    x_train, x_test = encode(train), encode(test)
     orders = data.orders[test]
     stages = ("fit", "predict", "exact", "reference", "null", "interval")
     resamples = options.resamples

@@ -1,10 +1,10 @@
-"""Count lines of code by package, without docstrings, comments and blank lines: count_lines.py [folder]."""
+"""Count lines of code by package, without docstrings, comments and blank lines."""
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
-import sys
 import tokenize
 from collections import Counter
 from pathlib import Path
@@ -34,7 +34,9 @@ def code_lines(source: str) -> int:
 
 
 def main() -> None:
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else "rmcalib")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("rmcalib"))
+    root = parser.parse_args().folder
     lines: Counter[str] = Counter()
     modules: Counter[str] = Counter()
     for path in sorted(root.rglob("*.py")):

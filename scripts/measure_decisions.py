@@ -18,7 +18,7 @@ from scipy.special import softmax
 from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_csv, write_text
-from rmcalib.repair.thresholds import THRESHOLDS, log_odds, safe_threshold
+from rmcalib.repair.decisions import THRESHOLDS, log_odds, safe_threshold
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MANY = 1_000_000

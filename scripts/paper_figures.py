@@ -6,7 +6,7 @@ import pandas as pd
 import seaborn
 from matplotlib.figure import Figure
 
-from rmcalib.tabular._prolr import draw_errors, learners_of, look, tidy
+from rmcalib.tabular._results import draw_errors, learners_of, look, tidy
 
 EVENTS = ("sub-2", "sub-3", "top-2", "top-3")
 GREY = "#b9bec6"

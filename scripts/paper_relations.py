@@ -9,6 +9,7 @@ holds and B fails. ``population_error`` checks it independently.
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from numpy.typing import NDArray
 from scipy.linalg import null_space
 from scipy.optimize import least_squares
 
-from rmcalib.calibration import population_error
 from rmcalib.ranking import Mallows, PlackettLuce, all_rankings
-from rmcalib.ranking.events import all_events, occurs
+from rmcalib.ranking.events import Family, all_events, occurs, occurs_unchecked, unique_rows
 
 Array = NDArray[np.float64]
 Notion = dict[str, Any]
@@ -75,6 +75,57 @@ def relations(m: int) -> list[Relation]:
         ("rankwise top-k", "top-k", False, top, "rankwise top-k, not top-k"),
     ]
     return [Relation(m, k, a, b, implies, where) for a, b, implies, ks, where in arrows for k in ks]
+
+
+def population_error(
+    orders: Any,
+    truth: NDArray[Any],
+    forecast: NDArray[Any],
+    *,
+    strong: bool,
+    family: Family = "top",
+    k: int | None = None,
+) -> Any:
+    """Return the population error of one notion, which is zero if and only if the model is calibrated.
+
+    ``truth`` and ``forecast`` (X, R) are the probabilities of the rankings ``orders`` (R, m) for each
+    instance; all instances are equally likely. ``strong`` conditions on the whole marginal distribution,
+    otherwise on the probability of one event: instances with equal forecasts are pooled. The error is Σ over
+    events of E |P(event | forecast) − forecast|, averaged over sets of items for sub-k. With fractions (object
+    arrays) it is exact.
+    """
+    orders = np.asarray(orders)
+    n_items, exact = orders.shape[1], truth.dtype == object
+    k = n_items if k is None else k
+    mass = Fraction(1, len(truth)) if exact else 1 / len(truth)
+    events = all_events(n_items, k)
+    happens = occurs_unchecked(orders, events, family).astype(int)
+    # Fractions can be multiplied by integers, but not by booleans.
+    happens = happens.astype(object) if exact else happens.astype(np.float64)
+    true, predicted = truth @ happens, forecast @ happens
+    which = np.zeros(len(events), dtype=np.int64)
+    if family == "sub" and k < n_items:
+        _, which = unique_rows(np.sort(events, axis=1), n_items)
+    total = mass * 0
+    for number in np.unique(which):
+        columns = np.flatnonzero(which == number)
+        for given in [columns] if strong else columns[:, None]:
+            total = total + _conditional_error(true[:, given], predicted[:, given], mass)
+    return total / (int(which.max()) + 1)
+
+
+def _conditional_error(truth: NDArray[Any], forecast: NDArray[Any], mass: Any) -> Any:
+    """Σ over groups of equal forecast rows of |Σ mass · (truth − forecast)|, summed over columns."""
+    total = mass * 0
+    left = np.ones(len(forecast), dtype=bool)
+    while left.any():
+        distance = np.abs(forecast - forecast[int(np.argmax(left))])
+        same = distance == 0 if forecast.dtype == object else distance < _SAME
+        group = left & same.astype(bool).all(axis=1)
+        gap = mass * (truth[group] - forecast[group]).sum(axis=0)
+        total = total + np.abs(gap).sum()
+        left &= ~group
+    return 0.0 if isinstance(total, float) and total < _SAME else total
 
 
 def equations(forecast: Array, asked: Notion) -> Array:

@@ -15,7 +15,7 @@ from rmcalib import evaluate, load_board
 from rmcalib._util.display import short_names
 from rmcalib._util.files import write_bytes, write_text
 from rmcalib.report.figures import figure_bytes
-from rmcalib.tabular._prolr import tidy
+from rmcalib.tabular._results import tidy
 
 RESULTS = Path(__file__).parents[1] / "results"
 TARGETS = {

@@ -13,8 +13,8 @@ import heapq
 import math
 
 from rmcalib.judges import LoadOptions
-from rmcalib.runs import PlanEntry, Selection
-from rmcalib.runs._plan import make_plan, read_models
+from rmcalib.runs import Selection
+from rmcalib.runs._plan import PlanEntry, make_plan, read_models
 
 CLUSTERS = ((1, 1), (8, 1), (64, 4))  # GPUs, and workers that share the prompts of a model
 

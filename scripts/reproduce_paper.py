@@ -22,8 +22,8 @@ import pandas as pd
 from reproduce_report import write_compressed, write_report
 
 from rmcalib.tabular import Plan, Questions, run_prolr
+from rmcalib.tabular._datasets import SHA256
 from rmcalib.tabular._experiment import COLUMNS, NUMBERS
-from rmcalib.tabular._sources import SHA256
 
 RESULTS = Path(__file__).parents[1] / "results"
 SMALL = ("iris", "wine", "political", "glass", "authorship", "vehicle")

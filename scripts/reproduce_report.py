@@ -17,7 +17,7 @@ from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_bytes, write_text
 from rmcalib.report.figures import figure_bytes
 from rmcalib.tabular import DATASETS, load_dataset
-from rmcalib.tabular._prolr import fold_means
+from rmcalib.tabular._results import fold_means
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -26,7 +26,7 @@ _LOWEST_LOG_EDGE = -12
 class ErrorOptions:
     """How a binned calibration error is computed; the defaults are the usual ECE."""
 
-    bins: int | tuple[float, ...] = 10
+    bins: int | ArrayLike = 10
     spacing: Spacing = "width"
     discrepancy: Discrepancy = "abs"
     norm: Norm = 1
@@ -45,7 +45,12 @@ class ErrorOptions:
             edges = as_floats(self.bins, "bins", ndim=1)
             if len(edges) < 2 or edges[0] > 0 or edges[-1] < 1 or (np.diff(edges) <= 0).any():
                 raise ValueError(f"bins: edges {edges.tolist()} do not increase from 0 to 1")
-            object.__setattr__(self, "bins", tuple(float(edge) for edge in edges))
+            object.__setattr__(self, "bins", tuple(edges.tolist()))
+
+    @property
+    def n_bins(self) -> int:
+        """The number of bins."""
+        return len(self.bins) - 1 if isinstance(self.bins, tuple) else int(self.bins)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,10 @@ def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:
         return np.array(options.bins)
     if options.spacing == "width":
         # i/B, not linspace, whose 3/10 is 0.30000000000000004: a forecast of 0.3 belongs to [0.3, 0.4).
-        return np.arange(options.bins + 1) / options.bins
+        return np.arange(options.n_bins + 1) / options.n_bins
     if options.spacing == "log":
-        return np.concatenate([[0.0], np.logspace(_LOWEST_LOG_EDGE, 0, options.bins + 1)[1:]])
-    shares = np.arange(1, options.bins) / options.bins
+        return np.concatenate([[0.0], np.logspace(_LOWEST_LOG_EDGE, 0, options.n_bins + 1)[1:]])
+    shares = np.arange(1, options.n_bins) / options.n_bins
     inner = np.quantile(probabilities, shares, axis=0)
     ends = np.zeros((1, *probabilities.shape[1:]))
     return np.concatenate([ends, inner, ends + 1])
@@ -150,10 +155,3 @@ def bin_gaps(sums: BinSums, options: ErrorOptions, *, squared: bool = False) -> 
             gap = -np.expm1(-gap)
     # Rounding can make a divergence slightly negative, such as -1e-17.
     return np.where(sums.count > 0, np.maximum(gap, 0.0), 0.0)
-
-
-def as_bins(bins: int | ArrayLike) -> int | tuple[float, ...]:
-    """Return a number of bins, or edges as a tuple."""
-    if np.ndim(bins) == 0:
-        return check_integer(bins, "bins", 1)
-    return tuple(float(edge) for edge in as_floats(bins, "bins", ndim=1))

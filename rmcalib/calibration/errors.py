@@ -9,50 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.calibration import smoothing
-from rmcalib.calibration.binning import (
-    BinSums,
-    Discrepancy,
-    ErrorOptions,
-    Norm,
-    Spacing,
-    as_bins,
-    bin_edges,
-    bin_index,
-    bin_sums,
-    binned_error,
-    grouped_sums,
-    unpack_bins,
-)
+from rmcalib.calibration import binning, simulation, smoothing
+from rmcalib.calibration.binning import BinSums, Discrepancy, ErrorOptions, Norm, Spacing, binned_error
+from rmcalib.calibration.estimates import Estimate, NullTest, compare_with_null
 from rmcalib.calibration.events import Draw, Events, OneOf, Winners, by_cluster, design_effect
 from rmcalib.calibration.intervals import (
     Interval,
+    Limits,
     check_level,
     outcome_limits,
     skew_interval,
     student_quantile,
 )
-from rmcalib.calibration.simulation import (
-    DRAWS,
-    FEWER_DRAWS,
-    FEWER_STEPS,
-    STEPS,
-    Alternatives,
-    Cells,
-    Simulation,
-    draw_sums,
-    expected_sums,
-    rows_of,
-    simulate,
-    sparse_rows,
-)
+from rmcalib.calibration.simulation import Alternatives, Features, Simulation
+
+TrueError = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -76,43 +54,6 @@ class Reliability:
     count: FloatArray
     confidence: FloatArray
     frequency: FloatArray
-
-
-@dataclass(frozen=True)
-class NullTest:
-    """An observed error beside that of a calibrated forecast with as much data.
-
-    Attributes
-    ----------
-    value : float
-        The observed error.
-    mean, high : float
-        Mean and 95% point of the error of a calibrated forecast.
-    p_value : float
-        How often a calibrated forecast has an error at least as large as the observed one.
-    resamples : int
-        Number of simulated data sets.
-    """
-
-    value: float
-    mean: float
-    high: float
-    p_value: float
-    resamples: int
-
-    @property
-    def excess(self) -> float:
-        """How much the error exceeds that of a calibrated forecast: value − mean."""
-        return self.value - self.mean
-
-
-@dataclass(frozen=True)
-class Band:
-    """Where the frequency of each bin (B,) would lie if the forecast were calibrated."""
-
-    low: FloatArray
-    high: FloatArray
-    level: float
 
 
 def ece(
@@ -160,7 +101,7 @@ def ece(
     >>> ece([0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1])
     0.0
     """
-    options = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
+    options = ErrorOptions(bins, spacing, discrepancy, norm, debias)
     return event_error(Events.from_arrays(probabilities, outcomes), options)
 
 
@@ -186,7 +127,7 @@ def reliability(
     (array([2., 1.]), array([0.3, 0.9]), array([0.5, 1. ]))
     """
     events = Events.from_arrays(probabilities, outcomes)
-    edges, sums = _observed_sums(events, ErrorOptions(as_bins(bins), spacing))
+    edges, sums = _observed_sums(events, ErrorOptions(bins, spacing))
     count = np.where(sums.count > 0, sums.count, np.nan)
     return Reliability(edges[:-1], edges[1:], sums.count, sums.probability / count, sums.outcome / count)
 
@@ -238,9 +179,9 @@ def ece_null(
     >>> bool(ece_null(p, rng.random(500) < p).p_value > 0.05), ece_null(p, np.ones(500)).p_value < 0.01
     (True, True)
     """
-    options = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
+    options = ErrorOptions(bins, spacing, discrepancy, norm, debias)
     events = Events.from_arrays(probabilities, outcomes, groups=groups, draw=draw, clusters=clusters)
-    return binned(events, options, resamples=resamples, rng=rng).test()
+    return _binned(events, options, resamples, rng).test()
 
 
 def ece_interval(
@@ -288,9 +229,10 @@ def ece_interval(
     True
     """
     check_level(level)
-    options = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
+    options = ErrorOptions(bins, spacing, discrepancy, norm, debias)
     events = Events.from_arrays(probabilities, outcomes, groups=groups, draw=draw, clusters=clusters)
-    return binned(events, options, resamples=resamples, rng=rng).interval(level)
+    found = _binned(events, options, resamples, rng)
+    return Interval(found.value, *found.limits(level), level)
 
 
 def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
@@ -324,19 +266,21 @@ def consistency_band(
     level: float = 0.95,
     resamples: int = 1000,
     rng: np.random.Generator | int = 0,
-) -> Band:
-    """Return where the bars of a reliability diagram would lie if the forecast were calibrated."""
-    edges = bin_edges(events.p, ErrorOptions(bins))
-    index = bin_index(events.p, edges)
-    alternatives = events.joint.alternatives(index, bins)
-    q = events.joint.probabilities()
-    happened, _ = draw_sums(
-        alternatives, [q], (), resamples=resamples, most=0, rng=np.random.default_rng(rng)
+) -> tuple[FloatArray, FloatArray]:
+    """Return where the bars (B,) of a reliability diagram would lie if the forecast were calibrated."""
+    index = binning.bin_index(events.p, binning.bin_edges(events.p, ErrorOptions(bins)))
+    happened, _ = simulation.draw_sums(
+        events.joint.alternatives(index, bins),
+        [events.joint.probabilities()],
+        (),
+        resamples=resamples,
+        most=0,
+        rng=np.random.default_rng(rng),
     )
     count = np.bincount(index, minlength=bins).astype(np.float64)
     low, high = np.quantile(happened, [(1 - level) / 2, (1 + level) / 2], axis=0)
     nonempty = np.where(count > 0, count, np.nan)
-    return Band(low / nonempty, high / nonempty, level)
+    return low / nonempty, high / nonempty
 
 
 def event_error(events: Events, options: ErrorOptions | None = None) -> float:
@@ -346,39 +290,75 @@ def event_error(events: Events, options: ErrorOptions | None = None) -> float:
     return 0.0 if abs(value) < 1e-15 else value  # exactly 0 for perfectly calibrated data
 
 
+def binned(
+    events: Events,
+    options: ErrorOptions | None = None,
+    *,
+    resamples: int = 1000,
+    rng: np.random.Generator | int = 0,
+) -> Estimate:
+    """Estimate the binned error of a table. It is simulated when the interval or the test is asked for."""
+    options = options or ErrorOptions()
+    made = lru_cache(lambda: _binned(events, options, resamples, rng))
+    return _estimate(event_error(events, options), events.n_prompts, made)
+
+
+def smooth(
+    events: Events, *, resamples: int = simulation.FEWER_DRAWS, rng: np.random.Generator | int = 0
+) -> Estimate:
+    """Estimate the smooth error of a table whose rows are all observed, in the same way as `binned`."""
+    value = smoothing.smooth_error(events.p, events.y)
+    return _estimate(value, events.n_prompts, lru_cache(lambda: _smooth(events, value, resamples, rng)))
+
+
+def error_influence(events: Events, options: ErrorOptions | None = None) -> FloatArray:
+    """Return the influence of each prompt (n,) on the binned error, without simulating anything."""
+    options = options or ErrorOptions()
+    return _influence(_prompt_sums(events, options)[1], options)
+
+
+def _estimate(value: float, n: int, made: Callable[[], _Simulated]) -> Estimate:
+    return Estimate(
+        value,
+        n,
+        limits=lambda level: made().limits(level),
+        influence=lambda: made().influence,
+        null=lambda: made().test(),
+        centre=lambda: made().centre(),
+    )
+
+
 @dataclass(frozen=True, eq=False)
-class ErrorEstimate:
-    """A calibration error with what its interval, its null test and differences need.
+class _Simulated:
+    """A calibration error with the simulated data sets behind its interval and its null test.
 
     ``influence`` (n,) is what each prompt contributes to the deviation of the error, ``square`` an unbiased
     estimate of a squared error with its standard error, ``unseen`` the largest error of a prompt that is
-    unlike all observed ones, and ``with_more_errors`` the error if as many choices are wrong as their exact
-    interval allows.
+    unlike all observed ones, and ``rarely`` maps a level to the errors if as few and as many choices are
+    wrong as their exact interval allows.
     """
 
     value: float
     simulation: Simulation
     influence: FloatArray
-    cluster: IntArray | None = None
+    cluster: IntArray | None
+    rarely: Callable[[float], Limits] | None
     largest: float = 1.0
     square: tuple[float, float] | None = None
     unseen: float = 0.0
-    rarely: Callable[[float], tuple[float, float]] | None = None
 
     def test(self) -> NullTest:
         """Return the test of calibration: how often a calibrated forecast shows so large an error."""
         return compare_with_null(self.value, self.simulation.null)
 
-    @cached_property
     def centre(self) -> float:
-        """The error without the bias of noise: the one under which half of the draws exceed the value."""
+        """Return the error without the bias of noise: the one under which half of the draws exceed the value."""
         middle = np.maximum.accumulate(np.median(self.simulation.draws, axis=1))
         return float(np.interp(self.value, middle, self.simulation.truths))
 
-    def interval(self, level: float = 0.95) -> Interval:
+    def limits(self, level: float) -> Limits:
         """Return the interval; it excludes 0 exactly if the test's p-value is at most 1 − level."""
-        check_level(level)
-        drawn, truths = self.simulation.draws, self.simulation.truths
+        drawn, truths, null = self.simulation.draws, self.simulation.truths, self.simulation.null
         alpha = round(1 - level, 12)
         below, above = self._smooth_limits(level)
         smallest, largest = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=1)
@@ -388,21 +368,19 @@ class ErrorEstimate:
         rest = self.unseen * (1 - alpha ** (1 / len(self.influence)))
         fewer, more = (self.value, 0.0) if self.rarely is None else self.rarely(level)
         high = max(min(max(high, above, rest, more), self.largest), self.value)
-        n_draws = len(self.simulation.null)
         if self.test().p_value > alpha:
-            return Interval(self.value, 0.0, high, level, n_draws)
+            return 0.0, high
         # No error is smaller than 0, so calibration itself is tested on one side.
-        rank = int(alpha * (n_draws + 1) + 1e-9)
-        largest[0] = np.partition(self.simulation.null, -rank)[-rank]
+        rank = int(alpha * (len(null) + 1) + 1e-9)
+        largest[0] = np.partition(null, -rank)[-rank]
         low = float(np.interp(self.value, np.maximum.accumulate(largest), truths))
         # The simulations keep the number of forecasts in each bin, which a squared error depends on strongly.
         if below > 0 or self.square is not None:
             low = min(low, below)
         # The test rejects 0, even if nothing more is known.
-        low = min(max(min(low, fewer), 1e-3 * self.value), self.value)
-        return Interval(self.value, low, high, level, n_draws)
+        return min(max(min(low, fewer), 1e-3 * self.value), self.value), high
 
-    def _smooth_limits(self, level: float) -> tuple[float, float]:
+    def _smooth_limits(self, level: float) -> Limits:
         """Limits of the error as if it were a smooth function of means."""
         sums = by_cluster(self.influence, self.cluster)
         if self.square is None:
@@ -412,32 +390,23 @@ class ErrorEstimate:
         return float(np.sqrt(max(middle - margin, 0.0))), float(np.sqrt(max(middle + margin, 0.0)))
 
 
-def binned(
-    events: Events,
-    options: ErrorOptions | None = None,
-    *,
-    resamples: int = 1000,
-    rng: np.random.Generator | int = 0,
-) -> ErrorEstimate:
-    """Estimate the binned error of a table.
+def _binned(
+    events: Events, options: ErrorOptions, resamples: int, rng: np.random.Generator | int
+) -> _Simulated:
+    """Simulate the binned error.
 
     For size s, the miscalibrated worlds have probabilities p + s · gap of their bin (see
     `Joint.probabilities`).
     """
-    options = options or ErrorOptions()
-    edges = bin_edges(events.p, options)
-    n_bins, index, rows = len(edges) - 1, bin_index(events.p, edges), events.observed
-    sums = grouped_sums(
-        events.p[rows], events.y[rows], events.prompt[rows], index[rows], n_bins, events.n_prompts
-    )
-    total = unpack_bins(sums.sum(axis=0))
+    index, sums = _prompt_sums(events, options)
+    total = binning.unpack_bins(sums.sum(axis=0))
     gap = (total.outcome - total.probability) / np.maximum(total.count, 1)
     pairs = isinstance(events.joint, Winners)
     scale = 1e6 if options.discrepancy == "abs" else 1.0  # bin sums of unlimited data, for debiased errors
 
     def errors(drawn: FloatArray, scale: float = 1.0) -> FloatArray:
         if pairs:  # which pairs are observed depends on who wins
-            return binned_error(unpack_bins(scale * drawn), options)
+            return binned_error(binning.unpack_bins(scale * drawn), options)
         count = np.broadcast_to(scale * total.count, drawn.shape)
         probability = np.broadcast_to(scale * total.probability, drawn.shape)
         return binned_error(BinSums(count, probability, scale * drawn), options)
@@ -445,144 +414,107 @@ def binned(
     def true_error(expected: FloatArray) -> FloatArray:
         return errors(expected if pairs else np.minimum(expected, total.count), scale)
 
-    clustered = design_effect(_centred(sums, gap), events.cluster)
-    alternatives = events.joint.alternatives(index, n_bins)
-    simulation = simulate(
-        alternatives,
-        lambda size: events.joint.probabilities((size * gap)[index] if size else None),
-        errors,
-        true_error,
-        resamples=resamples,
-        rng=rng,
-        design_effect=clustered,
-        steps=FEWER_STEPS if pairs else STEPS,
-        most=FEWER_DRAWS if pairs else DRAWS,
-    )
+    alternatives = events.joint.alternatives(index, options.n_bins)
     squared = options.debias and options.norm == 2 and len(sums) > 1
     lone = isinstance(events.joint, OneOf) and (total.count > 0).sum() == 1
-    return ErrorEstimate(
+    return _Simulated(
         value=event_error(events, options),
-        simulation=simulation,
+        simulation=simulation.simulate(
+            alternatives,
+            lambda size: events.joint.probabilities((size * gap)[index] if size else None),
+            errors,
+            true_error,
+            resamples=resamples,
+            rng=rng,
+            design_effect=design_effect(_centred(sums, gap), events.cluster),
+            steps=simulation.FEWER_STEPS if pairs else simulation.STEPS,
+            most=simulation.FEWER_DRAWS if pairs else simulation.DRAWS,
+        ),
         influence=_influence(sums, options),
         cluster=events.cluster,
+        rarely=_rare_errors(events, alternatives, true_error),
         largest=1.0 if options.discrepancy in ("abs", "jeffreys_unit") else np.inf,
         square=_squared_error(_cluster_rows(sums, events.cluster)) if squared else None,
         # Exactly one row of each prompt happens, so a single bin has no gap, whatever the forecast.
         unseen=2 * len(sums) / len(events) if lone else 0.0,
-        rarely=_rare_errors(events, alternatives, true_error),
     )
 
 
-def error_influence(events: Events, options: ErrorOptions | None = None) -> FloatArray:
-    """Return the influence of each prompt (n,) on the binned error, without simulating anything."""
-    options = options or ErrorOptions()
-    edges, rows = bin_edges(events.p, options), events.observed
-    index = bin_index(events.p[rows], edges)
-    return _influence(
-        grouped_sums(
-            events.p[rows], events.y[rows], events.prompt[rows], index, len(edges) - 1, events.n_prompts
-        ),
-        options,
-    )
-
-
-def smooth(
-    events: Events, *, resamples: int = FEWER_DRAWS, rng: np.random.Generator | int = 0
-) -> ErrorEstimate:
-    """Estimate the smooth error of a table whose rows are all observed, in the same way as `binned`."""
+def _smooth(events: Events, value: float, resamples: int, rng: np.random.Generator | int) -> _Simulated:
+    """Simulate the smooth error."""
     p, y, n, grid = events.p, events.y, len(events), smoothing.GRID
-    value = smoothing.smooth_error(p, y)
-    left, share = smoothing.grid_cells(p, grid)
-    alternatives = _GridCells(events.joint.alternatives(left, grid + 1), share)  # type: ignore[arg-type]
-    gap = smoothing.smoothed_gap(p, y, value)
-    forecast = smoothing.residual_grid(p, p, grid)
+    gap, forecast = smoothing.smoothed_gap(p, y, value), smoothing.residual_grid(p, p, grid)
+    alternatives = _grid_alternatives(events)
 
     def errors(happened: FloatArray) -> FloatArray:
         rows = (happened.reshape(-1, grid + 1) - forecast) / n
         return smoothing.fixed_points(smoothing.cosine_coefficients(rows)).reshape(happened.shape[:-1])
 
+    residual = np.bincount(events.prompt, y - p - gap).astype(np.float64)[:, None]
     influence = np.bincount(events.prompt, smoothing.influence(p, y, value))
-    simulation = simulate(
-        alternatives,
-        lambda size: events.joint.probabilities(size * gap if size else None),
-        errors,
-        errors,
-        steps=FEWER_STEPS,
-        resamples=resamples,
-        rng=rng,
-        most=FEWER_DRAWS,
-        design_effect=design_effect(
-            np.bincount(events.prompt, y - p - gap).astype(np.float64)[:, None], events.cluster
+    return _Simulated(
+        value=value,
+        simulation=simulation.simulate(
+            alternatives,
+            lambda size: events.joint.probabilities(size * gap if size else None),
+            errors,
+            errors,
+            resamples=resamples,
+            rng=rng,
+            design_effect=design_effect(residual, events.cluster),
+            steps=simulation.FEWER_STEPS,
+            most=simulation.FEWER_DRAWS,
         ),
+        influence=influence - influence.mean(),
+        cluster=events.cluster,
+        rarely=_rare_errors(events, alternatives, errors),
     )
-    rarely = _rare_errors(events, alternatives, errors)
-    return ErrorEstimate(value, simulation, influence - influence.mean(), events.cluster, rarely=rarely)
 
 
-def compare_with_null(observed: float, draws: FloatArray) -> NullTest:
-    """Return where ``observed`` stands among ``draws`` (R,) of a calibrated forecast."""
-    # Equal up to rounding counts as "at least as large".
-    reached = int((draws >= observed - 1e-12).sum())
-    p_value = (1 + reached) / (1 + len(draws))
-    return NullTest(observed, float(draws.mean()), float(np.quantile(draws, 0.95)), p_value, len(draws))
+def _grid_alternatives(events: Events) -> Features:
+    """Return alternatives that count at the two grid points next to their forecast, by its distance."""
+    left, share = smoothing.grid_cells(events.p, smoothing.GRID)
+    cells = events.joint.alternatives(left, smoothing.GRID + 1)
+    assert isinstance(cells, simulation.Cells)
+    n_sums, right = cells.n_sums, np.repeat(share, len(cells.cell) // len(share))
+
+    def make(prompts: slice) -> Any:
+        rows = simulation.rows_of(cells.sizes, prompts)
+        cell, to_right = cells.cell[rows], right[rows]
+        at_left = simulation.sparse_rows(cell, 1 - to_right, n_sums)
+        return at_left + simulation.sparse_rows(np.minimum(cell + 1, n_sums), to_right, n_sums)
+
+    return Features(cells.sizes, n_sums, make)
 
 
 def _rare_errors(
-    events: Events, alternatives: Alternatives, true_error: Callable[[FloatArray], FloatArray]
-) -> Callable[[float], tuple[float, float]] | None:
+    events: Events, alternatives: Alternatives, true_error: TrueError
+) -> Callable[[float], Limits] | None:
     """Return the function that maps a level to the true errors with fewer and with more wrong choices."""
     happened = events.joint.happened(events.y)
     if happened is None:
         return None
 
-    def at(level: float) -> tuple[float, float]:
+    def at(level: float) -> Limits:
         shares = outcome_limits(events.joint.probabilities(), happened, alternatives.sizes, level)
-        fewer, more = true_error(np.maximum(expected_sums(alternatives, shares), 0.0))
+        fewer, more = true_error(np.maximum(simulation.expected_sums(alternatives, shares), 0.0))
         return float(fewer), float(more)
 
     return at
 
 
-@dataclass(frozen=True, eq=False)
-class _GridCells:
-    """Alternatives that count at the two grid points next to their forecast: ``share`` (N,) at the right."""
-
-    cells: Cells
-    share: FloatArray
-
-    @property
-    def sizes(self) -> IntArray:
-        return self.cells.sizes
-
-    @property
-    def n_sums(self) -> int:
-        return self.cells.n_sums
-
-    @cached_property
-    def right(self) -> FloatArray:
-        return np.repeat(self.share, len(self.cells.cell) // len(self.share))
-
-    def features(self, prompts: slice) -> Any:
-        rows = rows_of(self.sizes, prompts)
-        cell, right = self.cells.cell[rows], self.right[rows]
-        last = np.where(cell < self.n_sums, np.minimum(cell + 1, self.n_sums), self.n_sums)
-        return sparse_rows(cell, 1 - right, self.n_sums) + sparse_rows(last, right, self.n_sums)
-
-    def counts(self, rows: Any, step: Any, n_steps: int) -> FloatArray:
-        width = self.n_sums + 2
-        cells = self.cells.cell[rows] + width * step
-        cells += width * n_steps * np.arange(len(rows))[:, None]
-        right, size = self.right[rows].reshape(-1), len(rows) * n_steps * width
-        flat = cells.reshape(-1)
-        counts = np.bincount(flat, 1 - right, size) + np.bincount(flat + 1, right, size)
-        return counts.reshape(len(rows), n_steps, width)[..., :-2].astype(np.float64)
+def _prompt_sums(events: Events, options: ErrorOptions) -> tuple[IntArray, FloatArray]:
+    """Return the bin of each row (N,), and the bin sums of the observed rows of each prompt (n, 3B)."""
+    index, rows = binning.bin_index(events.p, binning.bin_edges(events.p, options)), events.observed
+    p, y, prompt = events.p[rows], events.y[rows], events.prompt[rows]
+    return index, binning.grouped_sums(p, y, prompt, index[rows], options.n_bins, events.n_prompts)
 
 
 def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, BinSums]:
     """Return the edges of the bins, and the sums of the observed events."""
-    edges, rows = bin_edges(events.p, options), events.observed
+    edges, rows = binning.bin_edges(events.p, options), events.observed
     p, y = events.p[rows], events.y[rows]
-    return edges, bin_sums(bin_index(p, edges), p, y, len(edges) - 1)
+    return edges, binning.bin_sums(binning.bin_index(p, edges), p, y, options.n_bins)
 
 
 def _centred(sums: FloatArray, gap: FloatArray) -> FloatArray:
@@ -603,7 +535,7 @@ def _influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:
     scale = 1e6 if options.discrepancy == "abs" else 1.0
     total, step = scale * sums.sum(axis=0), 1e-4 * scale
     moved = np.concatenate([total + step * np.eye(len(total)), total - step * np.eye(len(total))])
-    bins = unpack_bins(np.maximum(moved, 0.0))
+    bins = binning.unpack_bins(np.maximum(moved, 0.0))
     errors = binned_error(
         BinSums(bins.count, bins.probability, np.minimum(bins.outcome, bins.count)), options
     )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.calibration.errors import ErrorEstimate, NullTest
 from rmcalib.calibration.events import by_cluster
 from rmcalib.calibration.intervals import (
     Difference,
@@ -25,6 +24,31 @@ from rmcalib.calibration.intervals import (
 NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
 ROUNDING = 1e-9
 """A difference of at most this fraction of the two values is rounding."""
+
+
+@dataclass(frozen=True)
+class NullTest:
+    """An observed error beside that of a calibrated forecast with as much data.
+
+    Attributes
+    ----------
+    value : float
+        The observed error.
+    mean, high : float
+        Mean and 95% point of the error of a calibrated forecast.
+    p_value : float
+        How often a calibrated forecast has an error at least as large as the observed one.
+    """
+
+    value: float
+    mean: float
+    high: float
+    p_value: float
+
+    @property
+    def excess(self) -> float:
+        """How much the error exceeds that of a calibrated forecast: value − mean."""
+        return self.value - self.mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +69,8 @@ class Estimate:
         What ``values`` would be if each first choice were right, and if the runner-up were.
     influence : function, optional
         Returns (n,) what each prompt contributes to the deviation of the value; sums to 0.
-    error : function, optional
-        Returns the simulated error, for its null test.
+    null : function, optional
+        Returns the null test of a calibration error.
     centre : function, optional
         Returns the value without the bias of noise, if noise increases it.
     cluster : int (n,), optional
@@ -64,7 +88,7 @@ class Estimate:
     if_right: FloatArray | None = None
     if_wrong: FloatArray | None = None
     influence: Callable[[], FloatArray] | None = None
-    error: Callable[[], ErrorEstimate] | None = None
+    null: Callable[[], NullTest] | None = None
     centre: Callable[[], float] | None = None
     cluster: IntArray | None = None
     ranks: FloatArray | None = None
@@ -163,22 +187,9 @@ class Estimate:
         value = float(function(total[None])[0])
         return cls(value, len(sums), limits=limits, influence=influence, cluster=cluster)
 
-    @classmethod
-    def of_error(cls, value: float, error: Callable[[], ErrorEstimate], n: int) -> Estimate:
-        """Return a calibration error. ``error``, which simulates, is called when the interval is needed."""
-
-        return cls(
-            value,
-            n,
-            limits=limits_of(lambda level: error().interval(level)),
-            influence=lambda: error().influence,
-            error=error,
-            centre=lambda: error().centre,
-        )
-
     def test(self) -> NullTest | None:
         """Return the null test of a calibration error."""
-        return None if self.error is None else self.error().test()
+        return None if self.null is None else self.null()
 
     def interval(self, level: float = 0.95) -> Interval | None:
         """Return the value with its interval, or None if there is none."""
@@ -186,6 +197,14 @@ class Estimate:
             return None
         found = self.limits(level)
         return None if found is None else Interval(self.value, *found, level)
+
+
+def compare_with_null(observed: float, draws: FloatArray) -> NullTest:
+    """Return where ``observed`` stands among ``draws`` (R,) of a calibrated forecast."""
+    # Equal up to rounding counts as "at least as large".
+    reached = int((draws >= observed - 1e-12).sum())
+    p_value = (1 + reached) / (1 + len(draws))
+    return NullTest(observed, float(draws.mean()), float(np.quantile(draws, 0.95)), p_value)
 
 
 def limits_of(interval: Callable[[float], Interval]) -> Callable[[float], Limits]:

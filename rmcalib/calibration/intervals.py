@@ -21,13 +21,12 @@ Limits = tuple[float, float]
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its confidence interval; ``resamples`` is the number of simulated data sets behind it."""
+    """A value with its confidence interval."""
 
     value: float
     low: float
     high: float
     level: float
-    resamples: int = 0
 
 
 @dataclass(frozen=True)

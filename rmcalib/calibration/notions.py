@@ -7,48 +7,31 @@ the chunks share their worlds: rankings drawn from the forecast.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypedDict, Unpack
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice, check_integer, chunks
-from rmcalib.calibration.binning import (
-    BinSums,
-    Discrepancy,
-    ErrorOptions,
-    Norm,
-    Spacing,
-    as_bins,
-    bin_edges,
-    bin_index,
-    bin_sums,
-    binned_error,
-)
-from rmcalib.calibration.errors import NullTest, compare_with_null
+from rmcalib.calibration import binning
+from rmcalib.calibration.binning import BinSums, ErrorOptions
+from rmcalib.calibration.estimates import NullTest, compare_with_null
 from rmcalib.calibration.intervals import Interval, check_level
 from rmcalib.ranking import (
-    HasPartialRankings,
     PairMarginals,
     PartialRankings,
     RankingDistribution,
-    TooCostlyError,
     conditional_probabilities,
+    events,
 )
-from rmcalib.ranking.events import (
-    Family,
-    all_events,
-    as_events,
-    as_orders,
-    check_k,
-    count_events,
-    most_frequent,
-    occurs_unchecked,
-    unique_rows,
-)
+from rmcalib.ranking._distribution import TooCostlyError
+from rmcalib.ranking._partial import HasPartialRankings
+from rmcalib.ranking.events import Family
 
 MAX_EVENTS = 200_000
 """Above this many events, a notion uses the most frequent ones that make up 95% of the occurrences."""
@@ -79,9 +62,9 @@ class NotionOptions(TypedDict, total=False):
     protocol: NotionProtocol
     support: ArrayLike | None
     bins: int | ArrayLike
-    spacing: Spacing
-    discrepancy: Discrepancy
-    norm: Norm
+    spacing: binning.Spacing
+    discrepancy: binning.Discrepancy
+    norm: binning.Norm
     debias: bool
     rng: np.random.Generator | int
 
@@ -89,10 +72,10 @@ class NotionOptions(TypedDict, total=False):
 class Uncertainty(Protocol):
     """What computes the null test and the interval of a result."""
 
-    def null(self, *, resamples: int, rng: np.random.Generator | int) -> NullTest:
+    def null(self, resamples: int, rng: np.random.Generator) -> NullTest:
         """Compare the error with that of a calibrated forecast."""
 
-    def interval(self, *, resamples: int, level: float, rng: np.random.Generator | int) -> Interval:
+    def interval(self, resamples: int, level: float, rng: np.random.Generator) -> Interval:
         """Return the error with a confidence interval."""
 
 
@@ -142,13 +125,16 @@ class NotionResult:
 
     def null(self, *, resamples: int = 200, rng: np.random.Generator | int = 0) -> NullTest:
         """Compare the error with the errors of a calibrated forecast at this sample size."""
-        return self._known().null(resamples=resamples, rng=rng)
+        check_integer(resamples, "resamples", 1)
+        return self._known().null(resamples, np.random.default_rng(rng))
 
     def interval(
         self, *, resamples: int = 200, level: float = 0.95, rng: np.random.Generator | int = 0
     ) -> Interval:
         """Return a confidence interval of the error; for ``full_rank``, of its excess over the null mean."""
-        return self._known().interval(resamples=resamples, level=level, rng=rng)
+        check_level(level)
+        check_integer(resamples, "resamples", 1)
+        return self._known().interval(resamples, level, np.random.default_rng(rng))
 
     def _known(self) -> Uncertainty:
         if self.uncertainty is None:
@@ -213,7 +199,7 @@ def sub_k(
     >>> round(result.value, 4), result.n_events
     (0.2461, 6)
     """
-    return _notion(dist, orders, k, "sub", options)
+    return Notion(dist, check_orders_for(dist, orders), k, "sub", **options).result()
 
 
 def top_k(
@@ -242,7 +228,7 @@ def top_k(
     >>> top_k(PlackettLuce([[0.0, 0.0]] * 2), [[0, 1], [1, 0]], 1).value
     0.0
     """
-    return _notion(dist, orders, k, "top", options)
+    return Notion(dist, check_orders_for(dist, orders), k, "top", **options).result()
 
 
 def rankwise(
@@ -265,91 +251,79 @@ def rankwise(
     >>> rankwise(PlackettLuce([[0.0, 0.0]] * 2), [[0, 1], [1, 0]]).value
     0.0
     """
-    return _notion(dist, orders, dist.n_items, "top", options)
+    return top_k(dist, orders, dist.n_items, **options)
 
 
-def _notion(
-    dist: PairMarginals, orders: ArrayLike | PartialRankings, k: int, family: Family, options: NotionOptions
-) -> NotionResult:
-    unknown = set(options) - set(NotionOptions.__annotations__)
-    if unknown:
-        raise TypeError(f"{', '.join(sorted(unknown))}: unknown option of sub_k, top_k and rankwise")
-    protocol = options.get("protocol", "exact")
-    check_choice(protocol, "protocol", ("exact", "reference"))
-    error = ErrorOptions(
-        as_bins(options.get("bins", 10)),
-        options.get("spacing", "width"),
-        options.get("discrepancy", "abs"),
-        options.get("norm", 1),
-        options.get("debias", False),
-    )
-    selection = Selection(
-        options.get("events"),
-        options.get("coverage"),
-        options.get("counted_on"),
-        options.get("max_events", MAX_EVENTS),
-    )
-    notion = Notion(
-        dist,
-        check_orders_for(dist, orders),
-        k,
-        family,
-        selection,
-        options.get("weighting", "uniform"),
-        error,
-        options.get("open_events", "leave_out"),
-    )
-    if protocol == "reference":
-        from rmcalib.calibration.reference import reference_notion
+class Stagewise(NamedTuple):
+    """The results and null tests of k = 2, 3, ..., and the first k whose error is too large, or None."""
 
-        return reference_notion(notion, options.get("support"))
-    if options.get("support") is not None:
-        raise ValueError("support: only for protocol='reference'; exact marginals need no list of rankings")
-    return notion.evaluate(np.random.default_rng(options.get("rng", 0)))
+    results: tuple[NotionResult, ...]
+    nulls: tuple[NullTest, ...]
+    uncalibrated_from: int | None
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """Which events a notion averages over; `sub_k` explains the options."""
+def stagewise(
+    dist: RankingDistribution,
+    orders: ArrayLike,
+    *,
+    k_max: int | None = None,
+    level: float = 0.95,
+    resamples: int = 200,
+    family: Family = "sub",
+    **options: Unpack[NotionOptions],
+) -> Stagewise:
+    """Evaluate k = 2, 3, ... and stop at the first error that is too large for a calibrated forecast.
 
-    events: ArrayLike | None = None
-    coverage: float | None = None
-    counted_on: ArrayLike | None = None
-    max_events: int = MAX_EVENTS
+    The paper recommends to stop where the error is large. How large errors are depends on k and on the number
+    of instances: longer rankings have smaller probabilities, and noise alone makes an error. So each error is
+    compared with its null, the errors of a calibrated forecast on as many instances. With K values of k, each
+    is tested at (1 − level)/K, so that a calibrated forecast is stopped in at most 1 − level of all cases.
 
-    def choose(self, orders: Orders, k: int, family: Family) -> tuple[IntArray, str]:
-        """Return the events (E, k) and a short description of how they were chosen."""
-        n_items = orders.n_items if isinstance(orders, PartialRankings) else orders.shape[1]
-        if self.events is not None:
-            if self.coverage is not None:
-                raise ValueError("coverage: cannot be combined with events, which are already chosen")
-            chosen = as_events(self.events, n_items, family)
-            if chosen.shape[1] != k:
-                raise ValueError(f"events: have {chosen.shape[1]} items each, expected k = {k}")
-            return chosen, "given"
-        check_integer(self.max_events, "max_events", 1)
-        if self.coverage is None and count_events(n_items, k) <= self.max_events:
-            return all_events(n_items, k), "all"
-        share = _DEFAULT_COVERAGE if self.coverage is None else self.coverage
-        if not 0 < share <= 1:
-            raise ValueError(f"coverage: {share} is out of range, expected a fraction above 0 and at most 1")
-        if self.counted_on is not None:
-            counted = as_orders(self.counted_on, "counted_on", n_items)
-            return most_frequent(counted, k, family, share), (
-                f"covering {share:.0%} of occurrences in the training fold"
-            )
-        if isinstance(orders, PartialRankings):
-            raise ValueError(
-                f"coverage: {count_events(n_items, k):,} events cannot be counted in partial rankings; pass "
-                "complete ones as counted_on=, or events="
-            )
-        return most_frequent(orders, k, family, share), f"covering {share:.0%} of occurrences"
+    A large error at one k says nothing certain about others: rankwise calibration at k implies rankwise
+    calibration neither at larger nor at smaller k.
 
-    def depends_on_outcomes(self, n_items: int, k: int) -> bool:
-        """Return whether the events are chosen by their frequency in the evaluated rankings."""
-        if self.events is not None or self.counted_on is not None:
-            return False
-        return self.coverage is not None or count_events(n_items, k) > self.max_events
+    Parameters
+    ----------
+    dist : RankingDistribution
+        The forecast: n instances, m items.
+    orders : int array (n, m)
+        What happened: the items of each instance, best first.
+    k_max : int, optional
+        Last k, by default m.
+    level : float
+        Confidence level of all tests together.
+    resamples : int
+        Number of simulated data sets of each null test; more are drawn if K tests need them.
+    family : {"sub", "top"}
+        Which events.
+    **options
+        As for `sub_k`.
+
+    Returns
+    -------
+    Stagewise
+        The ``results`` with their ``nulls``, and ``uncalibrated_from``: the k at which the error is too large.
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> found = stagewise(PlackettLuce([[2.0, 0.0, 0.0]] * 30), [[2, 1, 0]] * 30)
+    >>> found.uncalibrated_from, len(found.results)
+    (2, 1)
+    """
+    check_level(level)
+    last = events.check_k(dist.n_items if k_max is None else k_max, dist.n_items, family)
+    notion = sub_k if family == "sub" else top_k
+    share = (1 - level) / max(last - 1, 1)
+    draws = max(check_integer(resamples, "resamples", 1), int(np.ceil(1 / share)))
+    results: list[NotionResult] = []
+    nulls: list[NullTest] = []
+    for k in range(2, last + 1):
+        results.append(notion(dist, orders, k, **options))
+        nulls.append(results[-1].null(resamples=draws, rng=options.get("rng", 0)))
+        if nulls[-1].p_value <= share:
+            return Stagewise(tuple(results), tuple(nulls), k)
+    return Stagewise(tuple(results), tuple(nulls), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,75 +345,144 @@ class Chunk:
 
 @dataclass(frozen=True, eq=False)
 class Notion:
-    """All inputs of the error of a notion, its null test and its interval."""
+    """All inputs of the error of a notion, its null test and its interval; `sub_k` explains the options."""
 
     dist: PairMarginals
     orders: Orders
     k: int
     family: Family
-    selection: Selection = field(default_factory=Selection)
+    events: ArrayLike | None = None
+    coverage: float | None = None
+    counted_on: ArrayLike | None = None
+    max_events: int = MAX_EVENTS
     weighting: Weighting = "uniform"
-    error: ErrorOptions = field(default_factory=ErrorOptions)
     open_events: OpenEvents = "leave_out"
+    protocol: NotionProtocol = "exact"
+    support: ArrayLike | None = None
+    bins: int | ArrayLike = 10
+    spacing: binning.Spacing = "width"
+    discrepancy: binning.Discrepancy = "abs"
+    norm: binning.Norm = 1
+    debias: bool = False
+    rng: np.random.Generator | int = 0
 
-    def __post_init__(self) -> None:
-        """Check every option at once."""
-        check_k(self.k, self.dist.n_items, self.family)
+    @cached_property
+    def error(self) -> ErrorOptions:
+        """How the error of one event is computed."""
+        return ErrorOptions(self.bins, self.spacing, self.discrepancy, self.norm, self.debias)
+
+    def result(self) -> NotionResult:
+        """Check every option, and return the error by its protocol."""
+        events.check_k(self.k, self.dist.n_items, self.family)
         check_choice(self.weighting, "weighting", ("uniform", "frequency", "probability"))
         check_choice(self.open_events, "open_events", ("leave_out", "marginalise"))
+        check_choice(self.protocol, "protocol", ("exact", "reference"))
         if self.family == "top":
             check_ranks(self.dist, "top_k")
+        if self.protocol == "reference":
+            from rmcalib.calibration.reference import reference_notion
 
-    def evaluate(self, rng: np.random.Generator) -> NotionResult:
-        """Return the error, averaged over the chosen events."""
-        events, how = self.selection.choose(self.orders, self.k, self.family)
-        per_event, weights, worst = np.empty(len(events)), np.empty(len(events)), 0.0
-        for chunk in self.chunks(events, rng):
+            return reference_notion(self)
+        if self.support is not None:
+            raise ValueError(
+                "support: only for protocol='reference'; exact marginals need no list of rankings"
+            )
+        return self._exact(np.random.default_rng(self.rng))
+
+    def _exact(self, rng: np.random.Generator) -> NotionResult:
+        chosen, how = self.choose(self.orders)
+        per_event, weights, worst = np.empty(len(chosen)), np.empty(len(chosen)), 0.0
+        for chunk in self.chunks(chosen, rng):
             sums = self.sums(chunk, self.outcomes(self.orders, chunk.events))
-            per_event[chunk.places] = self.errors(sums)
-            weights[chunk.places] = self.weights(sums)
+            weights[chunk.places], per_event[chunk.places] = self.weighted(sums)
             worst = max(worst, chunk.marginal_error)
         if weights.sum() == 0:
-            if isinstance(self.orders, PartialRankings):
-                raise ValueError(f"orders: the partial rankings decide none of the {len(events)} events")
             raise ValueError(
-                f"weighting: {self.weighting!r} gives every one of the {len(events)} events weight 0"
+                f"orders: these rankings decide none of the {len(chosen)} events, or give all of them weight 0"
             )
         weights /= weights.sum()
         value = float(weights @ per_event)
         value = 0.0 if abs(value) < 1e-15 else value
         n = len(self.dist)
         return NotionResult(
-            value, per_event, events, weights, self.family, self.k, n, "exact", how, worst, _Weak(self)
+            value, per_event, chosen, weights, self.family, self.k, n, "exact", how, worst, self
         )
 
-    def chunks(self, events: IntArray, rng: np.random.Generator, *, replicates: int = 1) -> Iterator[Chunk]:
-        """Yield the events in chunks, so that memory stays bounded even with ``replicates`` sums per event."""
-        slices = list(chunks(len(events), len(self.dist)))
-        order = np.arange(len(events))
+    def null(self, resamples: int, rng: np.random.Generator) -> NullTest:
+        """Compare the error with its distribution under rankings drawn from the forecast."""
+        drawn = check_ranks(self.dist, "the null test").sample(resamples, rng)
+        worlds = [self.orders, *(self.observed(orders) for orders in drawn)]
+        chosen = [self.choose(orders)[0] for orders in worlds] if self.reselects else None
+        values = _Average(len(worlds))
+        for chunk, own in _chunks_of_worlds(self, chosen, rng):
+            for number, orders in enumerate(worlds):
+                mine = chunk.take(own(number))
+                values.add(number, *self.weighted(self.sums(mine, self.outcomes(orders, mine.events))))
+        observed, *null = values.means()
+        return compare_with_null(float(observed), np.array(null))
+
+    def interval(self, resamples: int, level: float, rng: np.random.Generator) -> Interval:
+        """Return the interval: all true errors under which the observed error is not extreme."""
+        if isinstance(self.dist, RankingDistribution):
+            return _simulated_interval(self, self.dist, resamples, level, rng)
+        return _resampled_interval(self, resamples, level, rng)
+
+    @property
+    def reselects(self) -> bool:
+        """Whether the events depend on the outcomes and must be selected again in every world."""
+        if self.events is not None or self.counted_on is not None:
+            return False
+        return self.coverage is not None or math.perm(self.dist.n_items, self.k) > self.max_events
+
+    def choose(self, orders: Orders) -> tuple[IntArray, str]:
+        """Return the events (E, k) for these rankings, and a short description of how they were chosen."""
+        n_items, k, family = self.dist.n_items, self.k, self.family
+        if self.events is not None:
+            if self.coverage is not None:
+                raise ValueError("coverage: cannot be combined with events, which are already chosen")
+            chosen = events.as_events(self.events, n_items, family)
+            if chosen.shape[1] != k:
+                raise ValueError(f"events: have {chosen.shape[1]} items each, expected k = {k}")
+            return chosen, "given"
+        check_integer(self.max_events, "max_events", 1)
+        if self.coverage is None and math.perm(n_items, k) <= self.max_events:
+            return events.all_events(n_items, k), "all"
+        share = _DEFAULT_COVERAGE if self.coverage is None else self.coverage
+        if not 0 < share <= 1:
+            raise ValueError(f"coverage: {share} is out of range, expected a fraction above 0 and at most 1")
+        how = f"covering {share:.0%} of occurrences"
+        if self.counted_on is not None:
+            counted = events.as_orders(self.counted_on, "counted_on", n_items)
+            return events.most_frequent(counted, k, family, share), f"{how} in the training fold"
+        complete = check_complete(self.dist, orders, "coverage without counted_on=")
+        return events.most_frequent(complete, k, family, share), how
+
+    def chunks(self, chosen: IntArray, rng: np.random.Generator, *, replicates: int = 1) -> Iterator[Chunk]:
+        """Yield events in chunks, so that memory stays bounded even with ``replicates`` sums per event."""
+        slices = list(chunks(len(chosen), len(self.dist)))
+        order = np.arange(len(chosen))
         if len(slices) > 1:
             # Marginals of events with the same items share most of the work: keep them in one chunk.
-            order = np.lexsort(np.sort(events, axis=1).T[::-1])
+            order = np.lexsort(np.sort(chosen, axis=1).T[::-1])
         for part in slices:
             places = order[part]
-            p, marginal_error = marginals(self.dist, events[places], self.family, rng)
-            index = bin_index(p, bin_edges(p, self.error))
-            for block in chunks(len(places), replicates * self.n_bins):
+            p, marginal_error = marginals(self.dist, chosen[places], self.family, rng)
+            index = binning.bin_index(p, binning.bin_edges(p, self.error))
+            for block in chunks(len(places), replicates * self.error.n_bins):
                 own = places[block]
-                yield Chunk(own, events[own], p[:, block], index[:, block], marginal_error)
+                yield Chunk(own, chosen[own], p[:, block], index[:, block], marginal_error)
 
-    def outcomes(self, orders: Orders, events: IntArray) -> FloatArray:
-        """Return 1 or 0 for ``events`` (e, k) that are decided by ``orders``, NaN for others: (n, e)."""
+    def outcomes(self, orders: Orders, chosen: IntArray) -> FloatArray:
+        """Return 1 or 0 for events (e, k) that are decided by ``orders``, NaN for others: (n, e)."""
         if not isinstance(orders, PartialRankings):
-            return occurs_unchecked(orders, events, self.family).astype(np.float64)
+            return events.occurs_unchecked(orders, chosen, self.family).astype(np.float64)
         if self.open_events == "marginalise":
             if not isinstance(self.dist, HasPartialRankings):
                 raise ValueError(
-                    f"open_events: {type(self.dist).__name__} has no probabilities of partial rankings "
-                    "(PlackettLuce and Mallows have); use open_events='leave_out'"
+                    f"open_events: {type(self.dist).__name__} has no probabilities of partial rankings"
                 )
-            return conditional_probabilities(self.dist, orders, events, self.family)
-        decided = orders.outcomes(events, self.family)
+            return conditional_probabilities(self.dist, orders, chosen, self.family)
+        decided = orders.outcomes(chosen, self.family)
         return np.where(decided < 0, np.nan, decided)
 
     def observed(self, orders: IntArray) -> Orders:
@@ -449,68 +492,20 @@ class Notion:
     def sums(self, chunk: Chunk, outcomes: FloatArray, rows: IntArray | None = None) -> BinSums:
         """Return the bin sums (e, B) of the events of a chunk; NaN does not count."""
         p, bin_of = (chunk.p, chunk.bin_of) if rows is None else (chunk.p[rows], chunk.bin_of[rows])
-        unknown, size = np.isnan(outcomes), self.n_bins
+        unknown, size = np.isnan(outcomes), self.error.n_bins
         if not unknown.any():
-            return bin_sums(bin_of, p, outcomes, size)
-        sums = bin_sums(np.where(unknown, size, bin_of), p, np.nan_to_num(outcomes), size + 1)
+            return binning.bin_sums(bin_of, p, outcomes, size)
+        sums = binning.bin_sums(np.where(unknown, size, bin_of), p, np.nan_to_num(outcomes), size + 1)
         return BinSums(sums.count[..., :size], sums.probability[..., :size], sums.outcome[..., :size])
 
-    def errors(self, sums: BinSums) -> FloatArray:
-        """Return the binned error of each event (..., E), 0 where no instance counts."""
+    def weighted(self, sums: BinSums) -> tuple[FloatArray, FloatArray]:
+        """Return unnormalised weights and errors (..., E) of the events; both are 0 where no instance counts."""
+        counts = sums.count.sum(axis=-1) > 0
         with np.errstate(invalid="ignore"):
-            found = binned_error(sums, self.error)
-        return np.where(sums.count.sum(axis=-1) > 0, found, 0.0)
-
-    def weights(self, sums: BinSums) -> FloatArray:
-        """Return unnormalised weights (..., E) of the events."""
+            errors = np.where(counts, binning.binned_error(sums, self.error), 0.0)
         if self.weighting == "uniform":
-            return (sums.count.sum(axis=-1) > 0).astype(np.float64)
-        total: FloatArray = (sums.outcome if self.weighting == "frequency" else sums.probability).sum(axis=-1)
-        return total
-
-    def choose_in(self, orders: Orders) -> IntArray:
-        """Return the events that would have been chosen for other rankings."""
-        return self.selection.choose(orders, self.k, self.family)[0]
-
-    @property
-    def reselects(self) -> bool:
-        """Whether the events depend on the outcomes and must be selected again in every world."""
-        return self.selection.depends_on_outcomes(self.dist.n_items, self.k)
-
-    @property
-    def n_bins(self) -> int:
-        """The number of bins."""
-        return len(self.error.bins) - 1 if isinstance(self.error.bins, tuple) else self.error.bins
-
-
-@dataclass(frozen=True, eq=False)
-class _Weak:
-    """The null test and the interval of the error of a weak notion."""
-
-    notion: Notion
-
-    def null(self, *, resamples: int, rng: np.random.Generator | int) -> NullTest:
-        """Compare the error with its distribution under rankings drawn from the forecast."""
-        notion, generator = self.notion, np.random.default_rng(rng)
-        dist = check_ranks(notion.dist, "the null test")
-        drawn = dist.sample(check_integer(resamples, "resamples", 1), generator)
-        worlds = [notion.orders, *(notion.observed(orders) for orders in drawn)]
-        chosen = [notion.choose_in(orders) for orders in worlds] if notion.reselects else None
-        values = _Average((len(worlds),), notion)
-        for chunk, own in _chunks_of_worlds(notion, chosen, generator):
-            for number, orders in enumerate(worlds):
-                mine = chunk.take(own(number))
-                values.add(number, notion.sums(mine, notion.outcomes(orders, mine.events)))
-        observed, *null = values.means()
-        return compare_with_null(float(observed), np.array(null))
-
-    def interval(self, *, resamples: int, level: float, rng: np.random.Generator | int) -> Interval:
-        """Return the interval: all true errors under which the observed error is not extreme."""
-        check_level(level)
-        n_replicates, generator = check_integer(resamples, "resamples", 1), np.random.default_rng(rng)
-        if isinstance(self.notion.dist, RankingDistribution):
-            return _simulated_interval(self.notion, self.notion.dist, n_replicates, level, generator)
-        return _resampled_interval(self.notion, n_replicates, level, generator)
+            return counts.astype(np.float64), errors
+        return (sums.outcome if self.weighting == "frequency" else sums.probability).sum(axis=-1), errors
 
 
 def _simulated_interval(
@@ -536,13 +531,14 @@ def _simulated_interval(
             for replicate in range(resamples)
             for kept, rows in [simulated(share, replicate)]
         ]
-        chosen = [notion.choose_in(one) for one in [*sets, orders]]
-    draws, truths = (_Average((len(_SHARES), resamples), notion) for _ in "ab")
-    value, linear = _Average((1,), notion), _LinearError(resamples, notion)
+        chosen = [notion.choose(one)[0] for one in [*sets, orders]]
+    draws, truths = _Average(len(_SHARES), resamples), _Average(len(_SHARES), resamples)
+    value, linear = _Average(1), _Average(resamples)
     for chunk, own in _chunks_of_worlds(notion, chosen, rng):
         outcomes = notion.outcomes(notion.orders, chunk.events)
         observed = notion.sums(chunk, outcomes)
-        value.add(0, _take(observed, own(-1)))
+        mine = _take(observed, own(-1))
+        value.add(0, *notion.weighted(mine))
         for replicate, world in enumerate(worlds):
             drawn = notion.outcomes(world, chunk.events)
             for share in range(len(mixed)):
@@ -550,17 +546,18 @@ def _simulated_interval(
                 kept, rows = simulated(share, replicate)
                 sums = notion.sums(chunk, np.where(kept[:, None], outcomes[rows], drawn), rows)
                 if share == len(mixed) - 1:
-                    linear.add(replicate, _take(observed, own(-1)), _take(sums, own(-1)))
+                    linear.add(replicate, notion.weighted(mine)[0], _moved(mine, _take(sums, own(-1))))
                 sums, total = _take(sums, local), _take(observed, local)
                 for place in range(share, len(_SHARES) if share == len(mixed) - 1 else share + 1):
                     # Up to a share of 1, the data set contains the miscalibration. Above 1, add the rest.
                     beyond = max(float(_SHARES[place]), 1.0)
-                    draws.add((place, replicate), _recentred(total, sums, beyond))
+                    draws.add((place, replicate), *notion.weighted(_recentred(total, sums, beyond)))
                     if replicate == 0 or chosen is not None:
-                        truths.add((place, replicate), _recentred(total, total, float(_SHARES[place])))
+                        true = _recentred(total, total, float(_SHARES[place]))
+                        truths.add((place, replicate), *notion.weighted(true))
     # Data sets with the same events have the same true errors.
-    true = truths.means()[:, 0] if chosen is None else truths.means().mean(axis=1)
-    return _inverted(float(value.means()[0]), draws.means(), true, linear.values(), level)
+    true_errors = truths.means()[:, 0] if chosen is None else truths.means().mean(axis=1)
+    return _inverted(float(value.means()[0]), draws.means(), true_errors, linear.means(), level)
 
 
 def _inverted(
@@ -576,13 +573,13 @@ def _inverted(
 
     high = max(true_error(alpha / 2), value - float(np.quantile(linear, alpha / 2)))
     if compare_with_null(value, draws[0]).p_value > alpha:
-        return Interval(value, 0.0, high, level, draws.shape[1])
+        return Interval(value, 0.0, high, level)
     # Noise increases an average of absolute gaps. Resampling increases it once more, but by less: the ratio
     # of the two increases is up to 0.8 / (1.13 − 0.8) = 2.4, for gaps that are all noise.
     noise = 2 * (float(draws[_SHARES == 1].mean()) - value)
     linear_low = value - noise - float(np.quantile(linear, 1 - alpha / 2))
     possible = [low for low in (true_error(1 - alpha / 2), linear_low) if low > 0]
-    return Interval(value, min([*possible, true_error(1 - alpha)]), high, level, draws.shape[1])
+    return Interval(value, min([*possible, true_error(1 - alpha)]), high, level)
 
 
 _SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
@@ -593,26 +590,26 @@ def _resampled_interval(notion: Notion, resamples: int, level: float, rng: np.ra
     n = len(notion.dist)
     drawn = rng.integers(n, size=(resamples, n)) + n * np.arange(resamples)[:, None]
     weights = np.bincount(drawn.reshape(-1), minlength=resamples * n).reshape(resamples, n).astype(np.float64)
-    draws, truths = _Average((len(_SIZES), resamples), notion), _Average((len(_SIZES),), notion)
-    for chunk in notion.chunks(notion.choose_in(notion.orders), rng, replicates=resamples):
+    draws, truths = _Average(len(_SIZES), resamples), _Average(len(_SIZES))
+    for chunk in notion.chunks(notion.choose(notion.orders)[0], rng, replicates=resamples):
         outcomes = notion.outcomes(notion.orders, chunk.events)
         total = notion.sums(chunk, outcomes)
-        members = [(chunk.bin_of == number) & ~np.isnan(outcomes) for number in range(notion.n_bins)]
+        members = [(chunk.bin_of == number) & ~np.isnan(outcomes) for number in range(notion.error.n_bins)]
         parts = (
             np.stack([weights @ (member * values) for member in members], axis=-1)
             for values in (1.0, chunk.p, np.nan_to_num(outcomes))
         )
         replicates = BinSums(*parts)
         for number, size in enumerate(_SIZES):
-            draws.add(number, _recentred(total, replicates, size))
-            truths.add(number, _recentred(total, total, size))
+            draws.add(number, *notion.weighted(_recentred(total, replicates, size)))
+            truths.add(number, *notion.weighted(_recentred(total, total, size)))
     true, errors = truths.means(), draws.means()
     value = float(true[_SIZES == 1][0])
     quantiles = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2], axis=1)
     smallest, largest = np.maximum.accumulate(quantiles, axis=1)
     low = float(np.interp(value, largest, true)) if largest[0] < value else 0.0
     high = float(np.interp(value, smallest, true))
-    return Interval(value, min(low, value), max(high, value), level, resamples)
+    return Interval(value, min(low, value), max(high, value), level)
 
 
 def _recentred(total: BinSums, replicates: BinSums, size: float) -> BinSums:
@@ -622,37 +619,26 @@ def _recentred(total: BinSums, replicates: BinSums, size: float) -> BinSums:
     return BinSums(replicates.count, replicates.probability, np.clip(outcome, 0.0, replicates.count))
 
 
+def _moved(observed: BinSums, resampled: BinSums) -> FloatArray:
+    """Return how much resampling moves the error of each event (E,) if every gap keeps its sign."""
+    gap = observed.outcome - observed.probability
+    moved = np.sign(gap) * (resampled.outcome - resampled.probability - gap)
+    per_event: FloatArray = moved.sum(axis=-1) / np.maximum(observed.count.sum(axis=-1), 1)
+    return per_event
+
+
 class _Average:
     """A weighted average over events that arrive in chunks, kept for many data sets at once."""
 
-    def __init__(self, shape: tuple[int, ...], notion: Notion) -> None:
-        self._errors, self._weights, self._notion = np.zeros(shape), np.zeros(shape), notion
+    def __init__(self, *shape: int) -> None:
+        self._total, self._weight = np.zeros(shape), np.zeros(shape)
 
-    def add(self, number: int | tuple[int, int], sums: BinSums) -> None:
-        weights = self._notion.weights(sums)
-        self._errors[number] += (weights * self._notion.errors(sums)).sum(axis=-1)
-        self._weights[number] += weights.sum(axis=-1)
+    def add(self, number: int | tuple[int, int], weights: FloatArray, values: FloatArray) -> None:
+        self._total[number] += (weights * values).sum(axis=-1)
+        self._weight[number] += weights.sum(axis=-1)
 
     def means(self) -> FloatArray:
-        return self._errors / np.maximum(self._weights, 1e-300)
-
-
-class _LinearError:
-    """How much resampling moves the average error if every gap keeps its sign: (R,)."""
-
-    def __init__(self, resamples: int, notion: Notion) -> None:
-        self._moved, self._weight, self._notion = np.zeros(resamples), np.zeros(resamples), notion
-
-    def add(self, number: int, observed: BinSums, resampled: BinSums) -> None:
-        weights = self._notion.weights(observed)
-        gap = observed.outcome - observed.probability
-        moved = np.sign(gap) * (resampled.outcome - resampled.probability - gap)
-        per_event = moved.sum(axis=-1) / np.maximum(observed.count.sum(axis=-1), 1)
-        self._moved[number] += (weights * per_event).sum()
-        self._weight[number] += weights.sum()
-
-    def values(self) -> FloatArray:
-        return self._moved / np.maximum(self._weight, 1e-300)
+        return self._total / np.maximum(self._weight, 1e-300)
 
 
 _Own = Callable[[int], IntArray | slice]
@@ -666,17 +652,17 @@ def _chunks_of_worlds(
     ``chosen`` are the events of each world; None if all have the same.
     """
     if chosen is None:
-        for chunk in notion.chunks(notion.choose_in(notion.orders), rng):
+        for chunk in notion.chunks(notion.choose(notion.orders)[0], rng):
             yield chunk, lambda _: slice(None)
         return
-    events, index = unique_rows(np.concatenate(chosen), notion.dist.n_items)
+    every, index = events.unique_rows(np.concatenate(chosen), notion.dist.n_items)
     # `Notion.chunks` sorts by items; sorting here keeps its order.
-    order = np.lexsort(np.sort(events, axis=1).T[::-1])
+    order = np.lexsort(np.sort(every, axis=1).T[::-1])
     place = np.argsort(order)
     ends = np.cumsum([len(part) for part in chosen])[:-1]
     columns = [np.sort(place[part]) for part in np.split(index, ends)]
     start = 0
-    for chunk in notion.chunks(events[order], rng):
+    for chunk in notion.chunks(every[order], rng):
         first, last = start, start + len(chunk.events)
 
         def own(number: int, first: int = first, last: int = last) -> IntArray:
@@ -692,18 +678,18 @@ def _take(sums: BinSums, events: IntArray | slice) -> BinSums:
 
 
 def marginals(
-    dist: PairMarginals, events: IntArray, family: Family, rng: np.random.Generator
+    dist: PairMarginals, chosen: IntArray, family: Family, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
-    """Return the marginals (n, E) of ``events`` and their largest standard error, 0 where they are exact."""
+    """Return the marginals (n, E) of events (E, k) and their largest standard error, 0 where they are exact."""
     if family == "top":
-        return check_ranks(dist, "top_k").top(events), 0.0
+        return check_ranks(dist, "top_k").top(chosen), 0.0
     try:
-        return dist.sub(events), 0.0
+        return dist.sub(chosen), 0.0
     except TooCostlyError as error:
         sub_estimate = getattr(dist, "sub_estimate", None)
         if sub_estimate is None:
             raise
-        estimate = sub_estimate(events, _MONTE_CARLO_SIZE, rng)
+        estimate = sub_estimate(chosen, _MONTE_CARLO_SIZE, rng)
         worst = float(estimate.standard_errors.max())
         warnings.warn(
             f"{error}. Estimated from {_MONTE_CARLO_SIZE:,} sampled rankings instead, standard error up to "
@@ -716,7 +702,7 @@ def marginals(
 
 def check_orders_for(dist: PairMarginals, orders: ArrayLike | PartialRankings) -> Orders:
     """Return ``orders`` after checking that there is one ranking per instance of ``dist``."""
-    array = orders if isinstance(orders, PartialRankings) else as_orders(orders, n_items=dist.n_items)
+    array = orders if isinstance(orders, PartialRankings) else events.as_orders(orders, n_items=dist.n_items)
     if isinstance(array, PartialRankings) and array.n_items != dist.n_items:
         raise ValueError(f"orders: rows have {array.n_items} items, expected {dist.n_items}")
     if len(array) != len(dist):

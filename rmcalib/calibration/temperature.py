@@ -36,7 +36,8 @@ from rmcalib.calibration.intervals import (
     student_quantile,
 )
 from rmcalib.calibration.notions import check_complete
-from rmcalib.ranking import HasTemperature, RankingDistribution
+from rmcalib.ranking import RankingDistribution
+from rmcalib.ranking._distribution import HasTemperature
 
 REWARD_RANGE = (-230.0, 230.0)
 """Range of log β for rewards, which may be on any scale up to 1e100."""
@@ -52,18 +53,12 @@ class TemperatureFit:
     ----------
     temperature : float
         T̂, or the end of the search range where ``at_limit`` is set.
-    slope : float
-        The derivative of the mean log loss by log β there: 0 at an optimum.
     at_limit : str or None
         "cold" (T → 0: every forecast is right), "hot" (T → ∞: a uniform forecast is as good), or None.
-    n : int
-        Number of prompts or instances.
     """
 
     temperature: float
-    slope: float
-    at_limit: str | None
-    n: int
+    at_limit: str | None = None
 
     @property
     def optimum(self) -> float:
@@ -97,67 +92,7 @@ def fit_temperature(dist: RankingDistribution, orders: ArrayLike) -> Temperature
         raise ValueError(
             f"dist: {type(dist).__name__} has no temperature (needs at_temperature and temperature_slope)"
         )
-    return find_temperature(dist.temperature_slope(array), len(array), _RANKING_RANGE)
-
-
-def cross_fitted_temperature(
-    dist: HasTemperature, orders: IntArray, *, folds: int = 5, rng: np.random.Generator | int = 0
-) -> HasTemperature:
-    """Return the forecast with each instance at the temperature fitted on the other folds.
-
-    Parameters
-    ----------
-    dist, orders
-        As for `fit_temperature`.
-    folds : int
-        Number of folds.
-    rng : numpy Generator or int
-        Assigns instances to folds.
-
-    Returns
-    -------
-    The distribution at these temperatures.
-
-    Examples
-    --------
-    >>> from rmcalib.ranking import PlackettLuce
-    >>> dist = PlackettLuce([[1.0, 0.0]] * 10)
-    >>> len(cross_fitted_temperature(dist, np.array([[0, 1], [1, 0]] * 5)))
-    10
-    """
-    temperatures = cross_fit(
-        len(orders),
-        lambda train: fit_temperature(dist.take(train), orders[train]).temperature,
-        lambda temperature, test: np.full(len(test), temperature),
-        folds=folds,
-        rng=rng,
-    )
-    return dist.at_temperature(temperatures)
-
-
-def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> TemperatureFit:
-    """Fit the temperature T of top-1 forecasts softmax(rewards/T), for prompts with any number of responses.
-
-    Parameters
-    ----------
-    rewards : float (N,)
-        Rewards of all responses of all prompts.
-    outcomes : bool (N,)
-        1 for the one correct response of each prompt, 0 otherwise.
-    groups : array (N,)
-        Labels of the prompts.
-
-    Returns
-    -------
-    TemperatureFit
-
-    Examples
-    --------
-    >>> fit = fit_top_1_temperature([2.0, 0.0] * 4, [1, 0, 1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2, 3, 3])
-    >>> round(fit.temperature, 4)  # 2 / log 3
-    1.8205
-    """
-    return Softmax.from_arrays(rewards, outcomes, groups).fit()
+    return find_temperature(dist.temperature_slope(array), _RANKING_RANGE)
 
 
 def cross_fit(
@@ -186,19 +121,19 @@ def cross_fit(
 
 
 def find_temperature(
-    slope: Callable[[float], float], n: int, log_range: tuple[float, float] = REWARD_RANGE
+    slope: Callable[[float], float], log_range: tuple[float, float] = REWARD_RANGE
 ) -> TemperatureFit:
     """Find the zero of ``slope``, an increasing function of β = 1/T, by a search over log β."""
     from scipy.optimize import brentq
 
     low, high = log_range
     if slope(np.exp(low)) >= 0:
-        return TemperatureFit(float(np.exp(-low)), slope(np.exp(low)) * float(np.exp(low)), "hot", n)
+        return TemperatureFit(float(np.exp(-low)), "hot")
     if slope(np.exp(high)) <= 0:
-        return TemperatureFit(float(np.exp(-high)), slope(np.exp(high)) * float(np.exp(high)), "cold", n)
+        return TemperatureFit(float(np.exp(-high)), "cold")
     # Brent's method needs about twenty evaluations, bisection fifty and more.
     beta = float(np.exp(brentq(lambda log_beta: slope(np.exp(log_beta)), low, high, xtol=1e-14)))
-    return TemperatureFit(1 / beta, slope(beta) * beta, None, n)
+    return TemperatureFit(1 / beta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +179,7 @@ class Softmax:
 
     def fit(self) -> TemperatureFit:
         """Return the best temperature."""
-        found = find_temperature(self.mean_slope, len(self.sizes))
+        found = find_temperature(self.mean_slope)
         if found.at_limit == "cold" and (self.below[self.correct] < 0).any():
             return replace(found, at_limit=None)  # the optimum lies beyond the range: rewards are very close
         return found
@@ -317,7 +252,7 @@ class Sigmoid:
 
     def fit(self) -> TemperatureFit:
         """Return the best temperature."""
-        return find_temperature(self.mean_slope, len(self.uniform))
+        return find_temperature(self.mean_slope)
 
     def losses(self, temperature: float) -> FloatArray:
         """Return the mean of log(1 + exp(−d/T)) of each prompt."""
@@ -526,7 +461,7 @@ class Scale:
 
     def _fit_more(self, level: float) -> _More:
         margin = frequency_distances(*self.model.margins(), level, self.cluster)[0]
-        fit = find_temperature(lambda beta: self.model.mean_slope(beta) + margin, self.n)
+        fit = find_temperature(lambda beta: self.model.mean_slope(beta) + margin)
         now = float(self._now.mean())
         if fit.at_limit == "cold":
             best = float(self.model.losses(0.0).mean())

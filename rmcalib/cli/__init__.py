@@ -16,7 +16,7 @@ from rmcalib._util.interrupts import INTERRUPTED, end_now
 from rmcalib._util.terminal import clean_line
 from rmcalib._util.texts import parse_yaml
 from rmcalib._util.waiting import is_late
-from rmcalib.cli.options import HELP_ALL, config_file
+from rmcalib.cli.options import HELP_ALL, MAIN, config_file
 
 __all__ = ["app", "main"]
 
@@ -34,6 +34,7 @@ app = App(
     help_format="plaintext",
     help_flags=("--help", "-h", HELP_ALL),
     version=__version__,
+    group_parameters=MAIN,
     default_parameter=Parameter(negative=(), show_default=_shown_default),
     config=[config_file],
     result_action="return_value",

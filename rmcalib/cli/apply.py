@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from rmcalib.cli.options import MAIN, Common, InputFile, OutputFile, Reading, Source, refuse, writes_stdout
-from rmcalib.cli.screen import messages, show
-
-
-@Parameter(name="*", group=MAIN)
-@dataclass(frozen=True)
-class Wanted:
-    """What is applied, and where the rows go."""
-
-    calibrator: InputFile
-    """The calibrator that `rmcalib calibrate` wrote."""
-    to: OutputFile = Path("runs/probabilities.csv")
-    """Where to write the input's rows with their probabilities (.csv, .tsv, .jsonl, .parquet); - prints CSV."""
-    accept: Annotated[float | None, Parameter(metavar="P")] = None
-    """Also say which prompts to accept: those whose first choice has at least this probability (`rmcalib decide`)."""
+from rmcalib.cli.options import Common, InputFile, OutputFile, Reading, Source, at_least
+from rmcalib.cli.screen import session
 
 
 def command(
     source: Source,
     /,
     *,
-    wanted: Wanted,
+    calibrator: InputFile,
+    to: OutputFile = Path("runs/probabilities.csv"),
+    accept: Annotated[float | None, Parameter(metavar="P", validator=at_least(0, 1))] = None,
     reading: Reading = Reading(),
     common: Common = Common(),
 ) -> int:
-    """Write the rows of a file with their probabilities."""
+    """Write the rows of a file with their probabilities.
+
+    Parameters
+    ----------
+    calibrator
+        The calibrator that `rmcalib calibrate` wrote.
+    to
+        Where to write the input's rows with their probabilities (.csv, .tsv, .jsonl, .parquet); - prints CSV.
+    accept
+        Also say which prompts to accept: those whose first choice has at least this probability
+        (`rmcalib decide`).
+    """
     from rmcalib._util.files import write_text
     from rmcalib.repair import apply
 
-    refuse({"--cluster": reading.cluster, "--missing": reading.missing}, "rows are written back as they are")
-    if wanted.accept is not None and not 0 <= wanted.accept <= 1:
-        raise ValueError(f"--accept: {wanted.accept:g} is not a probability")
-    if Path(source).resolve() == wanted.to.resolve():
-        raise ValueError(f"--to {wanted.to}: this command reads that file; name another one")
-    silent = writes_stdout(common, to=wanted.to)
-    with messages(quiet=common.quiet):
-        found = apply(
-            source, wanted.calibrator, decisions=wanted.accept, columns=reading.columns, scale=reading.scale
-        )
-        if silent:
-            write_text(wanted.to, found.table.to_csv(index=False))
+    reading.refuse("rows are written back as they are", "columns", "scale")
+    if Path(source).resolve() == to.resolve():
+        raise ValueError(f"--to {to}: this command reads that file; name another one")
+    with session(common, to=to) as screen:
+        found = apply(source, calibrator, decisions=accept, columns=reading.columns, scale=reading.scale)
+        if screen.taken:
+            write_text(to, found.table.to_csv(index=False))
         else:
-            found.save(wanted.to)
-    rows = len(found.table)
-    content = {"rows": rows, "prompts": found.n, "accepted": found.accepted, "columns": list(found.added)}
-    follow = "" if wanted.accept is not None else "rmcalib decide RUN (labelled, to find what to --accept)"
-    if not silent:
-        file = str(wanted.to)
-        show(found, common, {**content, "file": file}, written={"Probabilities": wanted.to}, follow=follow)
+            found.save(to)
+        content = {"rows": len(found.table), "prompts": found.n, "accepted": found.accepted}
+        screen.finish(
+            found,
+            {**content, "columns": list(found.added), "file": str(to)},
+            written={"Probabilities": to},
+            then="" if accept is not None else "rmcalib decide RUN (labelled, to find what to --accept)",
+        )
     return 0

@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from rmcalib._util.processes import may_draw
 from rmcalib._util.terminal import add_row, open_console, print_table, table
-from rmcalib.cli.options import MAIN, MORE, Common, InputFile, Measuring, Names, Scoring, at_least, refuse
-from rmcalib.cli.screen import following, messages, print_json, print_lines
+from rmcalib.cli.options import MORE, Common, InputFile, Measuring, Names, Scoring, at_least, refuse
+from rmcalib.cli.screen import Screen, following, print_json, print_lines, session
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
-    from rmcalib.runs import Evaluator, Plan, Status
+    from pathlib import Path
 
-ENGINE = Group("Where to run", sort_key=2)
-
-
-@Parameter(name="*", group=MAIN)
-@dataclass(frozen=True)
-class Which:
-    """Which models, and whether they are run."""
-
-    models: InputFile | None = None
-    """YAML file with the models and their recipes; default those of the RewardBench 2 leaderboard."""
-    scores: Literal["published"] | None = None
-    """Take the scores that RewardBench has published, instead of scoring."""
-    include: Annotated[Names, Parameter(metavar="GLOB")] = ()
-    """Only models whose names match, such as 'Skywork/*'."""
-    exclude: Annotated[Names, Parameter(metavar="GLOB")] = ()
-    """Leave out models whose names match."""
-    max_params: Annotated[str | None, Parameter(metavar="SIZE")] = None
-    """Leave out larger models, such as 10B."""
-    family: Annotated[Names, Parameter(metavar="NAME")] = ()
-    """Only these families, such as llama."""
-    dry_run: bool = False
-    """Only print the plan."""
-    no_metrics: Annotated[bool, Parameter(group=MORE)] = False
-    """Do not write each model's metrics and page."""
-    jobs: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 4
-    """Files to fetch at a time with --scores published."""
+    from rmcalib.runs import Cluster
+    from rmcalib.runs._batch import Evaluate
+    from rmcalib.runs._plan import PlanEntry
+    from rmcalib.runs._status import Status
 
 
-@Parameter(name="*", group=ENGINE)
+@Parameter(name="*", group=Group("Where to run", sort_key=2))
 @dataclass(frozen=True)
 class Where:
     """Where the models run."""
@@ -78,97 +56,107 @@ class Where:
 
 def command(
     *,
-    which: Which = Which(),
+    models: InputFile | None = None,
+    scores: Literal["published"] | None = None,
+    include: Annotated[Names, Parameter(metavar="GLOB")] = (),
+    exclude: Annotated[Names, Parameter(metavar="GLOB")] = (),
+    max_params: Annotated[str | None, Parameter(metavar="SIZE")] = None,
+    family: Annotated[Names, Parameter(metavar="NAME")] = (),
+    dry_run: bool = False,
+    no_metrics: Annotated[bool, Parameter(group=MORE)] = False,
     where: Where = Where(),
     scoring: Scoring = Scoring(),
     measuring: Measuring = Measuring(),
     common: Common = Common(),
 ) -> int:
-    """Run a batch, or print its plan."""
-    from rmcalib.runs import BatchRequest, Published, Selection, plan_batch, run_batch
-    from rmcalib.runs._plan import parse_parameters
+    """Run a batch, or print its plan.
 
-    size = None if which.max_params is None else parse_parameters(which.max_params)
-    request = BatchRequest(
-        which.models,
-        Selection(which.include, which.exclude, size, which.family),
-        Published(which.jobs) if which.scores else _how(scoring, where),
-        scoring.output,
-        scoring.fresh,
-    )
-    if which.scores:
-        given = {
-            "--benchmark": scoring.benchmark,
-            "--limit": scoring.limit,
-            "-J": scoring.judge,
-            "--backend": scoring.backend,
-            **where.of_ray(),
-        }
-        refuse({**given, "--free-disk": where.free_disk}, "no model is run with --scores published")
-    with messages(quiet=common.quiet):
-        if which.dry_run:
-            return _show_plan(plan_batch(request), common)
-        evaluator = None if which.no_metrics else _evaluator(measuring)
-        with _live_table(quiet=common.quiet or common.json) as on_change:
-            status = run_batch(request, evaluator=evaluator, on_change=on_change)
-    if common.json:
-        print_json(status.content())
-    elif not common.quiet:
-        _print_summary(status, str(scoring.output))
-    return int("failed" in status.counts())
-
-
-def _how(scoring: Scoring, where: Where) -> Any:
-    """Return how models are scored; options that need Ray are refused without it."""
+    Parameters
+    ----------
+    models
+        YAML file with the models and their recipes; default those of the RewardBench 2 leaderboard.
+    scores
+        Take the scores that RewardBench has published, instead of scoring.
+    include
+        Only models whose names match, such as 'Skywork/*'.
+    exclude
+        Leave out models whose names match.
+    max_params
+        Leave out larger models, such as 10B.
+    family
+        Only these families, such as llama.
+    dry_run
+        Only print the plan.
+    no_metrics
+        Do not write each model's metrics and page.
+    """
     from rmcalib.judges import LoadOptions
-    from rmcalib.runs import Cluster
-    from rmcalib.runs import Scoring as HowToScore
-    from rmcalib.runs._plan import parse_bytes
+    from rmcalib.runs import Batch, Selection, plan_batch, run_batch
+    from rmcalib.runs._plan import parse_parameters
 
     if len(scoring.benchmark) > 1:
         raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
-    cluster = None
-    if where.engine == "ray":
-        memory = parse_bytes(where.gpu_memory or "80GB")
-        cluster = Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
-    else:
-        refuse(where.of_ray(), "it needs --engine ray")
-    return HowToScore(
+    size = None if max_params is None else parse_parameters(max_params)
+    batch = Batch(
+        models,
         scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
+        scoring.output,
+        Selection(include, exclude, size, family),
+        LoadOptions() if scores else LoadOptions(**judge_options(scoring)),
+        None if scores else _cluster(where),
+        published=scores is not None,
+        fresh=scoring.fresh,
+        format=scoring.format,
         limit=scoring.limit,
-        options=LoadOptions(**judge_options(scoring)),
-        cluster=cluster,
         free_disk=where.free_disk,
         ignore_memory=where.ignore_memory,
-        format=scoring.format,
     )
+    if scores:
+        given = {"--benchmark": scoring.benchmark, "--limit": scoring.limit, "-J": scoring.judge}
+        more = {"--backend": scoring.backend, "--free-disk": where.free_disk, **where.of_ray()}
+        refuse({**given, **more}, "no model is run with --scores published")
+    with session(common) as screen:
+        if dry_run:
+            return _show_plan(plan_batch(batch), screen)
+        evaluate = None if no_metrics else _evaluate(measuring)
+        with _live_table(screen) as on_change:
+            status = run_batch(batch, evaluate=evaluate, on_change=on_change)
+        if screen.json:
+            print_json(status.content())
+        elif screen.prints:
+            _print_summary(status, str(scoring.output))
+    return int("failed" in status.counts())
 
 
-def _evaluator(measuring: Measuring) -> Evaluator:
+def _cluster(where: Where) -> Cluster | None:
+    """Return the Ray cluster that the options describe; without Ray, they are refused."""
+    from rmcalib.runs import Cluster
+    from rmcalib.runs._plan import parse_bytes
+
+    if where.engine != "ray":
+        refuse(where.of_ray(), "it needs --engine ray")
+        return None
+    memory = parse_bytes(where.gpu_memory or "80GB")
+    return Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
+
+
+def _evaluate(measuring: Measuring) -> Evaluate:
     """Return what writes a model's metrics and page, as ``eval`` does."""
     from rmcalib.judges._registry import recipe_of_run
     from rmcalib.metrics import Settings
-    from rmcalib.report import evaluate, made_from, write_evaluation
-    from rmcalib.runs import Evaluator
+    from rmcalib.report.evaluation import evaluate, made_from
 
-    def write(recipe: Any, scores: Any, benchmark: Any, folder: Any) -> None:
+    settings = asdict(measuring)
+
+    def of_model(recipe: Any, scores: Any, benchmark: Any) -> tuple[str, Callable[[Path], object]]:
         own = recipe_of_run(recipe.model, scores.manifest, {recipe.model: recipe})
-        result = evaluate(
-            scores,
-            benchmark=benchmark,
-            model=recipe.model,
-            recipe=own,
-            resamples=measuring.resamples,
-            seed=measuring.seed,
-        )
-        write_evaluation(result, folder)
 
-    def inputs(recipe: Any, scores: Any, benchmark: Any) -> str:
-        return made_from(
-            scores, recipe, benchmark, Settings(resamples=measuring.resamples, seed=measuring.seed)
-        )
+        def write(folder: Path) -> None:
+            evaluate(scores, benchmark=benchmark, model=recipe.model, recipe=own, **settings).write(folder)
 
-    return Evaluator(write, inputs)
+        return made_from(scores, recipe, benchmark, Settings(**settings)), write
+
+    return of_model
 
 
 _STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
@@ -177,9 +165,9 @@ _ROWS = 20  # of the live table; models that are being worked on come first
 
 
 @contextlib.contextmanager
-def _live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
+def _live_table(screen: Screen) -> Iterator[Callable[[Status], None] | None]:
     """Show the states of a batch on standard error; nothing if it is not a terminal."""
-    if quiet or not sys.stderr.isatty():
+    if not (screen.prints and may_draw()):
         yield None
         return
     from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -192,16 +180,14 @@ def _live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
         return _status_table(seen[0]) if seen else ""
 
     with Live(console=open_console(stderr=True), refresh_per_second=2, transient=True, get_renderable=draw):
-        yield lambda status: seen.append(status) if not seen else None
+        yield seen.append
 
 
 def _status_table(status: Status) -> Any:
     """Draw the states: what is being worked on, failures, what waits, what is done."""
     status.tick()
     counts = ", ".join(f"{count} {state}" for state, count in status.counts().items())
-    left = status.seconds_left()
-    title = f"{counts}; about {_duration(left)} left" if left and left >= 1 else counts
-    rows = table("model", "size", "state", "progress", "tokens/s", "time", "left", title=title)
+    rows = table("model", "size", "state", "progress", "tokens/s", "time", "left", title=counts)
     entries = sorted(status.models.values(), key=lambda entry: _ORDER.index(entry.state))
     for entry in entries[:_ROWS]:
         add_row(
@@ -220,15 +206,13 @@ def _status_table(status: Status) -> Any:
     return rows
 
 
-def _show_plan(plan: Plan, common: Common) -> int:
-    """Print what would be run, in order, and what would fail or be skipped and why."""
-    problems = plan.problems
-    if common.json:
+def _show_plan(plan: list[PlanEntry], screen: Screen) -> int:
+    """Print what would be run, in order, and what would be skipped and why."""
+    if screen.json:
         names = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
-        rows = [{name: getattr(entry, name) for name in names} for entry in plan.entries]
-        print_json([{**row, "problem": problems.get(row["model"], "")} for row in rows])
-    elif not common.quiet:
-        run = [entry for entry in plan.entries if not entry.skipped and entry.model not in problems]
+        print_json([{name: getattr(entry, name) for name in names} for entry in plan])
+    elif screen.prints:
+        run = [entry for entry in plan if not entry.skipped]
         shown = table("model", "size", "memory", "device", "time")
         for entry in run:
             memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
@@ -239,12 +223,11 @@ def _show_plan(plan: Plan, common: Common) -> int:
         known = [entry.seconds for entry in run if entry.seconds is not None]
         about = f"about {_duration(sum(known))} (a rough guess from sizes)" if known else "of unknown size"
         print_lines("", f"{len(run)} to run, {about}." if run else "No model to run.")
-        skipped = {entry.model: entry.skipped for entry in plan.entries if entry.skipped}
-        for title, found in (("would fail", problems), ("skipped", skipped)):
-            if found:
-                print_lines(f"{len(found)} {title}:", *(f"  {model}: {why}" for model, why in found.items()))
+        skipped = [f"  {entry.model}: {entry.skipped}" for entry in plan if entry.skipped]
+        if skipped:
+            print_lines(f"{len(skipped)} skipped:", *skipped)
         print_lines("Next: the same command without --dry-run")
-    return int(bool(problems))
+    return 0
 
 
 def _print_summary(status: Status, place: str) -> None:

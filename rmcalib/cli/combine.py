@@ -2,66 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
-
-from rmcalib.cli.options import MAIN, Common, OutputFile, Reading, Seed, Source, at_least, writes_stdout
-from rmcalib.cli.screen import messages, say, show
+from rmcalib.cli.options import Common, OutputFile, Reading, Seed, Source
+from rmcalib.cli.screen import session
 from rmcalib.cli.sources import open_run
-
-
-@Parameter(name="*", group=MAIN)
-@dataclass(frozen=True)
-class Wanted:
-    """Which panel is written."""
-
-    to: OutputFile = Path("runs/panel.parquet")
-    """Where to write the scores of the panel; ends in .parquet."""
-    method: Literal["weights", "mean"] = "weights"
-    """Which panel to write: with fitted weights, or with equal ones."""
-    folds: Annotated[int, Parameter(metavar="N", validator=at_least(2))] = 5
-    """Number of folds of the cross-validation."""
-    seed: Seed = 0
 
 
 def command(
     *runs: Source,
-    wanted: Wanted = Wanted(),
+    to: OutputFile = Path("runs/panel.parquet"),
+    method: Literal["weights", "mean"] = "weights",
+    seed: Seed = 0,
     reading: Reading = Reading(),
     common: Common = Common(),
 ) -> int:
-    """Combine judges and write the panel's scores."""
-    from rmcalib.repair import combine
-    from rmcalib.repair.panels import replaces_panel
+    """Combine judges and write the panel's scores.
 
-    silent = writes_stdout(common, to=wanted.to)
-    common = replace(common, quiet=common.quiet or silent)
-    if wanted.to.suffix != ".parquet" and not silent:
-        raise ValueError(f"--to {wanted.to}: the name of a file of scores ends in .parquet")
-    if len(runs) < 2:
-        raise ValueError(f"a panel has at least two judges: give {'two runs' if not runs else 'another run'}")
-    twice = next((run for run in runs if runs.count(run) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{twice}: given {runs.count(twice)} times; give each judge once")
-    replaced = not silent and replaces_panel(wanted.to, runs)
-    with messages(quiet=common.quiet):
+    Parameters
+    ----------
+    to
+        Where to write the scores of the panel; ends in .parquet.
+    method
+        Which panel to write: with fitted weights, or with equal ones.
+    """
+    from rmcalib.repair import combine
+    from rmcalib.repair.panels import check_replaceable
+
+    if to.suffix != ".parquet" and str(to) != "-":
+        raise ValueError(f"--to {to}: the name of a file of scores ends in .parquet")
+    if len(set(runs)) < max(2, len(runs)):
+        raise ValueError(f"a panel has at least two different judges (given: {', '.join(runs) or 'none'})")
+    with session(common, to=to) as screen:
+        if not screen.taken:
+            check_replaceable(to, runs)
         found = [open_run(run, reading) for run in runs]
         names = [str(one.manifest["model"]) for one in found]
-        if len(set(names)) < len(names):
-            names = list(runs)
-        panel = combine(found, names=names, folds=wanted.folds, seed=wanted.seed)
-        panel.scores(wanted.method).to_parquet(wanted.to)
-    if replaced and not common.quiet:
-        say(f"replaced {wanted.to}, the scores of an earlier panel")
-    content = {"n": panel.n, "panels": panel.panels, "members": panel.members, "best": panel.best}
-    show(
-        panel,
-        common,
-        {**content, "file": str(wanted.to)},
-        written={"Scores of the panel": wanted.to},
-        follow=f"rmcalib eval --scores {wanted.to}",
-    )
+        panel = combine(found, names=names if len(set(names)) == len(names) else list(runs), seed=seed)
+        panel.scores(method).to_parquet(to)
+        content = {"n": panel.n, "panels": panel.panels, "members": panel.members, "best": panel.best}
+        screen.finish(
+            panel,
+            {**content, "file": str(to)},
+            written={"Scores of the panel": to},
+            then=f"rmcalib eval --scores {to}",
+        )
     return 0

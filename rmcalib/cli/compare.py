@@ -2,78 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
+from rmcalib.cli import options
 from rmcalib.cli.conditions import check_categories, parse_condition
-from rmcalib.cli.options import (
-    MAIN,
-    Common,
-    FailIf,
-    InputFile,
-    Markdown,
-    Measuring,
-    OutputFile,
-    Place,
-    Reading,
-    Recipes,
-    Source,
-    writes_stdout,
-)
-from rmcalib.cli.screen import messages, say, show, working
+from rmcalib.cli.screen import Screen, say, session
 from rmcalib.cli.sources import open_run, say_whether_it_holds
 
 if TYPE_CHECKING:
     from rmcalib.scores import Scores
 
 
-@Parameter(name="*", group=MAIN)
-@dataclass(frozen=True)
-class Wanted:
-    """What is written and checked."""
-
-    fail_if: FailIf = ()
-    calibrator: tuple[InputFile, ...] = ()
-    """Divide the rewards of a model by the temperature that was fitted for it; may be given for both models."""
-    to: OutputFile | None = None
-    """Write all rows as CSV; - is standard output."""
-    markdown: Markdown = None
-    output: Place = "runs/compare"
-    recipes: Recipes = ()
-
-
 def command(
-    a: Source,
-    b: Source,
+    a: options.Source,
+    b: options.Source,
     /,
     *,
-    wanted: Wanted = Wanted(),
-    reading: Reading = Reading(),
-    measuring: Measuring = Measuring(),
-    common: Common = Common(),
+    fail_if: options.FailIf = (),
+    calibrator: tuple[options.InputFile, ...] = (),
+    to: options.OutputFile | None = None,
+    markdown: options.Markdown = None,
+    output: options.Place = "runs/compare",
+    recipes: options.Recipes = (),
+    reading: options.Reading = options.Reading(),
+    measuring: options.Measuring = options.Measuring(),
+    common: options.Common = options.Common(),
 ) -> int:
-    """Compare B with A: differences are B − A."""
+    """Compare B with A: differences are B − A.
+
+    Parameters
+    ----------
+    calibrator
+        Divide the rewards of a model by the temperature that was fitted for it; may be given for both models.
+    to
+        Write all rows as CSV; - is standard output.
+    """
     from rmcalib._util.files import write_csv, write_text
     from rmcalib._util.storage import as_path
     from rmcalib.metrics import compare
-    from rmcalib.report import document_of, markdown_summary, write_page
+    from rmcalib.report.card import markdown_summary
+    from rmcalib.report.pages import document_of, write_page
 
-    conditions = [parse_condition(text) for text in wanted.fail_if]
-    silent = writes_stdout(common, to=wanted.to, markdown=wanted.markdown)
-    common = replace(common, quiet=common.quiet or silent)
-    with messages(quiet=common.quiet):
-        pair = _calibrated([open_run(a, reading), open_run(b, reading)], wanted.calibrator, common)
+    conditions = [parse_condition(text) for text in fail_if]
+    with session(common, to=to, markdown=markdown) as screen:
+        pair = _calibrated([open_run(a, reading), open_run(b, reading)], calibrator, screen)
         names = [str(one.manifest["model"]) for one in pair]
         if names[0] == names[1]:
             names = [f"{name} ({place})" for name, place in zip(names, (a, b), strict=True)]
-        with working(f"comparing {names[0]} and {names[1]}", quiet=common.quiet):
+        with screen.working(f"comparing {names[0]} and {names[1]}"):
             found = compare(
                 *pair,
                 names=(names[0], names[1]),
-                recipes=wanted.recipes,
+                recipes=recipes,
                 resamples=measuring.resamples,
                 seed=measuring.seed,
             )
@@ -83,32 +64,25 @@ def command(
             f"{one.text} holds: {one.subject} of the difference is {one.difference(found.rows):.4g}"
             for one in met
         ]
-        page = write_page(found, as_path(wanted.output) / "report.html")
-        if wanted.to is not None:
-            write_csv(wanted.to, found.rows)
-        if wanted.markdown is not None:
-            write_text(wanted.markdown, markdown_summary([document_of(found)], holding))
-        if not common.quiet:
-            _warn_of_prompts(*pair)
-    content = {
-        "a": found.a,
-        "b": found.b,
-        "differences": found.rows,
-        "conditions_met": [one.text for one in met],
-    }
-    show(
-        found,
-        common,
-        {**content, "page": str(page)},
-        written={"Report": page},
-        follow=f"rmcalib combine {a} {b}",
-    )
-    for line in holding:
-        say(line)
+        page = write_page(found, as_path(output) / "report.html")
+        if to is not None:
+            write_csv(to, found.rows)
+        if markdown is not None:
+            write_text(markdown, markdown_summary([document_of(found)], holding))
+        _say_what_is_left_out(screen, *pair)
+        content = {"a": found.a, "b": found.b, "differences": found.rows, "page": str(page)}
+        screen.finish(
+            found,
+            {**content, "conditions_met": [one.text for one in met]},
+            written={"Report": page},
+            then=f"rmcalib combine {a} {b}",
+        )
+        for line in holding:
+            say(line)
     return int(bool(met))
 
 
-def _calibrated(pair: list[Scores], files: tuple[Path, ...], common: Common) -> list[Scores]:
+def _calibrated(pair: list[Scores], files: tuple[Path, ...], screen: Screen) -> list[Scores]:
     """Apply each calibrator to the scores of the model that it was fitted for, and say whether it holds."""
     from rmcalib.repair import Calibrator
 
@@ -122,15 +96,14 @@ def _calibrated(pair: list[Scores], files: tuple[Path, ...], common: Common) -> 
                 f"{' and '.join(dict.fromkeys(models))}"
             )
         for i in own:
-            if not common.quiet:
-                say_whether_it_holds(calibrator, pair[i], models[i])
+            say_whether_it_holds(screen, calibrator, pair[i])
             pair[i] = calibrator.apply(pair[i])
     return pair
 
 
-def _warn_of_prompts(a: Scores, b: Scores) -> None:
+def _say_what_is_left_out(screen: Screen, a: Scores, b: Scores) -> None:
     ids = set(a.item_id.tolist()), set(b.item_id.tolist())
-    common = len(ids[0] & ids[1])
     left_out = len(ids[0] ^ ids[1])
     if left_out:
-        say(f"warning: compared on {common:,} prompts; {left_out:,} others are in only one of the two")
+        both = len(ids[0] & ids[1])
+        screen.say(f"warning: compared on {both:,} prompts; {left_out:,} others are in only one of the two")

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from rmcalib._util.terminal import add_row, open_console, print_table, table
-from rmcalib.cli.options import MAIN, Common, Endpoint, JudgeSettings, Name, Scoring
-from rmcalib.cli.screen import print_json, print_lines
+from rmcalib.cli.options import Common, Endpoint, JudgeSettings, Name, Scoring, refuse
+from rmcalib.cli.screen import print_json, print_lines, session
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
     from rmcalib.judges._doctor import Diagnosis, ServedCheck
-
-
-@Parameter(name="*", group=MAIN)
-@dataclass(frozen=True)
-class Wanted:
-    """A server to check; without one, this machine is."""
-
-    model: Annotated[Name | None, Parameter(alias="-m", metavar="ID")] = None
-    """The served model, which is also loaded here."""
-    endpoint: Annotated[Endpoint, Parameter(help="Compare a server's rewards with those of --model.")] = None
-    judge: JudgeSettings = ()
-
 
 _MEANING = {
     "right": "The server gives the model's rewards.",
@@ -36,31 +23,46 @@ _MEANING = {
 }
 
 
-def command(*, wanted: Wanted = Wanted(), common: Common = Common()) -> int:
-    """Check versions, devices, memory and the Hub; or a server."""
+def command(
+    *,
+    model: Annotated[Name | None, Parameter(alias="-m", metavar="ID")] = None,
+    endpoint: Annotated[Endpoint, Parameter(help="Compare a server's rewards with those of --model.")] = None,
+    judge: JudgeSettings = (),
+    common: Common = Common(),
+) -> int:
+    """Check versions, devices, memory and the Hub; or a server.
+
+    Parameters
+    ----------
+    model
+        The served model, which is also loaded here.
+    """
     from rmcalib.judges import LoadOptions, compare_served, diagnose
 
-    if (wanted.endpoint is None) != (wanted.model is None):
+    if (endpoint is None) != (model is None):
         raise ValueError("--endpoint, --model: give both to compare a server with the model itself")
-    found: Diagnosis | ServedCheck
-    if wanted.endpoint is None or wanted.model is None:
-        if wanted.judge:
-            raise ValueError("-J: has no effect on a check of this machine; give --endpoint")
-        found = diagnose()
-    else:
-        here = tuple(one for one in wanted.judge if one.startswith(("device=", "dtype=")))
-        served = tuple(one for one in wanted.judge if one not in here)
-        options = judge_options(Scoring(judge=served), wanted.endpoint)
-        loading = LoadOptions(**judge_options(Scoring(judge=here)))
-        found = compare_served(wanted.model, options.pop("endpoint"), here=loading, **options)
-    if common.json:
-        print_json({**dataclasses.asdict(found), "healthy": found.healthy})
-    elif not common.quiet:
-        _print(found) if wanted.endpoint is None else _print_served(found)  # type: ignore[arg-type]
-    return 0 if found.healthy else 1
+    with session(common) as screen:
+        if endpoint is None or model is None:
+            refuse({"-J": judge}, "it belongs to --endpoint")
+            machine = diagnose()
+            healthy, content = machine.healthy, asdict(machine)
+            if screen.prints:
+                _print_machine(machine)
+        else:
+            here = tuple(one for one in judge if one.startswith(("device=", "dtype=")))
+            served = tuple(one for one in judge if one not in here)
+            settings = judge_options(Scoring(judge=served), endpoint)
+            loading = LoadOptions(**judge_options(Scoring(judge=here)))
+            server = compare_served(model, settings.pop("endpoint"), here=loading, **settings)
+            healthy, content = server.healthy, asdict(server)
+            if screen.prints:
+                _print_server(server)
+        if screen.json:
+            print_json({**content, "healthy": healthy})
+    return int(not healthy)
 
 
-def _print_served(check: ServedCheck) -> None:
+def _print_server(check: ServedCheck) -> None:
     print_lines(
         f"{check.endpoint}: {check.endpoint_kind} {check.server_version or '(unknown version)'}, "
         f"model {check.served_model or '(unknown)'}",
@@ -75,7 +77,7 @@ def _print_served(check: ServedCheck) -> None:
     )
 
 
-def _print(diagnosis: Diagnosis) -> None:
+def _print_machine(diagnosis: Diagnosis) -> None:
     print_lines("  ".join(f"{name} {version}" for name, version in diagnosis.versions.items()))
     for device in diagnosis.devices:
         memory, free = (f"{size / 1e9:.1f} GB" for size in (device.memory, device.free))

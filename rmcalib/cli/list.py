@@ -12,9 +12,10 @@ from cyclopts import Parameter
 
 from rmcalib._util.terminal import clean_line, open_console
 from rmcalib.cli.options import Common
-from rmcalib.cli.screen import print_json, print_lines
+from rmcalib.cli.screen import print_json, print_lines, session
 
 Row = dict[str, Any]
+_EMPTY: tuple[Any, ...] = (None, "", (), [], {}, False)
 
 
 def command(
@@ -26,21 +27,18 @@ def command(
     common: Common = Common(),
 ) -> int:
     """List one row each, or everything about some."""
-    found = _chosen(_LISTS[what](), names, what)
-    if common.json:
-        print_json([{"name": name, **row} for name, row in found.items()])
-    elif names:
-        for name, row in found.items():
-            print_lines(
-                name, *(f"  {key}: {_text(value)}" for key, value in row.items() if value not in _EMPTY)
-            )
-    elif not common.quiet:
-        _print_table(what, found)
-        print_lines("", f"Next: rmcalib list {what} NAME (everything about one)")
+    with session(common) as screen:
+        found = _chosen(_LISTS[what](), names, what)
+        if screen.json:
+            print_json([{"name": name, **row} for name, row in found.items()])
+        elif names:
+            for name, row in found.items():
+                known = {key: value for key, value in row.items() if value not in _EMPTY}
+                print_lines(name, *(f"  {key}: {_text(value)}" for key, value in known.items()))
+        elif screen.prints:
+            _print_table(what, found)
+            print_lines("", f"Next: rmcalib list {what} NAME (everything about one)")
     return 0
-
-
-_EMPTY: tuple[Any, ...] = (None, "", (), [], {}, False)
 
 
 def known_names(what: str) -> list[str]:
@@ -49,56 +47,47 @@ def known_names(what: str) -> list[str]:
 
 
 def _chosen(every: Mapping[str, Row], names: tuple[str, ...], what: str) -> Mapping[str, Row]:
-    """Return the rows whose names match, also by an alias; a name that matches none is a ValueError."""
+    """Return the rows whose names match; a name that matches none is a ValueError."""
     if not names:
         return every
     found: dict[str, Row] = {}
     for wanted in names:
-        hits = {
-            name: row
-            for name, row in every.items()
-            if any(fnmatch.fnmatch(one.lower(), wanted.lower()) for one in (name, *row.get("aliases", ())))
-        }
+        hits = fnmatch.filter(every, wanted)
         if not hits:
             near = difflib.get_close_matches(wanted, every, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"`rmcalib list {what}` shows all"
             raise ValueError(f"{wanted}: unknown {what[:-1]} ({hint})")
-        found |= hits
+        found |= {name: every[name] for name in hits}
     return found
+
+
+def _fields(entry: Any, *left_out: str) -> Row:
+    """Return the fields of a dataclass, without some."""
+    return {
+        field.name: getattr(entry, field.name)
+        for field in dataclasses.fields(entry)
+        if field.name not in left_out
+    }
 
 
 def _models() -> dict[str, Row]:
     from rmcalib.judges import registry
     from rmcalib.judges._registry import why_no_calibration
 
-    demo = {"parameters": None, "status": "built in", "bradley_terry": "yes"}
     found = {
-        name: {
-            **{key: value for key, value in dataclasses.asdict(recipe).items() if key != "model"},
-            "no_calibration": why_no_calibration(recipe),
-        }
+        name: _fields(recipe, "model") | {"no_calibration": why_no_calibration(recipe)}
         for name, recipe in registry().items()
     }
-    return {"demo": demo, **found}
+    return {"demo": {"parameters": None, "status": "built in", "bradley_terry": "yes"}, **found}
 
 
 def _benchmarks() -> dict[str, Row]:
     from rmcalib.benchmarks import benchmarks
 
+    left_out = ("name", "reader", "choices", "no_single_answer", "official", "sections")
     return {
-        entry.name: {
-            "prompts": entry.prompts,
-            "responses": entry.responses,
-            "labels": entry.labels,
-            "licence": entry.licence,
-            "title": entry.title,
-            "hub": list(dict.fromkeys(source.id for source in entry.hub)),
-            "homepage": entry.homepage,
-            "columns": list(entry.needs),
-            "categories": list(entry.categories),
-            "official_score": entry.official_about,
-            "aliases": list(entry.aliases),
-        }
+        entry.name: _fields(entry, *left_out)
+        | {"hub": [source.id for source in entry.hub], "columns": entry.needs}
         for entry in benchmarks().values()
     }
 
@@ -106,16 +95,7 @@ def _benchmarks() -> dict[str, Row]:
 def _metrics() -> dict[str, Row]:
     from rmcalib.metrics import catalogue
 
-    return {
-        name: {
-            "better": one.better,
-            "group": one.group,
-            "unit": one.unit,
-            "meaning": one.meaning,
-            "prompts": one.prompts,
-        }
-        for name, one in catalogue().items()
-    }
+    return {name: _fields(one, "name", "measure", "heading") for name, one in catalogue().items()}
 
 
 def _judges() -> dict[str, Row]:
@@ -123,16 +103,11 @@ def _judges() -> dict[str, Row]:
     from rmcalib.judges._load import KINDS, registered_judges
     from rmcalib.judges._settings import setting_help
 
-    kinds = {
-        name: {
-            "chosen by": ", ".join(f"-J {one}=" for one in kind.chosen_by),
-            **{
-                key: text for key, text in setting_help(kind.settings).items() if key != "recipe"
-            },  # not a text
-        }
-        for name, kind in KINDS.items()
-    }
-    return kinds | {name: {"installed by": point.value} for name, point in registered_judges().items()}
+    found: dict[str, Row] = {}
+    for name, kind in KINDS.items():
+        found[name] = {"chosen by": ", ".join(f"-J {one}=" for one in kind.chosen_by)}
+        found[name] |= {key: text for key, text in setting_help(kind.settings).items() if key != "recipe"}
+    return found | {name: {"installed by": point.value} for name, point in registered_judges().items()}
 
 
 _LISTS: dict[str, Callable[[], dict[str, Row]]] = {
@@ -166,6 +141,6 @@ def _print_table(what: str, found: Mapping[str, Row]) -> None:
 def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
-    return (
-        "" if value is None else f"{value:,}" if isinstance(value, int) and value is not True else str(value)
-    )
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else str(value)

@@ -5,7 +5,7 @@ The text under a field, or the `help` of an alias, is the help of the option.
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,6 +42,12 @@ def at_least(low: float, high: float = float("inf")) -> Callable[[Any, Any], Non
     return check
 
 
+def is_share(_: Any, value: float | None) -> None:
+    """Check that a number is between 0 and 1."""
+    if value is not None and not 0 < value < 1:
+        raise ValueError(f"{value:g} is not between 0 and 1")
+
+
 def _commas(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
     """Split values at commas, and drop repeats."""
     parts = [part.strip() for token in tokens for part in token.value.split(",")]
@@ -57,23 +63,15 @@ def _given(_: Any, tokens: Sequence[Token]) -> str:
     return text
 
 
-def _local(tokens: Sequence[Token], remedy: str) -> Path:
+def _path(_: Any, tokens: Sequence[Token]) -> Path:
     text = _given(None, tokens)
-    if is_url(text):
-        raise ValueError(f"{text}: a URL; {remedy}")
+    if "://" in text:
+        raise ValueError(f"{text}: a URL; give a file or folder of this machine")
     return Path(text)
 
 
-def _input_file(_: Any, tokens: Sequence[Token]) -> Path:
-    return _local(tokens, "download the file and give its path")
-
-
-def _folder(_: Any, tokens: Sequence[Token]) -> Path:
-    return _local(tokens, "give a folder of this machine")
-
-
 def _output_file(_: Any, tokens: Sequence[Token]) -> Path:
-    path = _local(tokens, "give a file of this machine")
+    path = _path(None, tokens)
     if str(path) != "-" and str(path).startswith("-"):
         raise ValueError(f"{path}: an option, not a file; name a file (./{path} if that is its name)")
     if path.is_dir():
@@ -82,23 +80,13 @@ def _output_file(_: Any, tokens: Sequence[Token]) -> Path:
     return path
 
 
-def is_url(text: str) -> bool:
-    """Return whether a text is a URL; `Path` would drop one of its slashes.
-
-    >>> is_url("http://example.org/x.csv"), is_url("C:/x.csv")
-    (True, False)
-    """
-    scheme, separator, _ = text.partition("://")
-    return bool(separator) and len(scheme) > 1 and scheme.replace("+", "").isalnum()
-
-
 Name = Annotated[str, Parameter(converter=_given, n_tokens=1)]
 Names = Annotated[tuple[str, ...], Parameter(converter=_commas, n_tokens=1)]
-InputFile = Annotated[Path, Parameter(converter=_input_file, n_tokens=1, metavar="FILE")]
+InputFile = Annotated[Path, Parameter(converter=_path, n_tokens=1, metavar="FILE")]
 OutputFile = Annotated[
     Path, Parameter(converter=_output_file, n_tokens=1, metavar="FILE", allow_leading_hyphen=True)
 ]
-Folder = Annotated[Path, Parameter(converter=_folder, n_tokens=1, metavar="DIR")]
+Folder = Annotated[Path, Parameter(converter=_path, n_tokens=1, metavar="DIR")]
 Place = Annotated[
     Name,
     Parameter(alias="-o", metavar="DIR", help="Folder for the results, or a URL such as s3://bucket/runs."),
@@ -206,18 +194,9 @@ class Reading:
     missing: Literal["refuse", "lowest", "drop"] | None = None
     """Responses without a score: refuse the file, count them as the lowest, or drop their prompts."""
 
-    def options(self) -> dict[str, Any]:
-        """Return the options as `load_scores` takes them."""
-        return {
-            "columns": self.columns,
-            "scale": self.scale,
-            "cluster": self.cluster,
-            "missing": self.missing,
-        }
-
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str, *allowed: str) -> None:
         """Refuse options that would do nothing."""
-        refuse({f"--{name}": value for name, value in self.options().items()}, why)
+        refuse({f"--{name}": value for name, value in asdict(self).items() if name not in allowed}, why)
 
 
 @Parameter(name="*", group=MORE)
@@ -267,19 +246,6 @@ def refuse(options: dict[str, Any], why: str) -> None:
             raise ValueError(f"{option}: has no effect: {why}")
 
 
-def writes_stdout(common: Common, **targets: Path | None) -> bool:
-    """Return whether an option writes to standard output (``-``), so that the command prints nothing there.
-
-    >>> writes_stdout(Common(), markdown=Path("-")), writes_stdout(Common(json=True), to=None)
-    (True, False)
-    """
-    taken = [f"--{name} -" for name, target in targets.items() if str(target) == "-"]
-    if len(taken) + common.json > 1:
-        others = " and ".join([*taken[1:], *(["--json"] if common.json else [])])
-        raise ValueError(f"{taken[0]}: {others} writes to standard output too; name a file")
-    return bool(taken)
-
-
 def config_file(app: Any, _: Any, arguments: Any) -> None:
     """Take values from the YAML file that --config names. What the command line gives stays."""
     from cyclopts.argument import update_argument_collection
@@ -297,10 +263,6 @@ def config_file(app: Any, _: Any, arguments: Any) -> None:
     values = {str(name).replace("_", "-"): value for name, value in content.items() if value is not None}
     if isinstance(values.get("judge"), dict):
         values["judge"] = [f"{key}={value}" for key, value in values["judge"].items()]
-    flags = [name.removeprefix("--") for one in arguments if one.hint is bool for name in one.names]
-    for name, value in values.items():
-        if isinstance(value, bool) != (name in flags):
-            raise ValueError(f"--config {path}: {name}: {value!r} is not what this option takes")
     update_argument_collection(
         values, path, arguments, app.app_stack.stack[-1], root_keys=(), allow_unknown=False
     )

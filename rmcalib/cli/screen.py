@@ -10,33 +10,127 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rmcalib._util.processes import is_main_process, may_draw
 from rmcalib._util.terminal import clean_line, open_console
-
-if TYPE_CHECKING:
-    from rmcalib.cli.options import Common
+from rmcalib.cli.options import Common
 
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def show(
-    result: Any,
-    common: Common,
-    content: Mapping[str, Any],
-    *,
-    written: Mapping[str, Any] | None = None,
-    follow: str = "",
-) -> None:
-    """Print a result as JSON or as text; then what was written and the command that continues from there."""
-    if common.json:
-        print_json(content)
-    elif not common.quiet:
-        from rmcalib.report import document_of, print_document
+@dataclass(frozen=True)
+class Screen:
+    """Where a command speaks: standard output for its result, standard error for messages unless --quiet."""
 
-        print_document(document_of(result))
-        following(written or {}, follow)
+    json: bool
+    quiet: bool
+    taken: bool
+    """Whether an option such as --to - writes to standard output, so that nothing else may."""
+
+    @property
+    def prints(self) -> bool:
+        """Whether the result is printed as text."""
+        return not (self.json or self.quiet or self.taken)
+
+    def say(self, text: str) -> None:
+        """Write one line to standard error, unless --quiet."""
+        if not self.quiet:
+            say(text)
+
+    def finish(
+        self,
+        result: Any,
+        content: Mapping[str, Any],
+        *,
+        written: Mapping[str, Any] | None = None,
+        then: str = "",
+    ) -> None:
+        """Print a result as JSON or as text; then what was written and the command that continues from there."""
+        if self.json:
+            print_json(content)
+        elif self.prints:
+            from rmcalib.report.document import print_document
+            from rmcalib.report.pages import document_of
+
+            print_document(document_of(result))
+            following(written or {}, then)
+
+    @contextlib.contextmanager
+    def progress(self, title: str) -> Iterator[Callable[..., None]]:
+        """Show a bar on standard error, fed with (done, total, tokens); nothing if there is no terminal."""
+        if self.quiet or not may_draw():
+            yield lambda *_: None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=open_console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title[-24:], total=None, speed="")
+            began: float | None = None  # when scoring began, after the model was loaded
+
+            def advance(done: int, total: int, tokens: int = 0) -> None:
+                nonlocal began
+                began = began or time.monotonic()
+                elapsed = time.monotonic() - began
+                speed = f"{tokens / elapsed:,.0f} tokens/s" if elapsed > 0 and tokens else ""
+                bar.update(task, completed=done, total=total, speed=speed)
+
+            yield advance
+
+    @contextlib.contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Show a line such as "evaluating org/rm ..." on standard error until the work is done."""
+        if self.quiet or not may_draw():
+            yield
+            return
+        with open_console(stderr=True).status(clean_line(f"{what} ...")):
+            yield
+
+
+@contextlib.contextmanager
+def session(common: Common, **targets: Path | None) -> Iterator[Screen]:
+    """Open the screen of a command: our own warnings and messages become single lines, others are not shown.
+
+    ``targets`` are the options that name a file, which may be ``-``, standard output.
+    """
+    taken = [f"--{name} -" for name, target in targets.items() if str(target) == "-"]
+    if len(taken) + common.json > 1:
+        others = " and ".join([*taken[1:], *(["--json"] if common.json else [])])
+        raise ValueError(f"{taken[0]}: {others} writes to standard output too; name a file")
+    screen = Screen(common.json, common.quiet or not is_main_process(), bool(taken))
+
+    def show_warning(
+        message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any
+    ) -> None:
+        # `stacklevel` points a warning at its caller, which is our code, too.
+        if filename.startswith(_PACKAGE) and issubclass(category, UserWarning):
+            screen.say(f"warning: {message}")
+
+    # Libraries read these when they are imported. What matters in their messages we report as errors.
+    os.environ.setdefault("DATASETS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+    log, handler = logging.getLogger("rmcalib"), logging.Handler()
+    handler.emit = lambda record: screen.say(record.getMessage())  # type: ignore[method-assign]
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = show_warning
+            yield screen
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
 
 
 def following(written: Mapping[str, Any], command: str) -> None:
@@ -74,75 +168,3 @@ def _plain(value: Any) -> Any:
 def say(text: str) -> None:
     """Write one line to standard error."""
     sys.stderr.write(f"rmcalib: {clean_line(text)}\n")
-
-
-@contextlib.contextmanager
-def messages(*, quiet: bool) -> Iterator[None]:
-    """Print our own warnings and messages as single lines, and none of other packages."""
-
-    def show_warning(
-        message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any
-    ) -> None:
-        # `stacklevel` points a warning at its caller, which is our code, too.
-        if not quiet and filename.startswith(_PACKAGE) and issubclass(category, UserWarning):
-            say(f"warning: {message}")
-
-    # Libraries read these when they are imported. What matters in their messages we report as errors.
-    os.environ.setdefault("DATASETS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
-    log, handler = logging.getLogger("rmcalib"), logging.Handler()
-    handler.emit = lambda record: None if quiet else say(record.getMessage())  # type: ignore[method-assign]
-    before = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            warnings.showwarning = show_warning
-            yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(before)
-
-
-@contextlib.contextmanager
-def progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, int, int], None] | None]:
-    """Show a bar on standard error, fed with (done, total, tokens); nothing if there is no terminal."""
-    from rmcalib._util.processes import may_draw
-
-    if quiet or not may_draw():
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=open_console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title[-24:], total=None, speed="")
-        began: float | None = None  # when scoring began, after the model was loaded
-
-        def advance(done: int, total: int, tokens: int) -> None:
-            nonlocal began
-            began = began or time.monotonic()
-            elapsed = time.monotonic() - began
-            speed = f"{tokens / elapsed:,.0f} tokens/s" if elapsed > 0 and tokens else ""
-            bar.update(task, completed=done, total=total, speed=speed)
-
-        yield advance
-
-
-@contextlib.contextmanager
-def working(what: str, *, quiet: bool) -> Iterator[None]:
-    """Show a line such as "evaluating org/rm ..." on standard error until the work is done."""
-    from rmcalib._util.processes import may_draw
-
-    if quiet or not may_draw():
-        yield
-        return
-    with open_console(stderr=True).status(clean_line(f"{what} ...")):
-        yield

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.cli.screen import progress, say
+from rmcalib.cli.screen import Screen
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
@@ -103,7 +103,12 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
         raise ValueError(f"-J {error}") from None
 
 
-def load_prompts(name: str, scoring: Scoring, *, part: str | None = None, quiet: bool = False) -> Benchmark:
+def default_benchmark(models: Sequence[str]) -> tuple[str, ...]:
+    """Return the benchmark if none is given: the demo's own, or RewardBench 2."""
+    return ("demo",) if list(models) == ["demo"] else ("reward-bench-2",)
+
+
+def load_prompts(name: str, scoring: Scoring, screen: Screen, *, part: str | None = None) -> Benchmark:
     """Load a benchmark, `name` or `name@revision`; a misspelt name is answered before the Hub is asked."""
     from rmcalib._util.files import kind_on_disk
     from rmcalib.benchmarks import benchmarks, load_benchmark
@@ -112,43 +117,41 @@ def load_prompts(name: str, scoring: Scoring, *, part: str | None = None, quiet:
     if kind_on_disk(name) is None:
         name, _, given = name.partition("@")
         revision = given or None
-        entries = benchmarks().values()
-        ids = (source.id for entry in entries for source in entry.hub)
-        check_name(
-            name, [*(one for entry in entries for one in (entry.name, *entry.aliases)), *ids], "benchmark"
-        )
+        known: list[str] = []
+        for entry in benchmarks().values():
+            known += [entry.name, *entry.aliases, *(source.id for source in entry.hub)]
+        check_name(name, known, "benchmark")
     found = load_benchmark(name, format=scoring.format, revision=revision, part=part, limit=scoring.limit)
-    for note in () if quiet else found.notes:
-        say(f"warning: {note}")
+    for note in found.notes:
+        screen.say(f"warning: {note}")
     return found
 
 
 def run_judge(
-    name: str, benchmark: Benchmark, scoring: Scoring, endpoint: str | None, *, quiet: bool
+    name: str, benchmark: Benchmark, scoring: Scoring, endpoint: str | None, screen: Screen
 ) -> Scores:
     """Score a benchmark with a judge, with a progress bar; say what was scored before."""
-    from rmcalib._util.processes import is_main_process
     from rmcalib.runs import score
 
     all_responses, begun = benchmark.n_responses, False
-    notify = say if is_main_process() and not quiet else lambda _: None
     options = judge_options(scoring, endpoint, name)
-    with progress(name, quiet=quiet) as draw:
+    with screen.progress(name) as draw:
 
         def on_progress(done: int, total: int, tokens: int) -> None:
             nonlocal begun
             if not begun and total < all_responses:
                 before = all_responses - total
-                notify(f"{name}: {before:,} of {all_responses:,} responses were scored before; continuing")
+                screen.say(
+                    f"{name}: {before:,} of {all_responses:,} responses were scored before; continuing"
+                )
             begun = True
-            if draw is not None:
-                draw(done, total, tokens)
+            draw(done, total, tokens)
 
         found = score(
             name, benchmark, output=scoring.output, fresh=scoring.fresh, on_progress=on_progress, **options
         )
     if not begun:
-        notify(f"{name}: all responses were scored before (--fresh scores them again)")
+        screen.say(f"{name}: all responses were scored before (--fresh scores them again)")
     return found
 
 
@@ -157,16 +160,17 @@ def open_run(source: str, reading: Reading) -> Scores:
     from rmcalib.report.runs import open_scores
     from rmcalib.scores import load_scores
 
-    if any(reading.options().values()):
-        found = load_scores(source, **reading.options())
+    options = asdict(reading)
+    if any(options.values()):
+        found = load_scores(source, **options)
         name = str(found.manifest.get("model") or Path(source).stem)
     else:
         found, name = open_scores(source)
     return replace(found, manifest={**found.manifest, "model": name})
 
 
-def say_whether_it_holds(calibrator: Calibrator, scores: Scores, name: str) -> None:
+def say_whether_it_holds(screen: Screen, calibrator: Calibrator, scores: Scores) -> None:
     """Say whether the temperature of a calibrator holds for these scores."""
     from rmcalib.report.repairs import check_words
 
-    say(f"{name}: {check_words(calibrator, calibrator.check(scores))}")
+    screen.say(f"{scores.manifest['model']}: {check_words(calibrator, calibrator.check(scores))}")

@@ -17,8 +17,9 @@ with a fifth of α, and the bound is added to the margin.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,21 +33,24 @@ REFERENCE_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over the samples (or pairs) of each prompt of a step: the prompts by number, and one value each.
+    """Sums over the samples of each prompt of a step: the prompts by number, and one row of values for each.
 
-    ``residual`` of stated − observed, ``count``, ``variance`` of p(1 − p), ``slope`` (prompts, q) of the
+    The columns of ``values`` (prompts, 3 + q): stated − observed; the number of samples; p(1 − p); and the
     derivatives of the stated probabilities by the q parameters of the reference.
     """
 
     prompt: IntArray
-    residual: FloatArray
-    count: FloatArray
-    variance: FloatArray
-    slope: FloatArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, prompt: IntArray, columns: Iterable[FloatArray]) -> Sums:
+        """Add up the rows of each prompt."""
+        own, index = np.unique(prompt, return_inverse=True)
+        totals = [np.bincount(index, column, len(own)) for column in columns]
+        return cls(own, np.column_stack(totals).astype(np.float64))
 
 
-@dataclass(frozen=True)
-class Mean:
+class Mean(NamedTuple):
     """A mean of residuals with its standard error, clustered by prompt; ``n`` is the number of prompts.
 
     ``slope`` (q,) are its derivatives by the parameters of the reference.
@@ -57,17 +61,18 @@ class Mean:
     slope: FloatArray
     n: int
 
-    @classmethod
-    def of(cls, one: Sums) -> Mean | None:
-        """Return the mean; None for too few prompts."""
-        n, total = len(one.prompt), float(one.count.sum())
-        if n < FEWEST:
-            return None
-        value = float(one.residual.sum()) / total
-        between = float(((one.residual - value * one.count) ** 2).sum()) * n / (n - 1)
-        # Few samples may all agree by chance: never less than the variance that was stated.
-        variance = max(between, float(one.variance.sum())) / total**2
-        return cls(value, float(np.sqrt(variance)), one.slope.sum(axis=0) / total, n)
+
+def mean_of(sums: Sums) -> Mean | None:
+    """Return the mean of the residuals; None for too few prompts."""
+    n, totals = len(sums.prompt), sums.values.sum(axis=0)
+    if n < FEWEST:
+        return None
+    residual, count = sums.values[:, 0], sums.values[:, 1]
+    value = float(totals[0] / totals[1])
+    between = float(((residual - value * count) ** 2).sum()) * n / (n - 1)
+    # Few samples may all agree by chance: never less than the variance that was stated.
+    variance = max(between, float(totals[2])) / totals[1] ** 2
+    return Mean(value, float(np.sqrt(variance)), totals[3:] / totals[1], n)
 
 
 @dataclass
@@ -109,7 +114,7 @@ class Alarm:
             self._all[what] = _merged(parts)
             last = _merged([steps[one] for one in sorted(steps)[-self.window :]])
             for over, tested in (("run", self._all[what]), (f"last {self.window} steps", last)):
-                found = Mean.of(tested)
+                found = mean_of(tested)
                 if found is not None:
                     self.looks += not looked
                     looked = True
@@ -128,28 +133,14 @@ class Alarm:
         beyond += float(stdtrit(found.n - 1, 1 - alpha / 2)) * found.error
         size = abs(found.value) if what == "gap" else found.value
         if self.alarm is None and size > beyond:
-            self.alarm = {
-                "step": step,
-                "what": what,
-                "over": over,
-                "value": found.value,
-                "error": found.error,
-                "limit": beyond,
-                "prompts": found.n,
-                "look": self.looks,
-            }
+            about = {"step": step, "what": what, "over": over, "value": found.value, "error": found.error}
+            self.alarm = {**about, "limit": beyond, "prompts": found.n, "look": self.looks}
 
 
 def gap_sums(prompt: IntArray, p: FloatArray, y: FloatArray, x: FloatArray) -> Sums:
     """Return the sums of p − y over the samples of each prompt; x (N,) are the log-odds of p."""
-    own, index = np.unique(prompt, return_inverse=True)
     spread = p * (1 - p)
-
-    def total(values: FloatArray) -> FloatArray:
-        return np.bincount(index, values, len(own)).astype(np.float64)
-
-    slope = np.column_stack([total(spread * x), total(spread)])
-    return Sums(own, total(p - y), total(np.ones(len(p))), total(spread), slope)
+    return Sums.of(prompt, [p - y, np.ones(len(p)), spread, spread * x, spread])
 
 
 def pair_sums(prompt: IntArray, y: FloatArray, x: FloatArray) -> Sums:
@@ -167,34 +158,15 @@ def pair_sums(prompt: IntArray, y: FloatArray, x: FloatArray) -> Sums:
     within = np.arange(len(one)) - np.repeat(np.cumsum(many) - many, many)
     other = bad[np.repeat(first, many) + within]
     d = x[one] - x[other]
-    own, index, count = np.unique(prompt[one], return_inverse=True, return_counts=True)
     p = np.asarray(expit(np.abs(d)))
     spread = p * (1 - p)
-
-    def mean(values: FloatArray) -> FloatArray:
-        return np.bincount(index, values, len(own)) / np.maximum(count, 1)
-
-    return Sums(
-        own,
-        mean(p - np.heaviside(d, 0.5)),
-        np.ones(len(own)),
-        mean(spread) / np.maximum(count, 1),
-        mean(spread * np.abs(d))[:, None],
-    )
+    sums = Sums.of(prompt[one], [p - np.heaviside(d, 0.5), np.ones(len(d)), spread, spread * np.abs(d)])
+    count = sums.values[:, [1]]
+    # The mean of a prompt counts once, and its variance falls with the number of pairs.
+    return Sums(sums.prompt, sums.values / count / np.where(np.arange(4) == 2, count, 1.0))
 
 
 def _merged(parts: list[Sums]) -> Sums:
     """Add up the sums of each prompt."""
-    if len(parts) == 1:
-        return parts[0]
-    prompt, index = np.unique(np.concatenate([one.prompt for one in parts]), return_inverse=True)
-
-    def total(name: str) -> FloatArray:
-        values = np.concatenate([getattr(one, name) for one in parts])
-        return np.bincount(index, values, len(prompt)).astype(np.float64)
-
-    slopes = np.concatenate([one.slope for one in parts])
-    slope = np.column_stack([np.bincount(index, column, len(prompt)) for column in slopes.T]).astype(
-        np.float64
-    )
-    return Sums(prompt, total("residual"), total("count"), total("variance"), slope)
+    prompt = np.concatenate([one.prompt for one in parts])
+    return Sums.of(prompt, np.concatenate([one.values for one in parts]).T)

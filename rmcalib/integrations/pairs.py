@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray
+from rmcalib._util.arrays import FloatArray, as_floats
 from rmcalib.metrics.catalogue import TRAINING_METRICS, chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.views import whole_part
@@ -87,14 +87,13 @@ def metric_values(
 
 
 def _rewards(name: str, values: Any) -> FloatArray:
-    """Return rewards as float64 (n,); tensors may be on any device and have any dtype."""
+    """Return rewards as float64 (n,)."""
+    array = as_array(values)
+    return as_floats(array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array, name, ndim=1)
+
+
+def as_array(values: Any) -> FloatArray:
+    """Return numbers as float64; tensors may be on any device and have any dtype."""
     if hasattr(values, "detach"):
         values = values.detach().float().cpu().numpy()
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1 or not len(array):
-        raise ValueError(f"{name}: shape {array.shape}, expected one reward per pair: (n,) or (n, 1)")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}: reward {int(np.flatnonzero(~np.isfinite(array))[0])} is not finite")
-    return array
+    return np.asarray(values, dtype=np.float64)

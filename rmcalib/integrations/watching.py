@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats
 from rmcalib.calibration.intervals import check_level
 from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
-from rmcalib.metrics.measures import Settings, gap, length_correlation, right, within_prompt_auroc
+from rmcalib.integrations.pairs import as_array
+from rmcalib.metrics import measures
+from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
-from rmcalib.repair import Calibration, Calibrator
-from rmcalib.repair.calibrator import PointwiseFit, as_calibrator, fit_pointwise, labelled_part
+from rmcalib.repair.calibration import Calibration
+from rmcalib.repair.calibrator import Calibrator, PointwiseFit, as_calibrator, fit_pointwise, labelled_part
 from rmcalib.scores import Scores, load_all_scores
 from rmcalib.scores._load import find_model
 from rmcalib.scores.rollouts import RolloutReader
@@ -206,91 +208,73 @@ class Watcher:
         """Return what was seen so far."""
         steps = [self.rows[step] for step in sorted(self.rows)]
         known = {name for row in steps for name, value in row.items() if value == value}
-        seen = tuple(name for name in _FACTS if name in known)
-        missed = tuple(name for name in _FACTS if name not in known)
         t, b = self._map or (None, None)
-        waiting = 0
-        if self._map is None:
-            waiting = max(self.start - self._prompts_of_start(), 0)
         return Watch(
             steps=steps,
             alarm=self._alarm.alarm,
             reference={"kind": self.kind, "temperature": t, "threshold": b, "n": self._n},
-            sees=seen,
-            misses=missed,
+            sees=tuple(name for name in _FACTS if name in known),
+            misses=tuple(name for name in _FACTS if name not in known),
             level=self.level,
             margin=self.margin,
-            waiting=waiting,
+            waiting=max(self.start - self._prompts_of_start(), 0) if self._map is None else 0,
         )
 
     def _part(self, step: float, prompt: Any, reward: ArrayLike, label: Any, length: Any) -> Part:
         """Return the samples of a step as prompts; each one's number stays over the run."""
-        r, label, length = _numbers(reward), _numbers(label), _numbers(length)
-        assert r is not None
         names = [str(one) for one in prompt]
-        for what, values in (("prompt", names), ("label", label), ("length", length)):
-            if values is not None and len(values) != len(r):
-                raise ValueError(
-                    f"{what}: {len(values)} for {len(r)} rewards at step {step:g}; expected one each"
-                )
-        if not len(r):
-            raise ValueError(f"reward: step {step:g} has no samples")
-        if not np.isfinite(r).all():
-            raise ValueError(f"reward: {r[~np.isfinite(r)][0]} at step {step:g} is not finite")
+        r = as_floats(as_array(reward).ravel(), f"reward (step {step:g})", ndim=1)
+        label, length = (
+            np.full(len(r), np.nan) if one is None else as_array(one).ravel() for one in (label, length)
+        )
+        if not len(r) == len(names) == len(label) == len(length):
+            raise ValueError(
+                f"prompt, reward, label, length: expected one each per sample of step {step:g}, got "
+                f"{len(names)}, {len(r)}, {len(label)}, {len(length)}"
+            )
         number = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names])
         order = np.argsort(number, kind="stable")
-        number, ids = number[order], np.char.mod("%d", number[order])
-        starts = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
-        sizes = np.diff(np.r_[starts, len(number)])
-        y = np.full(len(r), np.nan) if label is None else label[order]
+        _, sizes = np.unique(number, return_counts=True)
         columns = {
-            "item_id": ids,
-            "response": np.arange(len(r)) - np.repeat(starts, sizes),
-            "label": y,
+            "item_id": np.char.mod("%d", number[order]),
+            "response": np.arange(len(r)) - np.repeat(np.cumsum(sizes) - sizes, sizes),
+            "label": label[order],
             "reward": r[order],
         }
-        scores = Scores.from_columns(columns, source=f"step {step:g}")
-        lengths = np.full(len(r), np.nan) if length is None else length[order]
-        return whole_part(scores, lengths=lengths)
+        return whole_part(Scores.from_columns(columns, source=f"step {step:g}"), lengths=length[order])
 
     def _look(self, step: float, part: Part) -> None:
         """Add the labelled samples of a step to the alarm, or to what the reference is fitted on."""
+        tested = self._map is not None  # the steps of the fit say nothing about it
         if self._fitted is None:
             before = self._prompts_of_start()
             self._first[step] = part
-            enough = self.start if self._prompts_of_start() > before else FEWEST  # the same prompts return
-            if self._prompts_of_start() < enough:
-                if self._map is not None:
-                    self._test(step, part)
-                return
-            fit = self._fit_start()
-            if self._map is None:
-                self._use(
-                    fit.temperature.value, fit.threshold.value, fit.covariance, self._prompts_of_start()
-                )
+            n = self._prompts_of_start()
+            if n >= (self.start if n > before else FEWEST):  # else wait; the same prompts may return
+                fit = self._fit_start()
+                self._fitted = fit.temperature.value, fit.threshold.value
+                if not tested:
+                    self._use(*self._fitted, fit.covariance, n)
                 self._first = {}
-                return
-            self._first = {}
-        if self._map is not None:
+        if tested:
             self._test(step, part)
 
     def _prompts_of_start(self) -> int:
-        names = [one.scores.item_id for one in self._first.values()]
-        return len(np.unique(np.concatenate(names))) if names else 0
+        return len({name for one in self._first.values() for name in one.scores.item_id.tolist()})
 
     def _fit_start(self) -> PointwiseFit:
         """Fit b and T on the samples of the first steps; a prompt that returns is one cluster."""
-        columns: dict[str, list[Any]] = {"item_id": [], "reward": [], "label": [], "cluster": []}
-        for number, one in enumerate(self._first.values()):
-            ids = one.scores.item_id.tolist()
-            columns["item_id"] += [f"{number}/{name}" for name in ids]
-            columns["cluster"] += ids
-            columns["reward"] += one.reward.tolist()
-            columns["label"] += one.label.tolist()
-        response = np.concatenate([one.scores.response for one in self._first.values()])
-        fit = fit_pointwise(whole_part(Scores.from_columns({**columns, "response": response})))
-        self._fitted = fit.temperature.value, fit.threshold.value
-        return fit
+        parts = list(self._first.values())
+        steps = np.repeat(np.arange(len(parts)), [len(one.reward) for one in parts])
+        ids = np.concatenate([one.scores.item_id for one in parts])
+        columns = {
+            "item_id": [f"{number}/{name}" for number, name in zip(steps, ids, strict=True)],
+            "cluster": ids,
+            "response": np.concatenate([one.scores.response for one in parts]),
+            "reward": np.concatenate([one.reward for one in parts]),
+            "label": np.concatenate([one.label for one in parts]),
+        }
+        return fit_pointwise(whole_part(Scores.from_columns(columns)))
 
     def _test(self, step: float, part: Part) -> None:
         from scipy.special import expit
@@ -309,44 +293,35 @@ class Watcher:
         labelled: Part | None,
         maps: Mapping[str, tuple[float, float] | None],
     ) -> dict[str, Any]:
-        settings = Settings(resamples=200)
-        first = self.rows[min(self.rows)] if self.rows else None
+        settings, reward = Settings(resamples=200), part.reward
+        rewards = {"mean_reward": float(reward.mean()), "reward_sd": float(reward.std())}
+        first = self.rows[min(self.rows)] if self.rows else rewards
         row: dict[str, Any] = {
             "step": step,
-            "n_samples": len(part.reward),
+            "n_samples": len(reward),
             "n_prompts": len(part),
-            "mean_reward": float(part.reward.mean()),
-            "reward_sd": float(part.reward.std()),
+            **rewards,
             "ties": _ties(part),
-            "squashed": bool((part.reward >= 0).all() and (part.reward <= 1).all()),
+            "squashed": bool((reward >= 0).all() and (reward <= 1).all()),
+            "drift": (rewards["mean_reward"] - first["mean_reward"]) / (first["reward_sd"] or np.nan),
         }
-        base = first or row
-        row["drift"] = (row["mean_reward"] - base["mean_reward"]) / (base["reward_sd"] or np.nan)
-        row |= dict.fromkeys(
-            (
-                *_with_limits("right"),
-                *_with_limits("gap"),
-                *_with_limits("gap_fitted"),
-                *_with_limits("auroc"),
-            ),
-            np.nan,
-        )
-        correlation = length_correlation("reward")(part, settings).value
-        row["length_correlation"] = np.nan if correlation is None else correlation
+        found = {}
         if labelled is not None:
-            found = {
-                "right": right("pointwise")(labelled, settings),
-                "auroc": within_prompt_auroc(labelled, settings),
-            }
+            found["right"] = measures.right("pointwise")(labelled, settings)
+            found["auroc"] = measures.within_prompt_auroc(labelled, settings)
             for name, where in maps.items():
                 if where is not None:
-                    found[name] = gap("pointwise")(_at(labelled, where), settings)
-            for name, estimate in found.items():
-                limits = estimate.interval()
-                if estimate.value is not None:
-                    row[name] = estimate.value
-                if limits is not None:
-                    row[f"{name}_low"], row[f"{name}_high"] = limits.low, limits.high
+                    moved = replace(labelled, calibrator=where, _made={}, _known={})
+                    found[name] = measures.gap("pointwise")(moved, settings)
+        for name in ("right", "gap", "gap_fitted", "auroc"):
+            value = found[name].value if name in found else None
+            limits = found[name].interval() if name in found else None
+            row[name] = np.nan if value is None else value
+            row[f"{name}_low"], row[f"{name}_high"] = (
+                (np.nan, np.nan) if limits is None else (limits.low, limits.high)
+            )
+        correlation = measures.length_correlation("reward")(part, settings).value
+        row["length_correlation"] = np.nan if correlation is None else correlation
         row["alarm"] = self._alarm.alarm is not None
         return row
 
@@ -364,7 +339,6 @@ def watch(
     start: int = 200,
     reward: str | None = None,
     every: float = 10.0,
-    until: Callable[[Watch], bool] | None = None,
     on_step: Callable[[Watch], None] | None = None,
 ) -> Watch:
     """Watch a training run from the files that its framework writes.
@@ -381,15 +355,13 @@ def watch(
     benchmark : Scores, DataFrame or path, optional
         Scores of the reward model for labelled responses, to fit b and T on, instead of a calibrator.
     follow : bool
-        Wait for new steps, until an alarm holds, ``until`` says so, or the process is interrupted.
+        Wait for new steps, until an alarm holds, or the process is interrupted.
     level, margin, window, start
         Of the alarm; see `Watcher`.
     reward : str, optional
         Which reward to watch, if the samples have several.
     every : float
         Seconds between two looks at the folder, with ``follow``.
-    until : function of a Watch, optional
-        Ends following where it returns True; default: an alarm holds.
     on_step : function of a Watch, optional
         Called after every new step, to show it.
 
@@ -421,7 +393,6 @@ def watch(
     reader = RolloutReader(folder, columns) if isinstance(folder, str | Path) else None
     if reader is None:
         follow = False  # a table does not grow
-    ended = until or (lambda found: found.alarm is not None)
     seen: dict[float, bytes] = {}
     while True:
         steps = (
@@ -434,7 +405,7 @@ def watch(
             if on_step is not None:
                 on_step(watcher.result())
         found = watcher.result()
-        if not follow or (found.steps and ended(found)):
+        if not follow or found.alarm is not None:
             return found
         time.sleep(every)
 
@@ -491,21 +462,6 @@ def _read(reader: RolloutReader) -> dict[str, Scores]:
         if path.is_file() and not re.match(r"\d|completions|train_data|val_data", path.name):
             return load_all_scores(path, reader.columns)
         raise
-
-
-def _numbers(values: Any) -> FloatArray | None:
-    """Return numbers as float64 (N,); tensors may be on any device and have any dtype."""
-    if hasattr(values, "detach"):
-        values = values.detach().float().cpu().numpy()
-    return None if values is None else np.asarray(values, dtype=np.float64).ravel()
-
-
-def _at(part: Part, where: tuple[float, float]) -> Part:
-    return replace(part, calibrator=where, _made={}, _known={})
-
-
-def _with_limits(name: str) -> tuple[str, str, str]:
-    return name, f"{name}_low", f"{name}_high"
 
 
 def _ties(part: Part) -> float:

@@ -1,8 +1,8 @@
 """A Hugging Face reward model as a judge: score the responses of prompts.
 
 Prompts are processed in windows: 32 prompts on a CPU, 128 on other devices, where a larger choice of texts
-means less padding. A window is tokenised while the previous one is on the device, then sorted by length into
-batches, scored, and yielded in chunks of 32 prompts. The responses of a prompt share its computation if the
+means less padding. A window is tokenised, sorted by length into batches, scored, and yielded in chunks of 32
+prompts. The responses of a prompt share its computation if the
 model allows it (`_sharing`); some texts are scored alone too, to check that this changes nothing. A reward
 does not depend on the other texts in its batch, up to rounding: about 1e-6 in float32. On a CPU, where a
 window is a chunk, a resumed run gives exactly the same rewards.
@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -250,29 +249,20 @@ class ItemScorer:
     def chunks(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
         """Score all responses of `items`; yield chunks of 32 prompts, in order, as they are finished."""
         model, size = self.model, CHUNK if self.model.device.type == "cpu" else _WINDOW
-
-        def tokenise(some: Sequence[Item]) -> list[tuple[Encoded, ...]]:
-            recipe = model.recipe
-            return encode(
-                some,
-                model.tokenizer,
-                max_length=model.max_length,
-                template=recipe.template,
-                append=recipe.append_token_id,
-            )
-
         # The first window is small, because it is scored again if sharing does not work.
         starts = [0, *range(CHUNK if self.sharing else size, len(items), size)]
-        windows = [items[a:b] for a, b in zip(starts, [*starts[1:], len(items)], strict=True) if a < b]
-        with ThreadPoolExecutor(max_workers=1) as ahead:
-            waiting = [ahead.submit(tokenise, windows[0])] if windows else []
-            for window, following in zip(windows, [*windows[1:], None], strict=False):
-                encoded = waiting.pop().result()
-                if following is not None:
-                    waiting.append(ahead.submit(tokenise, following))
-                scored = _finish(window, encoded, self.rewards(encoded), model.dtype)
-                for start in range(0, len(scored), CHUNK):
-                    yield scored[start : start + CHUNK]
+        for start, stop in zip(starts, [*starts[1:], len(items)], strict=True):
+            window = items[start:stop]
+            encoded = encode(
+                window,
+                model.tokenizer,
+                max_length=model.max_length,
+                template=model.recipe.template,
+                append=model.recipe.append_token_id,
+            )
+            scored = _finish(window, encoded, self.rewards(encoded), model.dtype) if window else []
+            for first in range(0, len(scored), CHUNK):
+                yield scored[first : first + CHUNK]
 
     def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
         """Return the rewards of the responses of some prompts as a flat array, prompt after prompt."""

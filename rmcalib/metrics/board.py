@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,17 @@ from rmcalib.judges import registry
 from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics.catalogue import Metric, catalogue
 from rmcalib.metrics.comparison import named_scores
-from rmcalib.metrics.correlation import Method, correlation_rows
+from rmcalib.metrics.correlation import (
+    LEADERBOARD,
+    ModelErrors,
+    correlate_errors,
+    correlation_rows,
+    model_errors,
+)
 from rmcalib.metrics.diagrams import bin_rows, rejection_rows
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.ranks import rank_sets
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.split_correlation import ModelErrors, correlate_errors, model_errors
 from rmcalib.metrics.table import OVERALL, Row, parts_of, tidy_row
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
@@ -76,6 +81,12 @@ class Board(Shown):
         Warnings for readers.
     settings : Settings
         How the metrics were computed.
+    benchmark, protocol, score_name : str
+        What models were measured on, how, and the name of the score over all categories.
+    check : list of dict
+        Our scores against official ones.
+    training : list of dict
+        One row per step, if the models are steps of one training run.
     """
 
     metric: str
@@ -90,6 +101,11 @@ class Board(Shown):
     rejection: list[Row]
     notes: list[str]
     settings: Settings
+    benchmark: str = ""
+    protocol: str = "exact"
+    score_name: str = "score"
+    check: list[Row] = field(default_factory=list)
+    training: list[Row] = field(default_factory=list)
 
     @property
     def table(self) -> pandas.DataFrame:
@@ -116,7 +132,9 @@ class Board(Shown):
                     flat[f"{key}_high"] = found and found["high"]
             flat |= {f"score[{name}]": row["category_scores"][name] for name in self.categories}
             flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
-            rows.append(flat | {"note": row["why"]})
+            if "scale" in row:
+                flat["bradley_terry"] = row["scale"]
+            rows.append(flat | {"note": row["why"] or row.get("mark", "")})
         return rows
 
     def __repr__(self) -> str:
@@ -135,7 +153,6 @@ def leaderboard(
     *,
     names: Sequence[str] | None = None,
     metric: str = DEFAULT_METRIC,
-    methods: Sequence[Method] = ("kendall",),
     recipes: Iterable[Any] = (),
     resamples: int = 1000,
     level: float = 0.95,
@@ -151,8 +168,6 @@ def leaderboard(
         Their names; default those of the scores. Unnamed and equal ones are numbered.
     metric : str
         What to sort by.
-    methods : sequence of {"kendall", "spearman", "pearson"}
-        Coefficients of correlation over models.
     recipes : paths, optional
         Files of recipes, which say whether rewards are log-utilities.
     resamples, level, seed
@@ -179,7 +194,7 @@ def leaderboard(
         recipe = recipe_of_run(name, one.manifest, known)
         entries.append(Entry(name, partial(_itself, one), why_no_calibration(recipe), recipe.family))
     settings = Settings(resamples=resamples, level=level, seed=seed)
-    return measure_entries(entries, metric=metric, methods=methods, settings=settings)
+    return measure_entries(entries, metric=metric, settings=settings)
 
 
 def sortable_metrics() -> list[str]:
@@ -197,7 +212,6 @@ def measure_entries(
     entries: Sequence[Entry],
     *,
     metric: str = DEFAULT_METRIC,
-    methods: Sequence[Method] = ("kendall",),
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
 ) -> Board:
@@ -232,8 +246,7 @@ def measure_entries(
         curves[0].extend({"model": entry.name, **row} for row in bin_rows(diagram))
         curves[1].extend({"model": entry.name, **row} for row in rejection_rows(one, settings.seed))
         worth[entry.name] = one.scale.kept, one.scale.kept_influence()
-        if (own := model_errors(whole)) is not None:
-            errors[entry.name] = own
+        errors[entry.name] = model_errors(one)
     board = rank_models(
         [entry.name for entry in entries],
         metrics,
@@ -242,12 +255,11 @@ def measure_entries(
         correlated=tuple(dict.fromkeys((metric, *_ALWAYS))),
         ranked_by=("accuracy", *_ALWAYS),
         chance=chance,
-        methods=methods,
         settings=settings,
         curves=curves,
         notes=_size_notes(metric, sizes) + _prompt_notes(prompts),
         split_correlations=correlate_errors(
-            errors, families={one.name: one.family for one in entries if one.family}, settings=settings
+            errors, {one.name: one.family for one in entries if one.family}, settings
         ),
     )
     same_prompts = len({prompts[name] for name in worth}) == 1
@@ -280,7 +292,6 @@ def rank_models(
     categories: Sequence[str],
     correlated: Sequence[str],
     ranked_by: Sequence[str],
-    methods: Sequence[Method],
     settings: Settings,
     chance: Mapping[str, float] | None = None,
     curves: tuple[list[Row], list[Row]] = ([], []),
@@ -316,21 +327,12 @@ def rank_models(
             row["why"] = _UNINFORMATIVE
     rows.sort(key=lambda row: (row["rank"] is None, row["rank"] or 0, row["model"]))
     # One category is the same as all of them together.
-    targets = categories if len(categories) > 1 else ()
+    several = categories if len(categories) > 1 else ()
+    targets = {LEADERBOARD: scores} | {name: _column(found, SCORE, name) for name in several}
     correlations = [
         row
-        for method in methods
         for name in correlated
-        for row in correlation_rows(
-            _badness(name, _column(found, name)),
-            {category: _column(found, SCORE, category) for category in targets},
-            leaderboard=scores,
-            metric=name,
-            method=method,
-            resamples=settings.resamples,
-            level=settings.level,
-            seed=settings.seed,
-        )
+        for row in correlation_rows(name, _badness(name, _column(found, name)), targets, settings)
     ]
     return Board(
         metric=metric,

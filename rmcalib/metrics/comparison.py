@@ -56,9 +56,9 @@ class Comparison(Shown):
 
     def __repr__(self) -> str:
         """Return the verdict."""
-        from rmcalib.report import verdict
+        from rmcalib.report.comparisons import comparison_sentences
 
-        return f"Comparison({self.a!r}, {self.b!r}: {verdict(self)})"
+        return f"Comparison({self.a!r}, {self.b!r}: {comparison_sentences(self)[0]})"
 
 
 def compare(
@@ -203,12 +203,14 @@ def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
     if not common:
         raise ValueError(f"{who} have no prompt in common: were they scored on the same benchmark?")
     place = {name: i for i, name in enumerate(ids[0])}
-    parts = []
+    parts: list[Scores] = []
     for one in every:
         at = np.array([place[name] if name in common else -1 for name in one.item_id.tolist()])
         rows = np.flatnonzero(at >= 0)
         rows = rows[np.argsort(at[rows], kind="stable")]
         columns = {name: array[rows] for name, array in one.columns().items()}
+        if parts and len(parts[0]) == len(rows):  # a prompt has one category, whatever each judge's file says
+            columns["category"] = parts[0].category
         parts.append(Scores.from_columns(columns, one.manifest))
     first = parts[0]
     for other in parts[1:]:

@@ -1,118 +1,95 @@
-"""Correlations of calibration errors with scores over models, with bootstrap intervals and p-values.
+"""Correlations of calibration errors with scores over models.
 
-A resample of models is a vector of weights that says how often each model was drawn. Each coefficient is a
-function of weighted sums, so a thousand resamples take a few matrix products.
+`correlation_rows` is the paper's version: errors and scores from the same prompts, and resampled models.
+
+`correlate_errors` removes the effect of shared prompts. The models of a leaderboard answer the same prompts, so
+the choice of prompts affects the errors and the accuracies of all of them. Here the error comes from one half of
+the prompts and the accuracy from the other, averaged over many splits, and intervals resample both models and
+prompts. Errors and accuracies on parts of the prompts follow from the influence of each prompt, so nothing is
+fitted again.
+
+A resample is a vector of weights that says how often each model, or prompt, was drawn, so a thousand resamples
+take a few matrix products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+import numpy.typing as npt
 
-from rmcalib._util.arrays import FloatArray, as_floats, check_choice, check_integer
-from rmcalib.calibration.intervals import check_level
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, chunks
+from rmcalib.calibration.errors import error_influence, event_error
+from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.views import Part
 
-Method = Literal["kendall", "spearman", "pearson"]
-"""A coefficient of correlation."""
-METHODS: dict[str, str] = {
-    "kendall": "Kendall's tau-b",
-    "spearman": "Spearman's rho",
-    "pearson": "Pearson's r",
-}
-"""The name of each coefficient of correlation."""
-_FEWEST = 3
-_LEADERBOARD = "leaderboard"
+LEADERBOARD = "leaderboard"
+"""The target that is the score over all categories."""
+FEW_MODELS = 10
+"""With fewer models, or families of models, correlations have little meaning."""
+Row = dict[str, Any]
+Measured = tuple[float, FloatArray]  # a value, and the influence (n,) of each prompt on it
+Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
+SmallFloats = npt.NDArray[np.float32]
+_ERRORS = ("ece", "lost_information", "abs_log_temperature")
+_FEWEST = 3  # models: two are always in order
 _FEW = 6  # models: resamples of fewer hardly differ, so their interval would be far too narrow
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """A coefficient over n models, with interval and p-value; ``note`` says why a value is missing."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    p_value: float | None
-    n: int
-    method: str
-    note: str = ""
-
-
-def correlate(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    method: Method = "kendall",
-    resamples: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Correlation:
-    """Correlate two numbers of each model (n,), with a percentile bootstrap interval over the models."""
-    a, b = as_floats(x, "x", ndim=1), as_floats(y, "y", ndim=1)
-    if len(a) != len(b):
-        raise ValueError(f"x and y: {len(a)} and {len(b)} values; expected one of each for every model")
-    check_choice(method, "method", tuple(METHODS))
-    check_level(level)
-    n = len(a)
-    if n < _FEWEST:
-        return Correlation(None, None, None, None, n, method, f"needs at least {_FEWEST} models")
-    if np.ptp(a) == 0 or np.ptp(b) == 0:
-        return Correlation(None, None, None, None, n, method, "all models are equal")
-    weights = resampling_weights(check_integer(resamples, "resamples", 1), n, np.random.default_rng(seed))
-    coefficient = {"kendall": kendall, "spearman": _spearman, "pearson": _pearson}[method]
-    value = float(coefficient(a, b, np.ones((1, n)))[0])
-    draws = coefficient(a, b, weights)
-    # A resample of one model many times has no coefficient.
-    low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    if n < _FEW:
-        low, high = -1.0, 1.0
-    return Correlation(value, float(low), float(high), _p_value(a, b, method), n, method)
+_SPLITS = 100
+_NOTHING = dict.fromkeys(("value", "low", "high", "p_value"))
 
 
 def correlation_rows(
-    calibration: ArrayLike,
-    scores: Mapping[str, ArrayLike],
-    *,
-    metric: str,
-    leaderboard: ArrayLike | None = None,
-    method: Method = "kendall",
-    resamples: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> list[dict[str, Any]]:
-    """Correlate a calibration error (n,) with the leaderboard and each category's score; NaN is left out."""
-    errors = np.asarray(calibration, dtype=np.float64)
-    targets: dict[str, ArrayLike] = {} if leaderboard is None else {_LEADERBOARD: leaderboard}
-    for key, one in scores.items():
-        targets[f"{key} (category)" if key == _LEADERBOARD else key] = one
+    metric: str, errors: FloatArray, targets: Mapping[str, FloatArray], settings: Settings
+) -> list[Row]:
+    """Correlate the errors of models (n,) with each kind of score (n,) by Kendall's tau-b.
+
+    It is positive if models with small errors have large scores. Models without one of the two, NaN, are left out.
+    """
     rows = []
-    for name, target in targets.items():
-        values = np.asarray(target, dtype=np.float64)
-        kept = np.isfinite(errors) & np.isfinite(values)
-        if not kept.any():
-            found = Correlation(None, None, None, None, 0, method, "no model has both numbers")
-        else:
-            by_rank = name == _LEADERBOARD and method != "pearson"
-            worse = ranks_from_scores(values[kept]) if by_rank else -values[kept]
-            found = correlate(errors[kept], worse, method=method, resamples=resamples, level=level, seed=seed)
-        rows.append(
-            {
-                "metric": metric,
-                "target": name,
-                "method": method,
-                "value": found.value,
-                "low": found.low,
-                "high": found.high,
-                "p_value": found.p_value,
-                "n": found.n,
-                "note": found.note,
-            }
-        )
+    for target, scores in targets.items():
+        kept = np.isfinite(errors) & np.isfinite(scores)
+        worse = _places(scores[kept]) if target == LEADERBOARD else -scores[kept]
+        about = {"metric": metric, "target": target, "method": "kendall"}
+        rows.append(about | _kendall_row(errors[kept], worse, settings))
     return rows
+
+
+def _kendall_row(x: FloatArray, y: FloatArray, settings: Settings) -> Row:
+    """Tau-b of two numbers of each model, with a percentile bootstrap interval over the models."""
+    from scipy.stats import kendalltau
+
+    n = len(x)
+    if n < _FEWEST:
+        return {**_NOTHING, "n": n, "note": f"needs at least {_FEWEST} models"}
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return {**_NOTHING, "n": n, "note": "all models are equal"}
+    sx, sy = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
+    weights = resampling_weights(settings.resamples, n, np.random.default_rng(settings.seed))
+
+    def taus(weights: FloatArray) -> FloatArray:
+        """Tau-b of weighted models: (R, n) weights -> (R,). Copies of a model are tied with each other."""
+        sums = (
+            np.einsum("rn,rn->r", weights @ signs, weights) for signs in (sx * sy, np.abs(sx), np.abs(sy))
+        )
+        return _ratio(*sums)
+
+    # A resample of one model many times has no coefficient.
+    limits = np.nanquantile(taus(weights), [(1 - settings.level) / 2, (1 + settings.level) / 2])
+    low, high = limits.tolist() if n >= _FEW else (-1.0, 1.0)
+    value, p_value = float(taus(np.ones((1, n)))[0]), float(kendalltau(x, y).pvalue)
+    return {"value": value, "low": low, "high": high, "p_value": p_value, "n": n, "note": ""}
+
+
+def _places(scores: FloatArray) -> FloatArray:
+    """Number models 1, 2, ... from the best score down; equal scores keep their order, as on a leaderboard."""
+    if len(scores) and np.ptp(scores) == 0:
+        return np.ones(len(scores))  # equal models have no order
+    places = np.empty(len(scores))
+    places[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return places
 
 
 def resampling_weights(resamples: int, n: int, rng: np.random.Generator) -> FloatArray:
@@ -121,58 +98,180 @@ def resampling_weights(resamples: int, n: int, rng: np.random.Generator) -> Floa
     return np.bincount(drawn.reshape(-1), minlength=resamples * n).reshape(resamples, n).astype(np.float64)
 
 
-def ranks_from_scores(scores: ArrayLike) -> FloatArray:
-    """Number models 1, 2, ... from the best score down; equal scores keep their order."""
-    values = np.asarray(scores, dtype=np.float64)
-    if len(values) and np.ptp(values) == 0:
-        return np.ones(len(values))  # equal models have no order
-    ranks = np.empty(len(values))
-    ranks[np.argsort(-values, kind="stable")] = np.arange(1, len(values) + 1)
-    return ranks
-
-
-def kendall(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return tau-b of weighted models: (R, n) weights -> (R,). Copies of a model are tied with each other."""
-    sx, sy = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
-
-    def pairs(signs: FloatArray) -> FloatArray:
-        return np.einsum("rn,rn->r", weights @ signs, weights)
-
-    return _ratio(pairs(sx * sy), pairs(np.abs(sx)), pairs(np.abs(sy)))
-
-
-def _spearman(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    """Pearson's r of mid-ranks within each resample."""
-
-    def ranks(values: FloatArray) -> FloatArray:
-        below = (values[:, None] < values).astype(np.float64) + 0.5 * (values[:, None] == values)
-        return weights @ below
-
-    return _weighted_pearson(ranks(x), ranks(y), weights)
-
-
-def _pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    return _weighted_pearson(np.broadcast_to(x, weights.shape), np.broadcast_to(y, weights.shape), weights)
-
-
-def _weighted_pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    total = weights.sum(axis=1, keepdims=True)
-    x = x - (weights * x).sum(axis=1, keepdims=True) / total
-    y = y - (weights * y).sum(axis=1, keepdims=True) / total
-    return _ratio(*((weights * term).sum(axis=1) for term in (x * y, x * x, y * y)))
-
-
 def _ratio(together: FloatArray, alone_x: FloatArray, alone_y: FloatArray) -> FloatArray:
     spread = np.sqrt(alone_x * alone_y)
-    defined = spread > 0
-    return np.where(defined, np.clip(together / np.where(defined, spread, 1.0), -1, 1), np.nan)
+    ratio = np.divide(together, spread, out=np.full(len(spread), np.nan), where=spread > 0)
+    return np.clip(ratio, -1, 1)
 
 
-def _p_value(x: FloatArray, y: FloatArray, method: Method) -> float:
-    from scipy import stats
+# Errors and accuracies from different prompts.
 
-    if method == "kendall":
-        return float(stats.kendalltau(x, y).pvalue)
-    if method == "spearman":
-        return float(stats.spearmanr(x, y).pvalue)
-    return float(stats.pearsonr(x, y).pvalue)
+
+@dataclass(frozen=True)
+class ModelErrors:
+    """The data of one model for correlations over models: n prompts with one correct response."""
+
+    ids: npt.NDArray[np.str_]
+    category: npt.NDArray[np.str_]
+    right: FloatArray
+    errors: Mapping[str, Measured]
+
+
+def model_errors(part: Part) -> ModelErrors:
+    """Return the errors of one model, with the influence of each prompt on them."""
+    ids = part.scores.item_id[part.starts]
+    order = np.argsort(ids)
+    scale, fit = part.scale, part.scale.fit
+    errors = {
+        "ece": (event_error(part.top_1), error_influence(part.top_1)[order]),
+        "lost_information": (scale.lost, scale.lost_influence()[order]),
+    }
+    if fit.at_limit is None:
+        log = float(np.log(fit.temperature))
+        influence = np.sign(log) * scale.temperature_influence() / fit.temperature
+        errors["abs_log_temperature"] = abs(log), influence[order]
+    return ModelErrors(ids[order], part.category[order], part.first_choice.y[order], errors)
+
+
+def correlate_errors(
+    models: Mapping[str, ModelErrors], families: Mapping[str, str], settings: Settings
+) -> list[Row]:
+    """Correlate the errors of models with their accuracy."""
+    parts = _on_shared_prompts(models)
+    names = list(parts)
+    if not names or len(parts[names[0]].ids) < 2:
+        return []
+    category = parts[names[0]].category
+    _, clusters = np.unique(
+        [families.get(name) or name.partition("/")[0] for name in names], return_inverse=True
+    )
+    several = sorted(set(category.tolist()))
+    targets = {"accuracy": np.ones(len(category), dtype=bool)}
+    targets |= {name: category == name for name in several if len(several) > 1}
+    rows = []
+    for metric in _ERRORS:
+        having = [name for name in names if metric in parts[name].errors]
+        own = clusters[[name in having for name in names]]
+        n_families = len(set(own.tolist()))
+        taus: list[Row] = [_NOTHING for _ in targets]
+        if len(having) >= _FEWEST:
+            errors = _stacked([parts[name].errors[metric] for name in having])
+            scores = [
+                _stacked([_accuracy(parts[name].right, members) for name in having])
+                for members in targets.values()
+            ]
+            taus = _two_way_kendall(errors, scores, own, settings)
+        for (target, members), tau in zip(targets.items(), taus, strict=True):
+            counts = {"n": len(having), "families": n_families, "prompts": int(members.sum())}
+            about = {"metric": metric, "target": target, "method": "kendall"}
+            rows.append(about | tau | counts | {"note": _too_few(len(having), n_families)})
+    return rows
+
+
+def _too_few(n_models: int, n_families: int) -> str:
+    """Say that there are too few models, or families; empty if there are enough."""
+    if n_families >= FEW_MODELS:
+        return ""
+    what, n = ("families of models", n_families) if n_models >= FEW_MODELS else ("models", n_models)
+    return f"too few {what} ({n}; at least {FEW_MODELS} are needed)"
+
+
+def _two_way_kendall(
+    errors: Stacked, scores: Sequence[Stacked], clusters: IntArray, settings: Settings
+) -> list[Row]:
+    """Return Kendall's tau of minus the errors and each kind of score, from different prompts."""
+    rng = np.random.default_rng(settings.seed)
+    n_models, n = errors[1].shape
+    whole = _split_taus(errors, scores, np.ones((_SPLITS, n)), np.ones((_SPLITS, n_models)), rng)
+    _, clusters = np.unique(clusters, return_inverse=True)
+    parts = []
+    for part in chunks(settings.resamples, n + n_models**2):
+        size = part.stop - part.start
+        models = resampling_weights(size, int(clusters.max()) + 1, rng)[:, clusters]
+        parts.append(_split_taus(errors, scores, resampling_weights(size, n, rng), models, rng))
+    drawn = np.concatenate(parts, axis=1)
+    values = whole.mean(axis=1).tolist()
+    return [_interval(value, row, settings.level) for value, row in zip(values, drawn, strict=True)]
+
+
+def _interval(value: float, drawn: FloatArray, level: float) -> Row:
+    """The row of one kind of score, from the values of tau on resamples (R,)."""
+    drawn = drawn[np.isfinite(drawn)]
+    if not len(drawn) or not np.isfinite(value):
+        return _NOTHING
+    # Resampling prompts adds noise a second time and moves all draws towards 0, so only their spread is used.
+    around = value + drawn - drawn.mean()
+    low, high = np.quantile(around, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    beyond = min(int((around <= 0).sum()), int((around >= 0).sum()))
+    p_value = min(1.0, 2 * (beyond + 1) / (len(around) + 1))
+    return {"value": value, "low": max(low, -1.0), "high": min(high, 1.0), "p_value": p_value}
+
+
+def _split_taus(
+    error: Stacked,
+    scores: Sequence[Stacked],
+    prompts: FloatArray,
+    models: FloatArray,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Tau (T, R) of errors on a random half of the prompts and scores on the other half, both ways."""
+    size, n = prompts.shape
+    i, j = np.triu_indices(models.shape[1], 1)
+    drawn = models.T.astype(np.float32)
+    pairs = drawn[i] * drawn[j]
+    half = rng.permuted(np.broadcast_to(np.arange(n) < n // 2, (size, n)), axis=1)
+
+    def signs(measured: Stacked, weights: FloatArray) -> SmallFloats:
+        value, influence = measured
+        own = influence.any(axis=0)  # prompts of other categories have no influence
+        values = value[:, None] + influence[:, own] @ weights[:, own].T
+        # Signs of float64 differences: in float32, close values would be tied.
+        return np.sign(values[i] - values[j]).astype(np.float32)
+
+    found = []
+    for one in (half, ~half):
+        first, second = (_rescaled(np.where(mask, prompts, 0.0)) for mask in (one, ~one))
+        x = -signs(error, first)
+        found.append([_taus(x, signs(score, second), pairs) for score in scores])
+    return np.asarray(np.mean(found, axis=0))
+
+
+def _taus(x: SmallFloats, y: SmallFloats, weights: SmallFloats) -> FloatArray:
+    """Tau-b (R,) from the signs x and y of differences between models (P, R), for weighted pairs."""
+    weighted = weights * x
+    terms = ((weighted, y), (weighted, x), (weights * y, y))
+    return _ratio(*(np.einsum("pr,pr->r", a, b).astype(np.float64) for a, b in terms))
+
+
+def _rescaled(weights: FloatArray) -> FloatArray:
+    """Weights (R, n) whose rows sum to n."""
+    return weights * weights.shape[1] / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
+
+
+def _stacked(measured: Sequence[Measured]) -> Stacked:
+    return np.array([value for value, _ in measured]), np.array([influence for _, influence in measured])
+
+
+def _on_shared_prompts(models: Mapping[str, ModelErrors]) -> dict[str, ModelErrors]:
+    """Return the models on the prompts that all of them have; errors there follow from the influences."""
+    every = [set(one.ids.tolist()) for one in models.values()]
+    shared = list(set.intersection(*every)) if every else []
+    return {name: _restricted(one, np.isin(one.ids, shared)) for name, one in models.items()}
+
+
+def _restricted(one: ModelErrors, kept: BoolArray) -> ModelErrors:
+    """Return a model on some of its prompts."""
+    if kept.all():
+        return one
+    more = len(kept) / max(int(kept.sum()), 1)
+    errors = {}
+    for name, (value, influence) in one.errors.items():
+        rest = influence[kept] * more
+        errors[name] = value + float(rest.sum()), rest - rest.sum() / max(len(rest), 1)
+    return ModelErrors(one.ids[kept], one.category[kept], one.right[kept], errors)
+
+
+def _accuracy(right: FloatArray, members: BoolArray) -> Measured:
+    """Return the accuracy on some prompts."""
+    value = float(right[members].mean())
+    return value, np.where(members, right - value, 0.0) / int(members.sum())

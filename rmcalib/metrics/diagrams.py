@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.calibration.decomposition import corp
 from rmcalib.calibration.errors import Reliability, consistency_band, reliability
 from rmcalib.calibration.events import Events
+from rmcalib.calibration.maps import corp
 from rmcalib.metrics.measures import Settings, margins
 from rmcalib.metrics.table import OVERALL, Row, shown_name
 from rmcalib.metrics.views import Part
@@ -89,10 +89,10 @@ def bin_rows(diagram: Reliability) -> list[Row]:
 
 def _with_band(events: Events, settings: Settings) -> list[Row]:
     diagram = reliability(events.p, events.y, bins=settings.bins)
-    band = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
+    low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
     filled = np.flatnonzero(diagram.count)
     return [
-        {**row, "band_low": float(band.low[b]), "band_high": float(band.high[b])}
+        {**row, "band_low": float(low[b]), "band_high": float(high[b])}
         for row, b in zip(bin_rows(diagram), filled, strict=True)
     ]
 

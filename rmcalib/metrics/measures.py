@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,12 +11,11 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib.calibration import votes as votes_of
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
-from rmcalib.calibration.decomposition import corp
 from rmcalib.calibration.errors import binned, event_error, smooth
 from rmcalib.calibration.estimates import Estimate, limits_of
 from rmcalib.calibration.events import Events, Independent
 from rmcalib.calibration.intervals import check_level, skew_interval
-from rmcalib.calibration.smoothing import smooth_error
+from rmcalib.calibration.maps import corp
 from rmcalib.metrics.views import FEWEST, Part, ViewName
 
 SMOOTH_DRAWS = 200
@@ -121,8 +119,7 @@ def error(view: ViewName, **options: Any) -> Measure:
         if view == "pairs" and isinstance(events.joint, Independent):
             # Pairs that are stated one by one, or are too many, have no joint worlds.
             return Estimate.constant(event_error(events, how), events.n_prompts)
-        found = lru_cache(lambda: binned(events, how, resamples=settings.resamples, rng=settings.seed))
-        return Estimate.of_error(event_error(events, how), found, events.n_prompts)
+        return binned(events, how, resamples=settings.resamples, rng=settings.seed)
 
     def once(part: Part, settings: Settings) -> Estimate:
         key = (view, tuple(sorted(options.items())), settings)
@@ -133,13 +130,7 @@ def error(view: ViewName, **options: Any) -> Measure:
 
 def smooth_ece(part: Part, settings: Settings) -> Estimate:
     """Smooth ECE of all responses pooled."""
-    events = part.top_1
-    draws = min(SMOOTH_DRAWS, settings.resamples)
-    return Estimate.of_error(
-        smooth_error(events.p, events.y),
-        lru_cache(lambda: smooth(events, resamples=draws, rng=settings.seed)),
-        len(part),
-    )
+    return smooth(part.top_1, resamples=min(SMOOTH_DRAWS, settings.resamples), rng=settings.seed)
 
 
 def null(measure: Measure, field: NullField) -> Measure:

@@ -23,17 +23,17 @@ class Shown:
 
     def to_html(self, path: str | Path) -> Path:
         """Write the page: one self-contained file."""
-        from rmcalib.report import write_page
+        from rmcalib.report.pages import write_page
 
         return write_page(self, path)
 
     def plot(self) -> Any:
         """Return the first figure of the page as a matplotlib figure."""
-        from rmcalib.report import plot
+        from rmcalib.report.pages import plot
 
         return plot(self)
 
     def _repr_html_(self) -> str:
-        from rmcalib.report import first_screen
+        from rmcalib.report.pages import first_screen
 
         return first_screen(self)

@@ -102,5 +102,7 @@ def find_value(
 
 def _is_pointwise(part: Part) -> bool:
     """Return whether responses are labelled one by one: not every prompt has exactly one correct response."""
+    if part.scores.votes is not None:  # people choose one
+        return False
     correct = np.add.reduceat(part.is_correct, part.starts, dtype=np.int64)
     return bool((correct[part.one_answer] != 1).any()) or bool(np.isnan(part.label).any())

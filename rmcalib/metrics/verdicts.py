@@ -7,25 +7,27 @@ repeats of the same question, and real disagreement with the label, which remain
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration.intervals import standard_error
-from rmcalib.scores._files import Table, is_frame, read_frame, read_table
-from rmcalib.scores._schema import Problems, shown
+from rmcalib.scores._files import is_frame, read_frame, read_table
+
+if TYPE_CHECKING:
+    import pandas
 
 UNREAD = -1
 """The response of a verdict that could not be read."""
 _LETTERS = "ABCDEFGHIJ"
-_ROLES: dict[str, Sequence[str]] = {
+_NAMES = {
     "judge": ("judge", "model"),
     "prompt": ("prompt", "prompt_id", "item_id", "id", "problem"),
     "order": ("order", "permutation", "correct_at", "chosen_position"),
@@ -36,32 +38,6 @@ _ROLES: dict[str, Sequence[str]] = {
 _STABLE = 0.95
 _MOST_SUBSETS = 200
 _BUILT_IN = Path(__file__).parents[1] / "demo" / "letters.parquet"
-
-
-@dataclass(frozen=True)
-class Verdicts:
-    """The verdicts of judges, one row per verdict. Response 0 is the correct one.
-
-    Attributes
-    ----------
-    judge, prompt, wording : str (N,)
-        Who was asked what, in which words of the question.
-    order : object array (N,)
-        The responses at places A, B, ..., as a tuple of their numbers; of verdicts whose file gives only the
-        place of the correct response, a tuple with 0 at that place.
-    response : int (N,)
-        The response that the verdict names; -1 if it could not be read.
-    """
-
-    judge: npt.NDArray[np.str_]
-    prompt: npt.NDArray[np.str_]
-    wording: npt.NDArray[np.str_]
-    order: npt.NDArray[np.object_]
-    response: IntArray
-
-    def __len__(self) -> int:
-        """Return the number of verdicts."""
-        return len(self.response)
 
 
 @dataclass(frozen=True)
@@ -89,20 +65,14 @@ class VerdictAnalysis:
         The fraction of verdicts that name the correct response.
     right_at : dict of str to Rate
         The same by the place of the correct response.
-    named : dict of str to float
-        How often each place is named, among verdicts that were read.
     noise : Rate or None
         How often two verdicts on the same prompt, order and wording differ; None without repeats.
-    across_orders : Rate or None
-        How often two verdicts on the same prompt and wording in different orders differ.
+    across_orders, across_wordings : Rate or None
+        The same for different orders in the same wording, and for different wordings in the same order.
     position_effect : float or None
         ``across_orders − noise`` (noise is 0 if nothing was repeated): what the order alone changes.
-    across_wordings : Rate or None
-        How often two verdicts on the same prompt and order in different wordings differ.
     disagreement : Rate
         How often the verdict that most orders give is not the correct response: no order repairs this.
-    right_by_orders : dict of int to float
-        The fraction of correct verdicts if the most frequent one of 1, 2, ... orders counts.
     agreement_by_orders : dict of int to float
         How often the most frequent verdict of 1, 2, ... orders is that of all orders.
     orders_needed : int or None
@@ -116,18 +86,16 @@ class VerdictAnalysis:
     n_unread: int
     right: Rate
     right_at: dict[str, Rate]
-    named: dict[str, float]
     noise: Rate | None
     across_orders: Rate | None
-    position_effect: float | None
     across_wordings: Rate | None
+    position_effect: float | None
     disagreement: Rate
-    right_by_orders: dict[int, float]
     agreement_by_orders: dict[int, float]
     orders_needed: int | None
 
 
-def load_verdicts(source: Any = "real", columns: Mapping[str, str] | None = None) -> Verdicts:
+def load_verdicts(source: Any = "real", columns: Mapping[str, str] | None = None) -> pandas.DataFrame:
     """Read verdicts from a file or a table with the columns `judge, prompt, order, verdict`.
 
     Parameters
@@ -141,7 +109,9 @@ def load_verdicts(source: Any = "real", columns: Mapping[str, str] | None = None
 
     Returns
     -------
-    Verdicts
+    DataFrame
+        One row per verdict: judge, prompt, wording, order (the responses at places A, B, ..., such as "102";
+        response 0 is the correct one) and response (the one that the verdict names; -1 if it could not be read).
 
     Notes
     -----
@@ -155,90 +125,61 @@ def load_verdicts(source: Any = "real", columns: Mapping[str, str] | None = None
     >>> import pandas as pd
     >>> table = pd.DataFrame({"judge": "m", "prompt": ["a", "a"], "order": ["01", "10"],
     ...                       "verdict": ["A", "A"]})
-    >>> load_verdicts(table).response.tolist()  # the first place, whatever is there
+    >>> load_verdicts(table)["response"].tolist()  # the first place, whatever is there
     [0, 1]
     """
-    file = _BUILT_IN if str(source) == "real" else source
+    import pandas
+
+    file = _BUILT_IN if isinstance(source, str) and source == "real" else source
     table = read_frame(source) if is_frame(source) else read_table(file)
-    problems = Problems(table.source)
-    found = {
-        role: (columns or {}).get(role) or next((name for name in names if name in table.columns), None)
-        for role, names in _ROLES.items()
-    }
-    for role in ("prompt", "order", "verdict"):
-        if found[role] is None:
-            problems.append(
-                f"no column of {role}s (has {', '.join(table.columns)}): name it with {role}=NAME"
-            )
-    for role, name in found.items():
-        if name is not None and name not in table.columns:
-            problems.append(f"no column {name!r} for {role} (has {', '.join(table.columns)})")
-    problems.raise_if_any()
-    orders = _orders(table, str(found["order"]), problems)
-    problems.raise_if_any()
-
-    def texts(role: str) -> npt.NDArray[np.str_]:
-        name = found[role]
-        return np.array([""] * len(table) if name is None else [str(v) for v in table.columns[name]])
-
-    prompt, category = texts("prompt"), texts("category")
-    if found["category"] is not None:
-        prompt = np.char.add(np.char.add(category, "/"), prompt)
-    named = [
-        _named(value, order)
-        for value, order in zip(table.columns[str(found["verdict"])], orders, strict=True)
-    ]
-    column = np.empty(len(orders), dtype=object)
-    column[:] = orders
-    return Verdicts(texts("judge"), prompt, texts("wording"), column, np.array(named, dtype=np.int64))
+    frame = pandas.DataFrame(index=range(len(table)))
+    for role, names in _NAMES.items():
+        given = (columns or {}).get(role)
+        name = given or next((name for name in names if name in table.columns), None)
+        if name in table.columns:
+            frame[role] = [str(value).strip() for value in table.columns[name]]
+        elif given or role in ("prompt", "order", "verdict"):
+            have = ", ".join(table.columns)
+            raise ValueError(f"{table.source}: no column {given or role!r} for {role} (has {have})")
+        else:
+            frame[role] = ""
+    frame["prompt"] = frame["category"] + "/" + frame["prompt"]
+    frame["order"] = _orders(frame["order"].tolist(), table.source)
+    frame["response"] = list(map(_named, frame["verdict"], frame["order"]))
+    return frame[["judge", "prompt", "wording", "order", "response"]]
 
 
-def _orders(table: Table, name: str, problems: Problems) -> list[tuple[int, ...]]:
+def _orders(values: list[str], source: str) -> list[str]:
     """Return the responses at each place. If only the place of the correct one is known, it has 0 there."""
-    values = table.columns[name]
-    places = {str(value).strip().upper() for value in values}
-    if places <= {*_LETTERS}:  # the place of the correct response
-        m = max(2, 1 + max(map(_LETTERS.index, places)))
-        by_letter = {
-            letter: tuple(0 if i == at else i + (i < at) for i in range(m))
-            for at, letter in enumerate(_LETTERS[:m])
-        }
-        return [by_letter[str(value).strip().upper()] for value in values]
-    orders: list[tuple[int, ...]] = []
-    for row, value in enumerate(values):
-        parts: Iterable[Any] = value
-        if isinstance(value, str):
-            parts = value.replace(",", " ").split() if not value.strip().isdigit() else value.strip()
-        try:
-            order = tuple(int(part) for part in parts)
-        except (TypeError, ValueError):
-            order = ()
-        if sorted(order) != [*range(len(order))] or len(order) < 2:
-            problems.append(
-                f"{table.place(row)}: {name} is {shown(value)}: list the responses in the order shown, such "
-                "as 1,0,2, or give the place of the correct one, A, B, ..."
+    places = {value.upper() for value in values}
+    if places <= {*_LETTERS}:
+        m = max(2, *(1 + _LETTERS.index(place) for place in places))
+        wrong = "123456789"[: m - 1]
+        return [wrong[:at] + "0" + wrong[at:] for at in (_LETTERS.index(value.upper()) for value in values)]
+    orders = ["".join(re.findall(r"\d", value)) for value in values]
+    for row, (order, value) in enumerate(zip(orders, values, strict=True)):
+        if len(order) < 2 or sorted(order) != [*"0123456789"[: len(order)]]:
+            raise ValueError(
+                f"{source}, row {row}: order is {value!r}: list the responses in the order shown, such as 1,0,2, "
+                "or give the place of the correct one, A, B, ..."
             )
-            break
-        orders.append(order)
     return orders
 
 
-def _named(verdict: Any, order: Sequence[int]) -> int:
+def _named(verdict: str, order: str) -> int:
     """Return the response at the place that a verdict names."""
-    text = str(verdict).strip().upper().removesuffix(".0")
-    place = (
-        _LETTERS.find(text) if len(text) == 1 and text.isalpha() else int(text) - 1 if text.isdigit() else -1
-    )
-    return order[place] if 0 <= place < len(order) else UNREAD
+    text = verdict.upper().removesuffix(".0")
+    place = int(text) - 1 if text.isdigit() else _LETTERS.find(text) if len(text) == 1 else -1
+    return int(order[place]) if 0 <= place < len(order) else UNREAD
 
 
-def analyse_verdicts(verdicts: Verdicts, *, level: float = 0.95) -> dict[str, VerdictAnalysis]:
+def analyse_verdicts(verdicts: pandas.DataFrame, *, level: float = 0.95) -> dict[str, VerdictAnalysis]:
     """Split what makes verdicts wrong: place, noise between repeats, disagreement with the labels.
 
     Parameters
     ----------
-    verdicts : Verdicts
-        The verdicts of one or more judges.
+    verdicts : DataFrame
+        The verdicts of one or more judges, from `load_verdicts`.
     level : float
         The level of the intervals. Prompts are the units: all verdicts on a prompt belong together.
 
@@ -254,118 +195,81 @@ def analyse_verdicts(verdicts: Verdicts, *, level: float = 0.95) -> dict[str, Ve
     {'A': 0.89, 'B': 0.78, 'C': 0.31, 'D': 0.27}
     """
     return {
-        str(judge): _analysis(str(judge), verdicts, np.flatnonzero(verdicts.judge == judge), level)
-        for judge in dict.fromkeys(verdicts.judge.tolist())
+        str(judge): _analysis(str(judge), own, level) for judge, own in verdicts.groupby("judge", sort=False)
     }
 
 
-def _analysis(judge: str, verdicts: Verdicts, rows: IntArray, level: float) -> VerdictAnalysis:
-    response, order, wording = verdicts.response[rows], verdicts.order[rows], verdicts.wording[rows]
-    _, prompt = np.unique(verdicts.prompt[rows], return_inverse=True)
-    correct = (response == 0).astype(np.float64)
-    at = np.array([one.index(0) for one in order])
-    read = response != UNREAD
-    place = np.array(
-        [one.index(r) if r != UNREAD else UNREAD for one, r in zip(order, response, strict=True)]
-    )
-    m = max(map(len, order))
-    pairs = _pairs(prompt, order, wording, response)
-    noise = _rate_of_pairs(pairs, level, same_order=True, same_wording=True)
-    orders = _rate_of_pairs(pairs, level, same_order=False, same_wording=True)
-    by_prompt = _shares(prompt, order, response, m)
-    right, agree = _by_number_of_orders(by_prompt)
-    final = np.array([_most_frequent(np.concatenate(own).reshape(-1, m).sum(axis=0))[0] for own in by_prompt])
+def _analysis(judge: str, own: pandas.DataFrame, level: float) -> VerdictAnalysis:
+    prompt, correct = own["prompt"], (own["response"] == 0).astype(float)
+    at = own["order"].str.find("0")
+    read = own[own["response"] != UNREAD].reset_index()
+    # All pairs of read verdicts on a prompt.
+    pairs = read.merge(read, on="prompt", suffixes=("", "_2"))
+    pairs = pairs[pairs["index"] < pairs["index_2"]]
+    same_order, same_wording = pairs["order"] == pairs["order_2"], pairs["wording"] == pairs["wording_2"]
+    differ = (pairs["response"] != pairs["response_2"]).astype(float)
+
+    def difference(kept: pandas.Series[bool]) -> Rate | None:
+        return _rate(differ[kept], pairs["prompt"][kept], level) if kept.any() else None
+
+    noise, orders = difference(same_order & same_wording), difference(~same_order & same_wording)
+    by_orders = _by_number_of_orders(own)
+    agreement = dict(enumerate(by_orders.groupby("orders")["agrees"].mean().tolist(), start=1))
+    wrong = 1 - by_orders.groupby("prompt")["right"].last()  # of all orders
     return VerdictAnalysis(
         judge=judge,
-        n_verdicts=len(rows),
-        n_prompts=len(by_prompt),
-        n_unread=int((~read).sum()),
+        n_verdicts=len(own),
+        n_prompts=len(wrong),
+        n_unread=len(own) - len(read),
         right=_rate(correct, prompt, level),
-        right_at={
-            _LETTERS[i]: _rate(correct[at == i], prompt[at == i], level) for i in np.unique(at).tolist()
-        },
-        named={_LETTERS[i]: float((place[read] == i).mean()) for i in range(m)} if read.any() else {},
+        right_at={_LETTERS[i]: _rate(correct[at == i], prompt[at == i], level) for i in sorted(set(at))},
         noise=noise,
         across_orders=orders,
         position_effect=None if orders is None else orders.value - (noise.value if noise else 0.0),
-        across_wordings=_rate_of_pairs(pairs, level, same_order=True, same_wording=False),
-        disagreement=_rate(1 - final, np.arange(len(final)), level),
-        right_by_orders=right,
-        agreement_by_orders=agree,
-        orders_needed=next((k for k, v in agree.items() if v >= _STABLE and k < max(agree)), None),
+        across_wordings=difference(same_order & ~same_wording),
+        disagreement=_rate(wrong, wrong.index, level),
+        agreement_by_orders=agreement,
+        orders_needed=next((k for k, v in agreement.items() if v >= _STABLE and k < max(agreement)), None),
     )
 
 
-def _rate(values: FloatArray, prompt: IntArray, level: float) -> Rate:
+def _rate(values: Any, prompt: Any, level: float) -> Rate:
     """Return the mean over all rows; its standard error has prompts as clusters."""
     from scipy.special import ndtri
 
-    _, cluster = np.unique(prompt, return_inverse=True)
-    n, mean = int(cluster.max()) + 1, float(values.mean())
-    width = float(ndtri(0.5 + level / 2)) * standard_error(values, cluster)
-    return Rate(mean, max(0.0, mean - width), min(1.0, mean + width), n)
+    rows = np.asarray(values, dtype=np.float64)
+    names, cluster = np.unique(np.asarray(prompt), return_inverse=True)
+    mean = float(rows.mean())
+    width = float(ndtri(0.5 + level / 2)) * standard_error(rows, cluster)
+    return Rate(mean, max(0.0, mean - width), min(1.0, mean + width), len(names))
 
 
-def _pairs(
-    prompt: IntArray, order: Any, wording: Any, response: IntArray
-) -> list[tuple[int, bool, bool, bool]]:
-    """Return all pairs of read verdicts on a prompt: (prompt, same order, same wording, differ)."""
-    own: dict[int, list[int]] = {}
-    for i, p in enumerate(prompt.tolist()):
-        if response[i] != UNREAD:
-            own.setdefault(p, []).append(i)
-    return [
-        (p, order[i] == order[j], bool(wording[i] == wording[j]), bool(response[i] != response[j]))
-        for p, rows in own.items()
-        for i, j in combinations(rows, 2)
-    ]
+def _by_number_of_orders(own: pandas.DataFrame) -> pandas.DataFrame:
+    """Return, per prompt and for 1, 2, ... orders: how often their verdict is right, and is that of all orders."""
+    import pandas
 
-
-def _rate_of_pairs(
-    pairs: Sequence[tuple[int, bool, bool, bool]], level: float, *, same_order: bool, same_wording: bool
-) -> Rate | None:
-    chosen = [(p, differ) for p, o, w, differ in pairs if o is same_order and w is same_wording]
-    if not chosen:
-        return None
-    return _rate(np.array([float(d) for _, d in chosen]), np.array([p for p, _ in chosen]), level)
-
-
-def _shares(prompt: IntArray, order: Any, response: IntArray, m: int) -> list[list[FloatArray]]:
-    """Return, for each prompt and each of its orders, how often each response is named: lists of (m,)."""
-    found: list[dict[Any, FloatArray]] = [{} for _ in range(int(prompt.max()) + 1)]
-    for p, o, r in zip(prompt.tolist(), order, response.tolist(), strict=True):
-        counts = found[p].setdefault(o, np.zeros(m))
-        if r != UNREAD:
-            counts[r] += 1
-    return [[counts / max(counts.sum(), 1.0) for counts in own.values()] for own in found]
+    m = own["order"].str.len().max()
+    counts = own.groupby(["prompt", "order", "response"]).size().unstack(fill_value=0)
+    counts = counts.reindex(columns=range(m), fill_value=0)  # without unread verdicts
+    shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
+    sizes = shares.groupby(level="prompt").size()
+    rng, found = np.random.default_rng(0), []
+    for size in sorted(set(sizes)):
+        prompts = sizes.index[sizes == size]
+        each = shares.loc[prompts].to_numpy().reshape(len(prompts), size, m)
+        final = _most_frequent(each.sum(axis=1))
+        for k in range(1, size + 1):
+            if comb(size, k) <= _MOST_SUBSETS:
+                subsets = [list(chosen) for chosen in combinations(range(size), k)]
+            else:
+                subsets = [rng.permutation(size)[:k].tolist() for _ in range(_MOST_SUBSETS)]
+            first = np.mean([_most_frequent(each[:, chosen].sum(axis=1)) for chosen in subsets], axis=0)
+            columns = {"right": first[:, 0], "agrees": (first * final).sum(axis=1)}
+            found.append(pandas.DataFrame({"prompt": prompts, "orders": k, **columns}))
+    return pandas.concat(found)
 
 
 def _most_frequent(counts: FloatArray) -> FloatArray:
-    """Return the share of each response in first place: (m,), zeros if no verdict was read."""
-    top = (counts == counts.max()) & (counts > 0)
-    return np.asarray(top / max(int(top.sum()), 1), dtype=np.float64)
-
-
-def _by_number_of_orders(
-    by_prompt: Sequence[Sequence[FloatArray]],
-) -> tuple[dict[int, float], dict[int, float]]:
-    """Return, for 1, 2, ... orders: how often their verdict is right, and how often it is that of all."""
-    right: dict[int, list[float]] = {}
-    agree: dict[int, list[float]] = {}
-    rng = np.random.default_rng(0)
-    for own in by_prompt:
-        shares = np.array(own)
-        final = _most_frequent(shares.sum(axis=0))
-        for k in range(1, len(own) + 1):
-            if comb(len(own), k) <= _MOST_SUBSETS:
-                subsets = np.array([*combinations(range(len(own)), k)])
-            else:
-                subsets = np.array([rng.permutation(len(own))[:k] for _ in range(_MOST_SUBSETS)])
-            firsts = [_most_frequent(shares[chosen].sum(axis=0)) for chosen in subsets]
-            right.setdefault(k, []).append(float(np.mean([first[0] for first in firsts])))
-            agree.setdefault(k, []).append(float(np.mean([first @ final for first in firsts])))
-    return _means(right), _means(agree)
-
-
-def _means(lists: Mapping[int, Sequence[float]]) -> dict[int, float]:
-    return {k: float(np.mean(values)) for k, values in lists.items()}
+    """Return the share of each response in first place: (n, m), zeros where no verdict was read."""
+    top = (counts == counts.max(axis=1, keepdims=True)) & (counts > 0)
+    return np.asarray(top / np.maximum(top.sum(axis=1, keepdims=True), 1))

@@ -43,6 +43,7 @@ Ties = Literal["drop", "davidson"]
 TIES: tuple[Ties, ...] = ("drop", "davidson")
 FEWEST = 20
 """The smallest number of prompts that a temperature is fitted on, and that a verdict is given for."""
+_MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
 MANY_PAIRS = 20_000_000
 """With more ordered pairs than this, pairs are measured without simulated worlds."""
 _FOLDS = 5
@@ -148,6 +149,18 @@ class Part:
             _made={},
             _known={},
         )
+
+    @property
+    def usual_view(self) -> Literal["top_1", "pointwise"]:
+        """How to read the labels: "pointwise" if many prompts have no or several correct responses.
+
+        People who vote choose one response, even where votes are tied.
+        """
+        labelled = self.prompts("labelled")
+        if labelled is None or self.scores.votes is not None or not labelled.one_answer.any():
+            return "top_1"
+        correct = np.add.reduceat(labelled.is_correct, labelled.starts, dtype=np.int64)[labelled.one_answer]
+        return "top_1" if (correct == 1).mean() >= _MOSTLY else "pointwise"
 
     def prompts(self, which: str) -> Part | None:
         """Return the prompts that a metric uses, or None if there are none.

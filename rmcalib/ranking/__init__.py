@@ -12,46 +12,28 @@ rewards.sub([[0, 1]])  # the probability that response 0 beats response 1
 """
 
 from rmcalib.ranking import events, synthetic
-from rmcalib.ranking._distribution import (
-    HasTemperature,
-    PairMarginals,
-    PairwiseProbabilities,
-    RankingDistribution,
-    TooCostlyError,
-)
+from rmcalib.ranking._distribution import PairMarginals, PairwiseProbabilities, RankingDistribution
 from rmcalib.ranking._listed import ExplicitRankings, Mixture, SparseRankings
 from rmcalib.ranking._mallows import Mallows
-from rmcalib.ranking._partial import (
-    HasPartialRankings,
-    PartialRankings,
-    conditional_probabilities,
-    read_preflib,
-)
+from rmcalib.ranking._partial import PartialRankings, conditional_probabilities, read_preflib
 from rmcalib.ranking._plackett_luce import PlackettLuce
 from rmcalib.ranking.events import all_rankings, orders_from_ranks, ranks_from_orders
 
 __all__ = [  # noqa: RUF022 (by subject)
-    # Distributions
     "PlackettLuce",
     "Mallows",
     "SparseRankings",
     "ExplicitRankings",
     "Mixture",
     "PairwiseProbabilities",
-    # What distributions can do
     "PairMarginals",
     "RankingDistribution",
-    "HasTemperature",
-    "HasPartialRankings",
-    "TooCostlyError",
-    # Rankings
     "orders_from_ranks",
     "ranks_from_orders",
     "all_rankings",
     "PartialRankings",
     "conditional_probabilities",
     "read_preflib",
-    # Modules
     "events",
     "synthetic",
 ]

@@ -21,6 +21,10 @@ class PairMarginals(Protocol):
     ``events`` are int arrays (E, k) of items, numbered from 0.
     """
 
+    def __repr__(self) -> str:
+        """Show the size."""
+        return f"{type(self).__name__}({len(self)} instances, {self.n_items} items)"
+
     @property
     def n_items(self) -> int:
         """The number m of items."""
@@ -89,7 +93,7 @@ def as_temperatures(temperature: ArrayLike, n: int) -> FloatArray:
     return t
 
 
-class PairwiseProbabilities:
+class PairwiseProbabilities(PairMarginals):
     """P(i before j) for every pair of items and every instance: pair marginals without a distribution.
 
     Parameters
@@ -113,19 +117,12 @@ class PairwiseProbabilities:
         gap[:, np.arange(array.shape[1]), np.arange(array.shape[1])] = 0
         if gap.max() > 1e-6:
             i, a, b = (int(index) for index in np.unravel_index(gap.argmax(), gap.shape))
-            raise ValueError(
-                f"matrix: instance {i} has P({a} before {b}) = {array[i, a, b]:.6g} and "
-                f"P({b} before {a}) = {array[i, b, a]:.6g}; the two must sum to 1"
-            )
+            raise ValueError(f"matrix: instance {i}: [{a}, {b}] and [{b}, {a}] must sum to 1")
         self.matrix = array
 
     def __len__(self) -> int:
         """Return the number of instances."""
         return len(self.matrix)
-
-    def __repr__(self) -> str:
-        """Show the size."""
-        return f"PairwiseProbabilities({len(self)} instances, {self.n_items} items)"
 
     @property
     def n_items(self) -> int:

@@ -30,7 +30,94 @@ _SUM_TOLERANCE = 1e-5
 _EM_STEPS = 10_000
 
 
-class ExplicitRankings:
+class _ListedRankings(RankingDistribution):
+    """N listed rankings, each with its own probability; all others share one."""
+
+    orders: IntArray
+
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+        return int(self.orders.shape[1])
+
+    @property
+    def n_unseen(self) -> int:
+        """How many rankings are not listed: m! − N."""
+        return math.factorial(self.n_items) - len(self.orders)
+
+    def _probabilities(self) -> FloatArray:
+        """Return the probability of each listed ranking: (n, N)."""
+        return np.exp(self._log_probabilities()[0])
+
+    def _log_probabilities(self) -> tuple[FloatArray, FloatArray]:
+        """Return the log-probability of each listed ranking (n, N) and of any other one (n,)."""
+        raise NotImplementedError
+
+    def log_prob(self, orders: ArrayLike) -> FloatArray:
+        """Return log-probabilities (n, R), also of rankings that are not listed."""
+        index = index_of_orders(self.orders, as_orders(orders, n_items=self.n_items))
+        return np.column_stack(self._log_probabilities())[:, index]
+
+    def sub(self, events: ArrayLike) -> FloatArray:
+        """Return sub-k marginals (n, E).
+
+        An event has m!/k! rankings: the listed ones have their own probabilities, the others the shared one.
+        """
+        array = as_events(events, self.n_items, "sub")
+        return self._marginals(array, "sub", math.factorial(self.n_items) // math.factorial(array.shape[1]))
+
+    def top(self, events: ArrayLike) -> FloatArray:
+        """Return top-k marginals (n, E), as `sub` but for the (m − k)! rankings of the event."""
+        array = as_events(events, self.n_items, "top")
+        return self._marginals(array, "top", math.factorial(self.n_items - array.shape[1]))
+
+    def mode(self) -> IntArray:
+        """Return the most probable ranking (n, m); if that is an unlisted one, the first of them."""
+        log_listed, log_unseen = self._log_probabilities()
+        best = self.orders[log_listed.argmax(axis=1)]
+        if self.n_unseen == 0:
+            return best
+        listed = {tuple(order) for order in self.orders.tolist()}
+        first = next(order for order in permutations(range(self.n_items)) if order not in listed)
+        return np.where((log_unseen > log_listed.max(axis=1))[:, None], first, best)
+
+    def sample(self, size: int, rng: np.random.Generator) -> IntArray:
+        """Draw (size, n, m) orders; unlisted ones are drawn uniformly."""
+        check_integer(size, "size", 1)
+        rest = np.exp(self._log_probabilities()[1] + log_integer(self.n_unseen))
+        index = _sample_columns(np.column_stack([self._probabilities(), rest]), size, rng)
+        result = self.orders[np.minimum(index, len(self.orders) - 1)]
+        unlisted = index == len(self.orders)
+        result[unlisted] = self._sample_unlisted(int(unlisted.sum()), rng)
+        return result
+
+    def _marginals(self, events: IntArray, family: Family, n_rankings: int) -> FloatArray:
+        listed, log_unseen = self._probabilities(), self._log_probabilities()[1]
+        result = np.empty((len(self), len(events)))
+        for columns in chunks(len(events), len(self.orders) + len(self)):
+            happens = occurs_unchecked(self.orders, events[columns], family)
+            # Counts of rankings overflow int64 from 21 items on: subtract in Python, then use logarithms.
+            seen, index = np.unique(happens.sum(axis=0), return_inverse=True)
+            log_others = np.array([log_integer(n_rankings - int(count)) for count in seen])[index]
+            others = np.exp(log_unseen[:, None] + log_others)
+            result[:, columns] = listed @ happens.astype(np.float64) + others
+        return result
+
+    def _sample_unlisted(self, size: int, rng: np.random.Generator) -> IntArray:
+        if self.n_items <= MAX_ENUMERATED_ITEMS and size:
+            everything = all_rankings(self.n_items)
+            unlisted = everything[index_of_orders(self.orders, everything) == len(self.orders)]
+            return unlisted[rng.integers(len(unlisted), size=size)]
+        result = np.empty((size, self.n_items), dtype=np.int64)
+        missing = np.arange(size)
+        while len(missing):
+            drawn = rng.permuted(np.tile(np.arange(self.n_items), (len(missing), 1)), axis=1)
+            result[missing] = drawn
+            missing = missing[index_of_orders(self.orders, drawn) < len(self.orders)]
+        return result
+
+
+class ExplicitRankings(_ListedRankings):
     """A distribution with a probability for each listed ranking; other rankings have probability 0.
 
     Parameters
@@ -49,13 +136,8 @@ class ExplicitRankings:
 
     def __init__(self, orders: ArrayLike, probabilities: ArrayLike) -> None:
         """Check distinct orders (R, m) and probabilities (n, R), whose rows sum to 1 within 1e-5."""
-        self.orders = as_orders(orders)
         self.probabilities = as_probabilities(probabilities, ndim=2)
-        check_distinct(self.orders)
-        if self.probabilities.shape[1] != len(self.orders):
-            raise ValueError(
-                f"probabilities: {self.probabilities.shape[1]} columns for {len(self.orders)} orders"
-            )
+        self.orders = _listed_orders(orders, self.probabilities, "probabilities")
         sums = self.probabilities.sum(axis=1)
         bad = np.abs(sums - 1) > _SUM_TOLERANCE
         if bad.any():
@@ -66,78 +148,107 @@ class ExplicitRankings:
         """Return the number of instances."""
         return len(self.probabilities)
 
-    def __repr__(self) -> str:
-        """Show the size."""
-        return f"ExplicitRankings({len(self)} instances, {self.n_items} items, {len(self.orders)} rankings)"
-
-    @property
-    def n_items(self) -> int:
-        """The number of items."""
-        return int(self.orders.shape[1])
-
-    def log_prob(self, orders: ArrayLike) -> FloatArray:
-        """Return log-probabilities (n, R); −inf for rankings that are not listed.
-
-        >>> ExplicitRankings([[0, 1]], [[1.0]]).log_prob([[0, 1], [1, 0]])
-        array([[  0., -inf]])
-        """
-        index = index_of_orders(self.orders, as_orders(orders, n_items=self.n_items))
-        with np.errstate(divide="ignore"):
-            table = np.log(np.column_stack([self.probabilities, np.zeros(len(self))]))
-        return table[:, index]
-
-    def sub(self, events: ArrayLike) -> FloatArray:
-        """Return sub-k marginals (n, E), as sums over the listed rankings.
-
-        >>> ExplicitRankings([[0, 1, 2], [2, 0, 1]], [[0.4, 0.6]]).sub([[0, 2]])
-        array([[0.4]])
-        """
-        return self._sum(events, "sub")
-
-    def top(self, events: ArrayLike) -> FloatArray:
-        """Return top-k marginals (n, E), as sums over the listed rankings.
-
-        >>> ExplicitRankings([[0, 1, 2], [2, 0, 1]], [[0.4, 0.6]]).top([[2]])
-        array([[0.6]])
-        """
-        return self._sum(events, "top")
-
-    def mode(self) -> IntArray:
-        """Return the most probable listed ranking (ties: first listed): (n, m).
-
-        >>> ExplicitRankings([[0, 1], [1, 0]], [[0.3, 0.7]]).mode()
-        array([[1, 0]])
-        """
-        return self.orders[self.probabilities.argmax(axis=1)]
-
-    def sample(self, size: int, rng: np.random.Generator) -> IntArray:
-        """Draw (size, n, m) orders.
-
-        >>> ExplicitRankings([[1, 0]], [[1.0]]).sample(1, np.random.default_rng(0)).tolist()
-        [[[1, 0]]]
-        """
-        check_integer(size, "size", 1)
-        return self.orders[sample_rows(self.probabilities, size, rng)]
-
     def take(self, instances: IntArray) -> "ExplicitRankings":
-        """Return the distributions of the given instances, by number.
-
-        >>> len(ExplicitRankings([[0, 1]], [[1.0]] * 3).take(np.array([0, 2])))
-        2
-        """
+        """Return the distributions of the given instances, by number."""
         return ExplicitRankings(self.orders, self.probabilities[instances])
 
-    def _sum(self, events: ArrayLike, family: Family) -> FloatArray:
-        """Sum the probabilities of the rankings in which each event happens: (n, E)."""
-        array = as_events(events, self.n_items, family)
-        result = np.empty((len(self), len(array)), dtype=self.probabilities.dtype)
-        for columns in chunks(len(array), len(self.orders)):
-            happens = occurs_unchecked(self.orders, array[columns], family)
-            result[:, columns] = self.probabilities @ happens.astype(self.probabilities.dtype)
-        return result
+    def _probabilities(self) -> FloatArray:
+        return self.probabilities
+
+    def _log_probabilities(self) -> tuple[FloatArray, FloatArray]:
+        with np.errstate(divide="ignore"):
+            return np.log(self.probabilities), np.full(len(self), -np.inf)
 
 
-class Mixture:
+class SparseRankings(_ListedRankings):
+    """The distribution of a rank classifier: N listed rankings with logits z; all others share one logit c.
+
+    This is the paper's modified softmax: P(r) = exp(z_r) / (Σ exp(z) + (m! − N) exp(c)) for a listed ranking,
+    and exp(c) divided by the same sum for any other.
+
+    Parameters
+    ----------
+    orders : int array (N, m)
+        Distinct rankings, best item first.
+    logits : float array (n, N)
+        Their logits z for each instance.
+    unseen_logit : float array (n,) or float
+        The logit c of each ranking that is not listed; −inf gives them probability 0.
+
+    Examples
+    --------
+    >>> model = SparseRankings([[0, 1, 2]], [[np.log(5.0)]], 0.0)
+    >>> np.exp(model.log_prob([[0, 1, 2], [2, 1, 0]])).round(2)
+    array([[0.5, 0.1]])
+    >>> model.top([[0]]).round(2)
+    array([[0.6]])
+    """
+
+    def __init__(self, orders: ArrayLike, logits: ArrayLike, unseen_logit: ArrayLike) -> None:
+        """Check distinct orders (N, m), logits (n, N), and the logit of the others, one number or (n,)."""
+        self.logits = as_floats(logits, "logits", ndim=2)
+        self.orders = _listed_orders(orders, self.logits, "logits")
+        unseen = as_floats(np.atleast_1d(np.asarray(unseen_logit)), "unseen_logit", ndim=1, allow="-inf")
+        if len(unseen) not in (1, len(self.logits)):
+            raise ValueError(f"unseen_logit: {len(unseen)} values for {len(self.logits)} instances")
+        self.unseen_logit: FloatArray = np.broadcast_to(unseen, (len(self.logits),))
+
+    def __len__(self) -> int:
+        """Return the number of instances."""
+        return len(self.logits)
+
+    def take(self, instances: IntArray) -> "SparseRankings":
+        """Return the distributions of the given instances, by number.
+
+        >>> len(SparseRankings([[0, 1]], [[0.0]] * 3, 0.0).take(np.array([0, 2])))
+        2
+        """
+        return SparseRankings(self.orders, self.logits[instances], self.unseen_logit[instances])
+
+    def at_temperature(self, temperature: ArrayLike) -> "SparseRankings":
+        """Divide all logits by ``temperature``, one number or one per instance (n,).
+
+        >>> SparseRankings([[0, 1]], [[3.0]], 1.0).at_temperature(2.0).unseen_logit
+        array([0.5])
+        """
+        t = as_temperatures(temperature, len(self))
+        return SparseRankings(self.orders, self.logits / t[:, None], self.unseen_logit / t)
+
+    def temperature_slope(self, orders: IntArray) -> Callable[[float], float]:
+        """Return the derivative of the mean negative log-likelihood of ``orders`` (n, m) by β = 1/T.
+
+        >>> SparseRankings([[0, 1]], [[1.0]], 0.0).temperature_slope(np.array([[0, 1]]))(0.0)
+        -0.5
+        """
+        index = index_of_orders(self.orders, orders)
+        extended = np.column_stack([self.logits, self.unseen_logit])
+        happened = extended[np.arange(len(orders)), index]
+        if np.isneginf(happened).any():
+            row = int(np.argmax(np.isneginf(happened)))
+            raise ValueError(
+                f"orders: row {row} has probability 0 at every temperature (unseen_logit is -inf)"
+            )
+        multiplicity = np.zeros(extended.shape[1])
+        multiplicity[-1] = log_integer(self.n_unseen)
+        possible = np.isfinite(extended) & np.isfinite(multiplicity)
+        values = np.where(possible, extended, 0.0)
+
+        def slope(beta: float) -> float:
+            logits = np.where(possible, beta * values + multiplicity, -np.inf)
+            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+            return float(((weights * values).sum(axis=1) / weights.sum(axis=1) - happened).mean())
+
+        return slope
+
+    def _log_probabilities(self) -> tuple[FloatArray, FloatArray]:
+        """Return the log-probability of each listed ranking (n, N) and of any other one (n,)."""
+        log_total = np.logaddexp(
+            np.logaddexp.reduce(self.logits, axis=1), self.unseen_logit + log_integer(self.n_unseen)
+        )
+        return self.logits - log_total[:, None], self.unseen_logit - log_total
+
+
+class Mixture(RankingDistribution):
     """A weighted mixture of distributions over the same items, with exact marginals.
 
     Parameters
@@ -169,10 +280,6 @@ class Mixture:
     def __len__(self) -> int:
         """Return the number of instances."""
         return len(self.components[0])
-
-    def __repr__(self) -> str:
-        """Show the parts."""
-        return f"Mixture({', '.join(map(repr, self.components))})"
 
     @property
     def n_items(self) -> int:
@@ -279,208 +386,13 @@ class Mixture:
         return Mixture([part.take(instances) for part in self.components], self.weights)
 
 
-class SparseRankings:
-    """The distribution of a rank classifier: N listed rankings with logits z; all others share one logit c.
-
-    This is the paper's modified softmax: P(r) = exp(z_r) / (Σ exp(z) + (m! − N) exp(c)) for a listed ranking,
-    and exp(c) divided by the same sum for any other.
-
-    Parameters
-    ----------
-    orders : int array (N, m)
-        Distinct rankings, best item first.
-    logits : float array (n, N)
-        Their logits z for each instance.
-    unseen_logit : float array (n,) or float
-        The logit c of each ranking that is not listed; −inf gives them probability 0.
-
-    Examples
-    --------
-    >>> model = SparseRankings([[0, 1, 2]], [[np.log(5.0)]], 0.0)
-    >>> np.exp(model.log_prob([[0, 1, 2], [2, 1, 0]])).round(2)
-    array([[0.5, 0.1]])
-    >>> model.top([[0]]).round(2)
-    array([[0.6]])
-    """
-
-    def __init__(self, orders: ArrayLike, logits: ArrayLike, unseen_logit: ArrayLike) -> None:
-        """Check distinct orders (N, m), logits (n, N), and the logit of the others, one number or (n,)."""
-        self.orders = as_orders(orders)
-        self.logits = as_floats(logits, "logits", ndim=2)
-        check_distinct(self.orders)
-        if self.logits.shape[1] != len(self.orders):
-            raise ValueError(f"logits: {self.logits.shape[1]} columns for {len(self.orders)} orders")
-        unseen = as_floats(np.atleast_1d(np.asarray(unseen_logit)), "unseen_logit", ndim=1, allow="-inf")
-        if len(unseen) not in (1, len(self.logits)):
-            raise ValueError(f"unseen_logit: {len(unseen)} values for {len(self.logits)} instances")
-        self.unseen_logit: FloatArray = np.broadcast_to(unseen, (len(self.logits),))
-
-    def __len__(self) -> int:
-        """Return the number of instances."""
-        return len(self.logits)
-
-    def __repr__(self) -> str:
-        """Show the size."""
-        return f"SparseRankings({len(self)} instances, {self.n_items} items, {len(self.orders)} rankings)"
-
-    @property
-    def n_items(self) -> int:
-        """The number of items."""
-        return int(self.orders.shape[1])
-
-    @property
-    def n_unseen(self) -> int:
-        """How many rankings are not listed: m! − N."""
-        return math.factorial(self.n_items) - len(self.orders)
-
-    def log_prob(self, orders: ArrayLike) -> FloatArray:
-        """Return log-probabilities (n, R), also of rankings that are not listed.
-
-        >>> SparseRankings([[0, 1]], [[0.0]], 0.0).log_prob([[1, 0]]).round(4)
-        array([[-0.6931]])
-        """
-        index = index_of_orders(self.orders, as_orders(orders, n_items=self.n_items))
-        log_listed, log_unseen = self._log_probabilities()
-        return np.column_stack([log_listed, log_unseen])[:, index]
-
-    def sub(self, events: ArrayLike) -> FloatArray:
-        """Return sub-k marginals (n, E).
-
-        An event has m!/k! rankings: the listed ones have their own probabilities, the others the shared one.
-
-        >>> SparseRankings([[0, 1, 2]], [[0.0]], 0.0).sub([[0, 1]])
-        array([[0.5]])
-        """
-        array = as_events(events, self.n_items, "sub")
-        return self._marginals(array, "sub", math.factorial(self.n_items) // math.factorial(array.shape[1]))
-
-    def top(self, events: ArrayLike) -> FloatArray:
-        """Return top-k marginals (n, E), as `sub` but for the (m − k)! rankings of the event.
-
-        >>> SparseRankings([[0, 1, 2]], [[0.0]], -np.inf).top([[0], [1]])
-        array([[1., 0.]])
-        """
-        array = as_events(events, self.n_items, "top")
-        return self._marginals(array, "top", math.factorial(self.n_items - array.shape[1]))
-
-    def mode(self) -> IntArray:
-        """Return the ranking of largest logit (n, m); if that is the shared one, the first unlisted ranking.
-
-        >>> SparseRankings([[0, 1]], [[0.0], [0.0]], [-1.0, 1.0]).mode().tolist()
-        [[0, 1], [1, 0]]
-        """
-        best = self.orders[self.logits.argmax(axis=1)]
-        unlisted = self._first_unlisted()
-        if unlisted is None:
-            return best
-        return np.where((self.unseen_logit > self.logits.max(axis=1))[:, None], unlisted, best)
-
-    def sample(self, size: int, rng: np.random.Generator) -> IntArray:
-        """Draw (size, n, m) orders; unlisted ones are drawn uniformly.
-
-        >>> SparseRankings([[1, 0]], [[0.0]], -np.inf).sample(1, np.random.default_rng(0)).tolist()
-        [[[1, 0]]]
-        """
-        check_integer(size, "size", 1)
-        log_listed, log_unseen = self._log_probabilities()
-        rest = np.exp(log_unseen + log_integer(self.n_unseen))
-        index = sample_rows(np.column_stack([np.exp(log_listed), rest]), size, rng)
-        result = self.orders[np.minimum(index, len(self.orders) - 1)]
-        unlisted = index == len(self.orders)
-        result[unlisted] = self._sample_unlisted(int(unlisted.sum()), rng)
-        return result
-
-    def take(self, instances: IntArray) -> "SparseRankings":
-        """Return the distributions of the given instances, by number.
-
-        >>> len(SparseRankings([[0, 1]], [[0.0]] * 3, 0.0).take(np.array([0, 2])))
-        2
-        """
-        return SparseRankings(self.orders, self.logits[instances], self.unseen_logit[instances])
-
-    def at_temperature(self, temperature: ArrayLike) -> "SparseRankings":
-        """Divide all logits by ``temperature``, one number or one per instance (n,).
-
-        >>> SparseRankings([[0, 1]], [[3.0]], 1.0).at_temperature(2.0).unseen_logit
-        array([0.5])
-        """
-        t = as_temperatures(temperature, len(self))
-        return SparseRankings(self.orders, self.logits / t[:, None], self.unseen_logit / t)
-
-    def temperature_slope(self, orders: IntArray) -> Callable[[float], float]:
-        """Return the derivative of the mean negative log-likelihood of ``orders`` (n, m) by β = 1/T.
-
-        >>> SparseRankings([[0, 1]], [[1.0]], 0.0).temperature_slope(np.array([[0, 1]]))(0.0)
-        -0.5
-        """
-        index = index_of_orders(self.orders, orders)
-        extended = np.column_stack([self.logits, self.unseen_logit])
-        happened = extended[np.arange(len(orders)), index]
-        if np.isneginf(happened).any():
-            row = int(np.argmax(np.isneginf(happened)))
-            raise ValueError(
-                f"orders: row {row} has probability 0 at every temperature (unseen_logit is -inf)"
-            )
-        multiplicity = np.zeros(extended.shape[1])
-        multiplicity[-1] = log_integer(self.n_unseen)
-        possible = np.isfinite(extended) & np.isfinite(multiplicity)
-        values = np.where(possible, extended, 0.0)
-
-        def slope(beta: float) -> float:
-            logits = np.where(possible, beta * values + multiplicity, -np.inf)
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            return float(((weights * values).sum(axis=1) / weights.sum(axis=1) - happened).mean())
-
-        return slope
-
-    def _log_probabilities(self) -> tuple[FloatArray, FloatArray]:
-        """Return the log-probability of each listed ranking (n, N) and of any other one (n,)."""
-        log_total = np.logaddexp(
-            np.logaddexp.reduce(self.logits, axis=1), self.unseen_logit + log_integer(self.n_unseen)
-        )
-        return self.logits - log_total[:, None], self.unseen_logit - log_total
-
-    def _marginals(self, events: IntArray, family: Family, n_rankings: int) -> FloatArray:
-        log_listed, log_unseen = self._log_probabilities()
-        listed = np.exp(log_listed)
-        result = np.empty((len(self), len(events)))
-        for columns in chunks(len(events), len(self.orders) + len(self)):
-            happens = occurs_unchecked(self.orders, events[columns], family)
-            # Counts of rankings overflow int64 from 21 items on: subtract in Python, then use logarithms.
-            seen, index = np.unique(happens.sum(axis=0), return_inverse=True)
-            log_others = np.array([log_integer(n_rankings - int(count)) for count in seen])[index]
-            others = np.exp(log_unseen[:, None] + log_others)
-            result[:, columns] = listed @ happens.astype(np.float64) + others
-        return result
-
-    def _first_unlisted(self) -> IntArray | None:
-        if self.n_unseen == 0:
-            return None
-        listed = {tuple(order) for order in self.orders.tolist()}
-        first = next(order for order in permutations(range(self.n_items)) if order not in listed)
-        return np.array(first, dtype=np.int64)
-
-    def _sample_unlisted(self, size: int, rng: np.random.Generator) -> IntArray:
-        if self.n_items <= MAX_ENUMERATED_ITEMS and size:
-            everything = all_rankings(self.n_items)
-            unlisted = everything[index_of_orders(self.orders, everything) == len(self.orders)]
-            return unlisted[rng.integers(len(unlisted), size=size)]
-        result = np.empty((size, self.n_items), dtype=np.int64)
-        missing = np.arange(size)
-        while len(missing):
-            drawn = rng.permuted(np.tile(np.arange(self.n_items), (len(missing), 1)), axis=1)
-            result[missing] = drawn
-            missing = missing[index_of_orders(self.orders, drawn) < len(self.orders)]
-        return result
-
-
 def _own_log_prob(dist: RankingDistribution, orders: IntArray) -> FloatArray:
     """Return the log-probability of each instance's own ranking: (n,)."""
     distinct, which = np.unique(orders, axis=0, return_inverse=True)
     return dist.log_prob(distinct)[np.arange(len(dist)), which.reshape(-1)]
 
 
-def sample_rows(probabilities: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
+def _sample_columns(probabilities: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
     """Draw ``size`` column numbers for each row of ``probabilities`` (n, R): (size, n)."""
     n, width = probabilities.shape
     totals = np.cumsum(probabilities, axis=1)
@@ -506,13 +418,14 @@ def index_of_orders(listed: IntArray, orders: IntArray) -> IntArray:
     return row[number[len(listed) :]]
 
 
-def check_distinct(orders: IntArray) -> None:
-    """Raise a ValueError if a ranking is listed twice."""
-    _, number = unique_rows(orders, orders.shape[1])
-    repeated = np.bincount(number) > 1
-    if repeated.any():
-        first, second = np.flatnonzero(number == int(np.argmax(repeated)))[:2]
-        raise ValueError(f"orders: {orders[first].tolist()} is listed twice (rows {first} and {second})")
+def _listed_orders(orders: ArrayLike, values: FloatArray, name: str) -> IntArray:
+    """Return distinct rankings (N, m), one for each column of ``values`` (n, N)."""
+    array = as_orders(orders)
+    if values.shape[1] != len(array):
+        raise ValueError(f"{name}: {values.shape[1]} columns for {len(array)} orders")
+    if len(unique_rows(array, array.shape[1])[0]) < len(array):
+        raise ValueError("orders: a ranking is listed twice")
+    return array
 
 
 def log_integer(count: int) -> float:

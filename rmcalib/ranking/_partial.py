@@ -62,12 +62,10 @@ class PartialRankings:
             row = np.full(n_items, -1, dtype=np.int64)
             for bucket, entry in enumerate(ranking):
                 for item in [entry] if isinstance(entry, int | np.integer) else entry:
-                    if not 0 <= item < n_items:
+                    if not 0 <= item < n_items or row[item] >= 0:
                         raise ValueError(
-                            f"rankings: row {number} has item {item}, expected 0 to {n_items - 1}"
+                            f"rankings: row {number} has item {item}; items are 0 to {n_items - 1}, each once"
                         )
-                    if row[item] >= 0:
-                        raise ValueError(f"rankings: row {number} has item {item} twice")
                     row[item] = bucket
             rows.append(row)
         return PartialRankings(np.array(rows, dtype=np.int64).reshape(-1, n_items))
@@ -387,10 +385,8 @@ def read_preflib(path: str | Path) -> Profile:
         raise ValueError(f"{source}: not a PrefLib file of orders (expected {', '.join(_SUFFIXES)})")
     try:
         lines = source.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise ValueError(f"{source}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{source}: not a text file in UTF-8") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{source}: cannot be read: {error}") from error
     header = {}
     votes = []
     for number, line in enumerate(map(str.strip, lines), 1):
@@ -400,44 +396,35 @@ def read_preflib(path: str | Path) -> Profile:
         elif line:
             votes.append((f"{source}: line {number}", line))
     m = _whole(header.get("NUMBER ALTERNATIVES", ""))
-    if m < 2:
-        raise ValueError(f"{source}: expected a line '# NUMBER ALTERNATIVES: m' with m of at least 2")
-    if not votes:
-        raise ValueError(f"{source}: has no orders")
-    counts, orders = zip(*(_vote(line, m, suffix, where) for where, line in votes), strict=True)
+    if m < 2 or not votes:
+        raise ValueError(f"{source}: expected '# NUMBER ALTERNATIVES: m' with m of at least 2, and orders")
+    counts, rankings = zip(*(_vote(line, m, suffix, where) for where, line in votes), strict=True)
     for name, found in (("NUMBER VOTERS", sum(counts)), ("NUMBER UNIQUE ORDERS", len(counts))):
         if name in header and _whole(header[name]) != found:
             raise ValueError(
                 f"{source}: the header says {name}: {header[name]}, but the file has {found}; is it complete?"
             )
     names = tuple(header.get(f"ALTERNATIVE NAME {number}", str(number)) for number in range(1, m + 1))
-    return Profile(names, PartialRankings.from_lists(orders, n_items=m), np.array(counts, dtype=np.int64))
+    return Profile(names, PartialRankings(np.concatenate(rankings)), np.array(counts, dtype=np.int64))
 
 
-def _vote(line: str, m: int, suffix: str, where: str) -> tuple[int, list[list[int]]]:
-    """Parse 'count: order' into the count and the bags of alternatives, which are numbered from 0."""
+def _vote(line: str, m: int, suffix: str, where: str) -> tuple[int, IntArray]:
+    """Parse 'count: order' into the count and the bucket of each alternative: (1, m)."""
     head, _, order = line.partition(":")
     order = re.sub(r"\s", "", order)
     entries = _ENTRY.findall(order)
     bags = [[_whole(text) - 1 for text in entry.strip("{}").split(",")] for entry in entries]
-    items = [item for bag in bags for item in bag]
-    problem = ""
-    if _whole(head) < 1 or not entries or order != ",".join(entries):
-        problem = "expected 'count: order', such as '10: 1,2,{3,4}'"
-    elif not all(0 <= item < m for item in items):
-        problem = f"alternatives are numbers from 1 to {m}"
-    elif len(set(items)) < len(items):
-        problem = "an alternative is listed twice"
-    elif suffix[1] == "s" and len(bags) < len(items):
-        problem = f"{suffix} files hold strict orders (.toc and .toi have ties)"
-    elif suffix[3] == "c" and len(items) < m:
-        problem = f"{suffix} files hold complete orders of {m} alternatives (.soi and .toi are incomplete)"
-    if problem:
-        raise ValueError(f"{where} is {line[:40]!r}; {problem}")
-    return _whole(head), bags
+    try:
+        if _whole(head) < 1 or order != ",".join(entries):
+            raise ValueError("expected 'count: order', such as '10: 1,2,{3,4}'")
+        buckets = PartialRankings.from_lists([bags], n_items=m).buckets
+        if (suffix[1] == "s" and max(map(len, bags)) > 1) or (suffix[3] == "c" and buckets.min() < 0):
+            raise ValueError(f"{suffix} files have no such orders (t: with ties, i: incomplete)")
+    except ValueError as error:
+        raise ValueError(f"{where} is {line[:40]!r}; {error}") from None
+    return _whole(head), buckets
 
 
 def _whole(text: str) -> int:
     """Return a number of at least 0, or -1 if it is none."""
-    cleaned = text.strip()
-    return int(cleaned) if cleaned.isascii() and cleaned.isdigit() and len(cleaned) < 18 else -1
+    return int(text) if re.fullmatch(r"\s*[0-9]{1,17}\s*", text) else -1

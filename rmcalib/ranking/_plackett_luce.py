@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_integers, check_integer, chunks
-from rmcalib.ranking._distribution import TooCostlyError, as_temperatures
+from rmcalib.ranking._distribution import RankingDistribution, TooCostlyError, as_temperatures
 from rmcalib.ranking._listed import ExplicitRankings
 from rmcalib.ranking._partial import PartialRankings
 from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, all_rankings, as_events, as_orders, unique_rows
@@ -14,7 +14,7 @@ from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, all_rankings, as_events
 _LARGEST_BAG = 16
 
 
-class PlackettLuce:
+class PlackettLuce(RankingDistribution):
     """The Plackett-Luce distribution: P(π) = Π_i exp(u_π(i)) / Σ_{j≥i} exp(u_π(j)).
 
     Rewards of a Bradley-Terry reward model are log-utilities u. All computations use logarithms, so that
@@ -53,10 +53,6 @@ class PlackettLuce:
     def __len__(self) -> int:
         """Return the number of instances."""
         return len(self.log_utilities)
-
-    def __repr__(self) -> str:
-        """Show the size."""
-        return f"PlackettLuce({len(self)} instances, {self.n_items} items)"
 
     @property
     def n_items(self) -> int:
@@ -277,10 +273,6 @@ class RaggedPlackettLuce:
         """Return the number of prompts."""
         return len(self.offsets) - 1
 
-    def __repr__(self) -> str:
-        """Show the size."""
-        return f"RaggedPlackettLuce({len(self)} prompts, {len(self.utilities)} responses)"
-
     @property
     def sizes(self) -> IntArray:
         """The number of responses of each prompt: (n,)."""
@@ -306,25 +298,6 @@ class RaggedPlackettLuce:
         """
         i, j = np.asarray(i_rows, dtype=np.int64), np.asarray(j_rows, dtype=np.int64)
         return self._scaled(self.utilities[i], self.utilities[j], i)
-
-    def sample_winners(self, size: int, rng: np.random.Generator) -> IntArray:
-        """Draw the best response of every prompt ``size`` times: rows (size, n).
-
-        >>> RaggedPlackettLuce([0.0, 1e300, 5.0], [0, 2, 3]).sample_winners(2, np.random.default_rng(0))
-        array([[1, 2],
-               [1, 2]])
-        """
-        check_integer(size, "size", 1)
-        p = np.exp(self.log_top_1())
-        totals = np.cumsum(p) - np.repeat(np.cumsum(p)[self.offsets[1:] - 1], self.sizes)
-        # One increasing list for all prompts, in which prompt i occupies (i, i + 1]: one search per draw.
-        totals += 1.0 + np.repeat(np.arange(len(self)), self.sizes)
-        found = np.searchsorted(totals, rng.random((size, len(self))) + np.arange(len(self)), side="right")
-        # Rounding must not choose a response of another prompt, nor one whose probability is 0.
-        possible = np.where(p > 0, np.arange(len(p)), -1)
-        last = np.maximum.reduceat(possible, self.offsets[:-1])
-        first = np.minimum.reduceat(np.where(p > 0, np.arange(len(p)), len(p)), self.offsets[:-1])
-        return np.clip(found, first, last)
 
     def at_temperature(self, temperature: ArrayLike) -> "RaggedPlackettLuce":
         """Return the distributions with utilities divided by ``temperature``: one number or one per prompt.

@@ -61,10 +61,7 @@ def as_orders(orders: ArrayLike, name: str = "orders", n_items: int | None = Non
     m = array.shape[1]
     if n_items is not None and m != n_items:
         raise ValueError(f"{name}: rows have {m} items, expected {n_items}")
-    bad = ~_are_permutations(array)
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise ValueError(f"{name}: row {row} is {array[row].tolist()}, not a permutation of 0..{m - 1}")
+    _check_permutations(array, 0, name)
     return array
 
 
@@ -89,14 +86,7 @@ def orders_from_ranks(ranks: ArrayLike, *, base: int = 0) -> IntArray:
     array([[1, 2, 0]])
     """
     array = as_integers(ranks, "ranks", ndim=2)
-    m = array.shape[1]
-    bad = ~_are_permutations(array - base)
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise ValueError(
-            f"ranks: row {row} is {array[row].tolist()}, not a permutation of {base}..{m - 1 + base} "
-            "(ties and gaps are not rankings)"
-        )
+    _check_permutations(array, base, "ranks")
     return np.argsort(array, axis=1)
 
 
@@ -139,33 +129,17 @@ def all_rankings(n_items: int) -> IntArray:
     >>> all_rankings(3).tolist()
     [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
     """
-    m = check_integer(n_items, "n_items", 1)
-    if m > MAX_ENUMERATED_ITEMS:
+    return all_events(check_integer(n_items, "n_items", 1, MAX_ENUMERATED_ITEMS), n_items)
+
+
+def _check_permutations(array: IntArray, base: int, name: str) -> None:
+    m = array.shape[1]
+    bad = (np.sort(array, axis=1) != np.arange(base, base + m)).any(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
         raise ValueError(
-            f"n_items: {m}! = {math.factorial(m):,} rankings are too many to enumerate "
-            f"(at most {MAX_ENUMERATED_ITEMS} items); use the exact sub-k and top-k marginals instead"
+            f"{name}: row {row} is {array[row].tolist()}, not a permutation of {base}..{base + m - 1}"
         )
-    return arrangements(m, m)
-
-
-def arrangements(n_items: int, k: int) -> IntArray:
-    """Return all arrangements of ``k`` of the items 0..m-1, in lexicographic order."""
-    rows = np.zeros((1, 0), dtype=np.int64)
-    left = np.arange(n_items, dtype=np.int64)[None, :]
-    for _ in range(k):
-        # Extend each row by every item it has left. `left` is sorted, so rows stay sorted.
-        n_rows, n_left = left.shape
-        rows = np.column_stack([np.repeat(rows, n_left, axis=0), left.reshape(-1)])
-        keep = ~np.eye(n_left, dtype=bool)
-        left = np.broadcast_to(left[:, None, :], (n_rows, n_left, n_left))[:, keep].reshape(
-            n_rows * n_left, n_left - 1
-        )
-    return rows
-
-
-def _are_permutations(array: IntArray) -> BoolArray:
-    result: BoolArray = (np.sort(array, axis=1) == np.arange(array.shape[1])).all(axis=1)
-    return result
 
 
 Family = Literal["sub", "top"]
@@ -193,11 +167,6 @@ def as_events(events: ArrayLike, n_items: int, family: Family = "top") -> IntArr
     return array
 
 
-def count_events(n_items: int, k: int) -> int:
-    """Return the number of events of k items: m!/(m-k)!, the same for both families."""
-    return math.perm(n_items, k)
-
-
 def all_events(n_items: int, k: int) -> IntArray:
     """Return all events of k items, in lexicographic order.
 
@@ -220,12 +189,22 @@ def all_events(n_items: int, k: int) -> IntArray:
     """
     m = check_integer(n_items, "n_items", 1)
     check_integer(k, "k", 1, m)
-    if count_events(m, k) * k > CHUNK_ELEMENTS * 10:
+    if math.perm(m, k) * k > CHUNK_ELEMENTS * 10:
         raise ValueError(
-            f"k: {count_events(m, k):,} events of {k} of {m} items are too many to list; "
+            f"k: {math.perm(m, k):,} events of {k} of {m} items are too many to list; "
             "choose the frequent ones with coverage=0.95 or pass events="
         )
-    return arrangements(m, k)
+    rows = np.zeros((1, 0), dtype=np.int64)
+    left = np.arange(m, dtype=np.int64)[None, :]
+    for _ in range(k):
+        # Extend each row by every item it has left. `left` is sorted, so rows stay sorted.
+        n_rows, n_left = left.shape
+        rows = np.column_stack([np.repeat(rows, n_left, axis=0), left.reshape(-1)])
+        keep = ~np.eye(n_left, dtype=bool)
+        left = np.broadcast_to(left[:, None, :], (n_rows, n_left, n_left))[:, keep].reshape(
+            n_rows * n_left, n_left - 1
+        )
+    return rows
 
 
 def subsets(n_items: int, k: int) -> IntArray:
@@ -265,15 +244,17 @@ def observed_counts(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray
     array = as_orders(orders)
     n, m = array.shape
     check_k(k, m, family)
-    if family == "top":
-        return _count_rows(array[:, :k], m)
-    if n * math.comb(m, k) * k > _MAX_PROJECTIONS:
+    rows = array[:, :k]
+    if family == "sub" and n * math.comb(m, k) * k > _MAX_PROJECTIONS:
         raise ValueError(
             f"k: {n} rankings have {n * math.comb(m, k):,} sub-{k} events, too many to count; "
             "use a smaller k or pass events="
         )
-    # Items at increasing positions of an order are that order's projection onto those items.
-    return _count_rows(array[:, subsets(m, k)].reshape(-1, k), m)
+    if family == "sub":
+        # Items at increasing positions of an order are that order's projection onto those items.
+        rows = array[:, subsets(m, k)].reshape(-1, k)
+    distinct, index = unique_rows(rows, m)
+    return distinct, np.bincount(index).astype(np.int64)
 
 
 def most_frequent(orders: ArrayLike, k: int, family: Family, mass: float = 0.95) -> IntArray:
@@ -354,24 +335,13 @@ def occurs_unchecked(orders: IntArray, events: IntArray, family: Family) -> Bool
     return result
 
 
-def row_codes(rows: IntArray, base: int) -> IntArray | None:
-    """Return numbers that sort like the rows, whose items are below ``base``; None if int64 is too small."""
+def unique_rows(rows: IntArray, base: int) -> tuple[IntArray, IntArray]:
+    """Return the distinct rows, and the index of each row among them; items are below ``base``."""
     k = rows.shape[1]
     if base**k > np.iinfo(np.int64).max:
-        return None
-    return rows @ (base ** np.arange(k - 1, -1, -1, dtype=np.int64))
-
-
-def unique_rows(rows: IntArray, base: int) -> tuple[IntArray, IntArray]:
-    """Return the distinct rows, and the index of each row among them; faster than ``np.unique`` on rows."""
-    codes = row_codes(rows, base)
-    if codes is None:
         unique, index = np.unique(rows, axis=0, return_inverse=True)
         return unique, index.reshape(-1)
+    # Numbers that sort like the rows: much faster than rows.
+    codes = rows @ (base ** np.arange(k - 1, -1, -1, dtype=np.int64))
     _, first, index = np.unique(codes, return_index=True, return_inverse=True)
     return rows[first], index.reshape(-1)
-
-
-def _count_rows(rows: IntArray, base: int) -> tuple[IntArray, IntArray]:
-    distinct, index = unique_rows(rows, base)
-    return distinct, np.bincount(index).astype(np.int64)

@@ -36,7 +36,6 @@ METRICS: dict[View, tuple[str, ...]] = {
 }
 """The metrics that are reported before and after calibration."""
 _CLOSE = 1.25  # a scale within this factor of the right one is right
-_MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
 
 
 class RefusedError(ValueError):
@@ -141,7 +140,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
     check_level(level)
     own = load_scores(scores)
     if view is None:
-        view = _view_of(whole_part(own))
+        view = whole_part(own).usual_view
     check_choice(view, "view", tuple(METRICS))
     part = labelled_part(own, "one" if view == "top_1" else "labelled")
     if len(part) < FEWEST:
@@ -150,136 +149,113 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
             "few", f"{count(len(part), 'prompt')} with {what}; a temperature needs at least {FEWEST}"
         )
     part = replace(part, seed=seed, _made={}, _known={})
-    return (_top_1 if view == "top_1" else _pointwise)(own, part, level)
-
-
-def _view_of(part: Part) -> View:
-    """Return "top_1" if nearly all labelled prompts have exactly one correct response."""
-    labelled = part.prompts("labelled")
-    if labelled is None:
-        return "top_1"
-    single = labelled.one_answer
-    correct = np.add.reduceat(labelled.is_correct, labelled.starts, dtype=np.int64)[single]
-    return "top_1" if not single.any() or (correct == 1).mean() >= _MOSTLY else "pointwise"
-
-
-def _top_1(scores: Scores, part: Part, level: float) -> Calibration:
-    fit = part.scale.fit
-    if fit.at_limit == "hot":
-        raise RefusedError(
-            "uninformative",
-            "no temperature helps: a uniform guess is at least as good as these rewards, so they do not say "
-            "which response is correct",
-        )
-    if fit.at_limit == "cold":
-        raise RefusedError(
-            "perfect",
-            "every first choice is correct, so a lower temperature is always better. Use more difficult "
-            "prompts",
-        )
-    held_out = part.at_temperature
-    best = part.scale.temperature_interval(level)
-    before, after = (-one.log_p[one.is_correct] for one in (part, held_out))
-    uniform = np.log(part.sizes)
-    _refuse(before, after, uniform, best, part.cluster, "a uniform guess")
-    moved = replace(part.scores, reward=part.reward / np.repeat(held_out.pl.temperature, part.sizes))
-    categories, p_equal = _by_category(part, level)
-    calibrator = Calibrator(fit.temperature, best.low, best.high, level)
-    return _result(
-        scores, part, calibrator, "top_1", moved, (before, after, uniform), part.cluster, categories, p_equal
-    )
-
-
-def _pointwise(scores: Scores, part: Part, level: float) -> Calibration:
-    if len(np.unique(part.label[~np.isnan(part.label)])) == 1:
-        raise RefusedError(
-            "uninformative", "all labels are equal: some responses must be correct, some wrong"
-        )
-    fit, held_out = fit_pointwise(part, level), part.pointwise_fitted
-    t, b = fit.temperature, fit.threshold
-    if t.value >= 1e9 * (float(part.reward.std()) or 1.0):
-        raise RefusedError(
-            "uninformative",
-            "no temperature helps: correct responses do not have larger rewards than wrong ones",
-        )
-    stated = part.pointwise
-    before, after = (_log_losses(one.logit, one.y) for one in (stated, held_out))
-    rate = float(stated.y.mean())
-    guess = _log_losses(np.full(len(stated), np.log(rate / (1 - rate))), stated.y)
-    _refuse(before, after, guess, t, stated.cluster, "stating the fraction of correct responses")
-    reward = part.reward.copy()
-    reward[~np.isnan(part.label)] = held_out.logit
-    covariance = tuple(tuple(row) for row in fit.covariance.tolist())
-    calibrator = Calibrator(t.value, t.low, t.high, level, b.value, b.low, b.high, covariance)
-    moved = replace(part.scores, reward=reward)
-    return _result(scores, part, calibrator, "pointwise", moved, (before, after, guess), stated.cluster)
-
-
-def _result(
-    scores: Scores,
-    part: Part,
-    fitted: Calibrator,
-    view: View,
-    moved: Scores,
-    losses: tuple[FloatArray, FloatArray, FloatArray],
-    cluster: IntArray | None,
-    categories: list[dict[str, Any]] | None = None,
-    p_equal: float | None = None,
-) -> Calibration:
-    """Return the calibration with its rows: ``moved`` are the scores with held-out calibration."""
-    before, after, guess = losses
-    gained = mean_interval(before - after, clusters=cluster, level=fitted.level)
-    settings, metrics = Settings(level=fitted.level, seed=part.seed), chosen_metrics(METRICS[view])
+    fit = (_top_1 if view == "top_1" else _pointwise)(part, level)
+    _refuse(fit)
+    gained = mean_interval(fit.before - fit.after, clusters=fit.cluster, level=level)
+    categories, p_equal = _by_category(part, level) if view == "top_1" else ([], None)
+    moved = whole_part(replace(part.scores, reward=fit.held_out), seed=seed)
+    settings, metrics = Settings(level=level, seed=seed), chosen_metrics(METRICS[view])
     kept = ("category", "metric", "value", "low", "high", "n")
     n_clusters = len(part) if part.cluster is None else int(part.cluster.max()) + 1
     return Calibration(
         calibrator=replace(
-            fitted,
-            model=str(scores.manifest.get("model") or ""),
-            fitted_on=_about(scores, part, n_clusters),
+            fit.calibrator,
+            model=str(own.manifest.get("model") or ""),
+            fitted_on=_about(own, part, n_clusters),
             reference=reference_of(part.reward),
-            versions=_versions(),
+            versions={
+                "rmcalib": __version__,
+                **{name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
+            },
         ),
         view=view,
         rows=[
             {"stage": stage, **{key: row[key] for key in kept}}
-            for stage, of in (("before", part), ("after", whole_part(moved, seed=part.seed)))
+            for stage, of in (("before", part), ("after", moved))
             for row in metric_rows(of, metrics, settings)
         ],
         gain=(gained.value, gained.low, gained.high),
-        log_loss_uniform=float(guess.mean()),
-        categories=categories or [],
+        log_loss_uniform=float(fit.guess.mean()),
+        categories=categories,
         p_equal=p_equal,
         n=len(part),
         n_clusters=n_clusters,
     )
 
 
-def _refuse(
-    before: FloatArray,
-    after: FloatArray,
-    guess: FloatArray,
-    best: Interval,
-    cluster: IntArray | None,
-    guessing: str,
-) -> None:
-    """Refuse a temperature that does not lower the held-out log losses (n,)."""
-    held_out, stated, guessed = (float(one.mean()) for one in (after, before, guess))
-    if held_out >= guessed:
-        worse = mean_interval(after - guess, clusters=cluster, level=best.level).low > 0
-        why = "there is nothing to calibrate" if worse else "these prompts do not show that they say anything"
+@dataclass(frozen=True)
+class _Fit:
+    """A fitted calibrator, and log losses (n,) before it, after it on held-out prompts, and of a guess.
+
+    ``best`` is the temperature, ``held_out`` the rewards with held-out calibration, ``cluster`` that of the losses.
+    """
+
+    calibrator: Calibrator
+    best: Interval
+    held_out: FloatArray
+    before: FloatArray
+    after: FloatArray
+    guess: FloatArray
+    cluster: IntArray | None
+
+
+def _top_1(part: Part, level: float) -> _Fit:
+    fit = part.scale.fit
+    if fit.at_limit == "hot":
         raise RefusedError(
-            "uninformative" if worse else "not shown",
-            f"on held-out prompts, the log loss of the rewards with a temperature is {held_out:.4f}, and that "
-            f"of {guessing} is {guessed:.4f}: {why}",
+            "uninformative", "no temperature helps: a uniform guess is at least as good as these rewards"
         )
+    if fit.at_limit == "cold":
+        raise RefusedError(
+            "perfect",
+            "every first choice is correct, so a lower temperature is always better. Use harder prompts",
+        )
+    held_out = part.at_temperature
+    best = part.scale.temperature_interval(level)
+    before, after = (-one.log_p[one.is_correct] for one in (part, held_out))
+    calibrator = Calibrator(fit.temperature, best.low, best.high, level)
+    rewards = part.reward / np.repeat(held_out.pl.temperature, part.sizes)
+    return _Fit(calibrator, best, rewards, before, after, np.log(part.sizes), part.cluster)
+
+
+def _pointwise(part: Part, level: float) -> _Fit:
+    known = ~np.isnan(part.label)
+    fit = None if len(np.unique(part.label[known])) == 1 else fit_pointwise(part, level)
+    if fit is None or fit.temperature.value >= 1e9 * (float(part.reward.std()) or 1.0):
+        raise RefusedError(
+            "uninformative",
+            "no temperature helps: correct responses do not have larger rewards than wrong ones",
+        )
+    t, b, stated, held_out = fit.temperature, fit.threshold, part.pointwise, part.pointwise_fitted
+    before, after = (_log_losses(one.logit, one.y) for one in (stated, held_out))
+    rate = float(stated.y.mean())
+    guess = _log_losses(np.full(len(stated), np.log(rate / (1 - rate))), stated.y)
+    rewards = part.reward.copy()
+    rewards[known] = held_out.logit
+    covariance = tuple(tuple(row) for row in fit.covariance.tolist())
+    calibrator = Calibrator(t.value, t.low, t.high, level, b.value, b.low, b.high, covariance)
+    return _Fit(calibrator, t, rewards, before, after, guess, stated.cluster)
+
+
+def _refuse(fit: _Fit) -> None:
+    """Refuse a temperature that does not lower the held-out log losses."""
+    best = fit.best
+    stated, held_out, guessed = (float(one.mean()) for one in (fit.before, fit.after, fit.guess))
+    losses = f"held-out log loss: {held_out:.4f} with a temperature, {stated:.4f} without, {guessed:.4f} of a guess"
+    if held_out >= guessed:
+        worse = mean_interval(fit.after - fit.guess, clusters=fit.cluster, level=best.level).low > 0
+        why = (
+            "there is nothing to calibrate"
+            if worse
+            else "these prompts do not show that the rewards say anything"
+        )
+        raise RefusedError("uninformative" if worse else "not shown", f"{losses}: {why}")
     if held_out >= stated:
         known = best.low >= 1 / _CLOSE and best.high <= _CLOSE
         why = "on the right scale already" if known else "not shown to be off by these prompts"
         raise RefusedError(
             "on scale" if known else "not shown to be off",
-            f"on held-out prompts, the log loss is {held_out:.4f} with a temperature and {stated:.4f} without: "
-            f"the rewards are {why} (the best temperature is between {best.low:.3g} and {best.high:.3g})",
+            f"{losses}: the rewards are {why} (the best temperature is between {best.low:.3g} and {best.high:.3g})",
         )
 
 
@@ -317,8 +293,3 @@ def _about(scores: Scores, part: Part, n_clusters: int) -> dict[str, Any]:
         "model_revision": manifest.get("model_revision"),
         "judge": manifest.get("kind"),
     }
-
-
-def _versions() -> dict[str, str]:
-    others = {name: importlib.metadata.version(name) for name in ("numpy", "scipy")}
-    return {"rmcalib": __version__, **others}

@@ -387,7 +387,8 @@ def fit_pointwise(part: Part, level: float = 0.95) -> PointwiseFit:
 
 def labelled_part(scores: Any, which: str = "one") -> Part:
     """Return the prompts with exactly one correct response ("one") or any label, or raise if there are none."""
-    found = whole_part(load_scores(scores)).prompts(which)
+    part = scores if isinstance(scores, Part) else whole_part(load_scores(scores))
+    found = part.prompts(which)
     if found is None:
         what = "exactly one correct response" if which == "one" else "a label"
         raise ValueError(f"no prompt has {what}; give scores of labelled prompts")
@@ -399,25 +400,16 @@ def reference_of(rewards: FloatArray) -> tuple[float, ...]:
     return tuple(float(q) for q in np.quantile(rewards, np.linspace(0, 1, N_QUANTILES)))
 
 
-def replaces_calibrator(path: str | Path) -> bool:
-    """Return whether a calibrator would be replaced if one were written to `path`; raise for other files."""
-    return replaces(Path(path), Calibrator.load, "a calibrator", "calibrator.json")
-
-
-def replaces(path: Path, read: Callable[[Path], object], what: str, example: str) -> bool:
-    """Return whether a file of our own is at `path`; raise a ValueError if another one is, which must not be lost."""
+def check_file_is_ours(path: Path, read: Callable[[Path], object], what: str) -> None:
+    """Raise a ValueError if `path` is a folder, or a file that `read` does not accept, which must not be lost."""
     kind = kind_on_disk(path)
-    if kind == "folder" or not str(path):
-        raise ValueError(f"--to {path}: is a folder; name a file, such as {example}")
-    if kind is None:
-        return False
     try:
-        read(path)
+        if kind == "folder":
+            raise ValueError
+        if kind == "file":
+            read(path)
     except (OSError, ValueError):
-        raise ValueError(
-            f"--to {path}: exists and is not {what}; give another file, or remove it first"
-        ) from None
-    return True
+        raise ValueError(f"--to {path}: exists and is not {what}; give another file") from None
 
 
 def _agree(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
-import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +16,7 @@ import numpy as np
 
 from rmcalib._util.display import bracketed
 from rmcalib._util.files import write_json, write_text
-from rmcalib._util.hub import HubError, check_repo_id, explain
+from rmcalib._util.hub import check_repo_id, explain
 from rmcalib._util.processes import may_draw
 from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import load_benchmark
@@ -26,7 +25,7 @@ from rmcalib.judges._files import identify, is_local
 from rmcalib.judges._scoring import Classifier
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.repair.calibration import METRICS, Calibration
-from rmcalib.repair.calibrator import Calibrator
+from rmcalib.repair.calibrator import Calibrator, as_calibrator
 
 if TYPE_CHECKING:
     from rmcalib._util.arrays import FloatArray
@@ -105,6 +104,7 @@ def write_checkpoint(
 
     Examples
     --------
+    >>> import tempfile
     >>> calibrator = Calibrator(0.5, 0.4, 0.6, model="demo")
     >>> with tempfile.TemporaryDirectory() as place:
     ...     made = write_checkpoint(calibrator, f"{place}/demo-calibrated", options=LoadOptions(device="cpu"))
@@ -113,28 +113,22 @@ def write_checkpoint(
     """
     from rmcalib.judges._weights import write_rescaled
 
-    calibrator = calibration if isinstance(calibration, Calibrator) else calibration.calibrator
+    calibrator = as_calibrator(calibration)
     rows = [] if isinstance(calibration, Calibrator) else calibration.rows
     target, name = check_destination(folder), model or calibrator.model
     if not name:
         raise ValueError("model: the scores do not name the model; give its name")
-    if (kind := calibrator.fitted_on.get("judge")) in _NOT_LINEAR:
+    if calibrator.fitted_on.get("judge") in _NOT_LINEAR or calibrator.threshold is not None:
         raise ValueError(
-            f"{name}: was scored as a {kind}. Its rewards do not come from a linear layer, so no checkpoint "
-            "is possible: use the calibrator file with --calibrator instead"
-        )
-    if calibrator.threshold is not None:
-        raise ValueError(
-            f"{name}: the calibrator is for single responses, σ((r − b)/T), and a checkpoint only divides rewards: "
-            "use the calibrator file, or calibrate with view='top_1'"
+            f"{name}: a checkpoint divides the rewards of a linear layer by T. This judge has none, or the calibrator "
+            "also has a threshold b: use the calibrator file with --calibrator instead"
         )
     options = _at_revision(name, calibrator, options or LoadOptions())
     with _written_whole(target) as draft:
         done = write_rescaled(name, calibrator.temperature, draft, options)
         _note_in_config(draft, calibrator, name, done.revision)
         replace(calibrator, model=_public(name)).save(draft / "calibrator.json")
-        names = [str(folder), *([repo_id] if repo_id else [])]
-        has_recipe = _write_recipe(draft, done.recipe, names)
+        has_recipe = _write_recipe(draft, done.recipe, [str(folder), *([repo_id] if repo_id else [])])
         about = {"model": _public(name), "revision": done.revision, "tensors": done.tensors}
         card = _model_card(calibrator, rows, name=clean_line(repo_id or target.name), **about)
         write_text(draft / "README.md", card)
@@ -151,40 +145,14 @@ def write_checkpoint(
 
 
 def check_destination(folder: str | Path, repo_id: str | None = None) -> Path:
-    """Check that a checkpoint can be written to a folder, and uploaded to a repository of the Hub.
-
-    Parameters
-    ----------
-    folder : str | Path
-        The folder to write; must not exist, or be empty.
-    repo_id : str, optional
-        The repository, `owner/name`; None if nothing will be uploaded.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    ValueError
-        If the folder is in use, or if an upload is not possible.
-
-    Examples
-    --------
-    >>> check_destination(".")
-    Traceback (most recent call last):
-    ValueError: --checkpoint .: is not empty; give a new folder
-    """
+    """Raise a ValueError if a checkpoint cannot be written to a folder, or uploaded to a repository of the Hub."""
     path = Path(folder)
-    if path.is_file() or (path.is_dir() and any(path.iterdir())):
-        problem = "is a file" if path.is_file() else "is not empty"
-        raise ValueError(f"--checkpoint {folder}: {problem}; give a new folder")
-    if path.is_symlink():  # a folder cannot take the place of a link
-        raise ValueError(f"--checkpoint {folder}: is a symbolic link; give a new folder")
-    blocking = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
-    if blocking is not None:
-        raise ValueError(f"--checkpoint {folder}: {blocking} is a file; give a new folder")
+    if path.is_symlink() or (path.exists() and not (path.is_dir() and not any(path.iterdir()))):
+        raise ValueError(f"--checkpoint {folder}: exists; give a new folder")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--checkpoint {folder}: cannot be written: {error.strerror}") from error
     if repo_id is not None:
         from huggingface_hub import constants, get_token
 
@@ -223,24 +191,14 @@ def push_checkpoint(folder: str | Path, repo_id: str) -> str:
         If the Hub refuses the upload; the message says why in one line.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if not may_draw():
         disable_progress_bars()
-    api = HfApi()
+    api, message = HfApi(), "Add a model calibrated by rmcalib"
     try:
         address = api.create_repo(repo_id, repo_type="model", exist_ok=True)
-        api.upload_folder(
-            repo_id=repo_id, folder_path=str(folder), commit_message="Add a model calibrated by rmcalib"
-        )
-    except HfHubHTTPError as error:
-        if error.response.status_code in (401, 403):
-            raise HubError(
-                f"{repo_id}: you have no write access to it ({error.response.status_code}): log in with a "
-                f"token that has (`hf auth login`). The checkpoint is in {folder}"
-            ) from error
-        raise explain(error, repo_id, upload=True) from error
+        api.upload_folder(repo_id=repo_id, folder_path=str(folder), commit_message=message)
     except Exception as error:
         raise explain(error, repo_id, upload=True) from error
     return str(address)
@@ -266,19 +224,14 @@ def _written_whole(target: Path) -> Iterator[Path]:
     """
     import psutil
 
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        made_by = left.name.split(".")[-2]
+        if made_by.isdigit() and not psutil.pid_exists(int(made_by)):
+            shutil.rmtree(left, ignore_errors=True)
+    draft = target.parent / f".{target.name}.{os.getpid()}.tmp"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for left in target.parent.iterdir():
-            made_by = re.fullmatch(rf"\.{re.escape(target.name)}\.(\d+)-\w+\.tmp", left.name)
-            if made_by and not psutil.pid_exists(int(made_by[1])):
-                shutil.rmtree(left, ignore_errors=True)
-        mark = f".{target.name}.{os.getpid()}-"
-        draft = Path(tempfile.mkdtemp(prefix=mark, suffix=".tmp", dir=target.parent))
-    except OSError as error:
-        raise ValueError(f"{target}: cannot be written: {error.strerror or error}") from error
-    try:
+        draft.mkdir()
         yield draft
-        draft.chmod(0o755)
         draft.replace(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -1,28 +1,84 @@
-"""Decide with probabilities: when to accept a judge's choice, what it costs, and best-of-k."""
+"""Decide with probabilities: when to accept a judge's choice, what it costs, and best-of-k.
+
+The threshold has a guarantee: accept everything, or fixed-sequence testing, with exact binomial bounds.
+
+Given t, the number of errors among the N prompts with p ≥ t is binomial with the error rate R(t) = P(wrong |
+p ≥ t). The hypothesis R(t) > α is rejected if the Clopper-Pearson upper bound for R(t) is at most α. The
+thresholds are fixed in advance and tested from the highest down until one is not rejected. So the chance that
+any threshold with R(t) > α passes is at most the level of one test, whatever the number of thresholds.
+
+The sequence stops early if the surest choices are not the best ones. So accepting everything is tested before
+it, with a small share of 1 − level (`ALL_SHARE`). The sequence has the rest, so that judges whose
+probabilities are sharp lose little. The chance that any wrong threshold passes is at most the sum, 1 − level.
+
+Very high thresholds accept too few prompts for any test to pass. The sequence starts at the first threshold
+that accepts enough of them (`_first_size`). That depends on the probabilities only, not on which responses
+are correct. The guarantee is exact if the error rate falls as the threshold rises. `results/decisions.md`
+includes a case where it does not fall.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import mean_interval
 from rmcalib.calibration.events import design_effect
-from rmcalib.calibration.intervals import check_level
+from rmcalib.calibration.intervals import check_level, clopper_pearson
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import FEWEST, Part
 from rmcalib.repair.calibrator import labelled_part
-from rmcalib.repair.thresholds import Threshold, exact_limits, log_odds, safe_threshold
 
 if TYPE_CHECKING:
     import pandas
 
+THRESHOLDS = (*(1 - float(f"{1 / (1 + np.exp(x)):.3g}") for x in np.arange(16.0, -4.05, -0.1)), 0.0)
+"""The thresholds in descending order: steps of 0.1 in log-odds, rounded. The last, 0, accepts everything."""
+ALL_SHARE = 0.2
+"""The share of 1 − level with which accepting everything is tested first."""
 FRACTIONS = tuple(round(0.05 * i, 2) for i in range(1, 21))
 """The fractions of prompts for which the accuracy-rejection curve is computed."""
 MOST = 32
 """Up to this many responses, every k is reported; above it, only powers of two and the largest k."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A threshold for the probability of a judge's first choice, and the prompts that it accepts.
+
+    Attributes
+    ----------
+    threshold : float, optional
+        Accept if the probability is at least this; 0 accepts everything, None accepts nothing.
+    accepted : float
+        Fraction of prompts that are accepted.
+    n : int
+        Number of accepted prompts; if none are accepted, the number in the first test.
+    wrong, high : float, optional
+        Fraction of wrong choices among these n, and its one-sided exact upper bound; None if no test was
+        possible.
+    fewest : int
+        The smallest number of accepted prompts for which a test can pass.
+
+    Examples
+    --------
+    >>> from rmcalib.repair import decide
+    >>> from rmcalib.scores import Scores
+    >>> decide(Scores.from_arrays([[9.0, 0.0]] * 100)).choice.threshold
+    0.0
+    """
+
+    threshold: float | None
+    accepted: float
+    n: int
+    wrong: float | None
+    high: float | None
+    fewest: int
 
 
 @dataclass(frozen=True)
@@ -155,18 +211,11 @@ def decide(
     >>> found.choice.wrong < 0.1, found.choice.accepted > 0.5
     (True, True)
     """
-    part = labelled_part(scores)
-    return decide_part(part, alpha=alpha, level=level, ask_cost=ask_cost, seed=seed)
-
-
-def decide_part(
-    part: Part, *, alpha: float = 0.1, level: float = 0.95, ask_cost: float | None = None, seed: int = 0
-) -> Decisions:
-    """Do the same as `decide`, from a part whose prompts have one correct response each."""
     check_level(level)
     for name, value in (("alpha", alpha), ("ask_cost", ask_cost)):
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{name}: {value} is not between 0 and 1")
+    part = labelled_part(scores)
     asking = alpha if ask_cost is None else ask_cost
     events = part.first_choice
     odds, right = log_odds(events.log_p), events.y
@@ -184,6 +233,102 @@ def decide_part(
     )
 
 
+def safe_threshold(
+    odds: FloatArray, wrong: BoolArray, *, alpha: float = 0.1, level: float = 0.95, design: float = 1.0
+) -> Threshold:
+    """Return 0 if everything can be accepted, or the lowest threshold that passes the sequence of tests.
+
+    ``odds`` (n,) are the log-odds of the probability of each prompt's first choice, ``wrong`` (n,) whether that
+    choice is wrong. ``design`` is how many prompts count as one, because they belong together.
+
+    >>> odds = np.repeat([4.0, 1.0], 200)
+    >>> wrong = np.repeat([False, True, False], [200, 100, 100])
+    >>> found = safe_threshold(odds, wrong, alpha=0.05)
+    >>> round(found.threshold, 3), found.n, found.wrong, round(found.high, 4)
+    (0.75, 200, 0.0, 0.016)
+    """
+    everything = float(_upper(wrong.sum() / design, len(wrong) / design, 1 - ALL_SHARE * (1 - level)))
+    level = 1 - (1 - ALL_SHARE) * (1 - level)  # of the sequence
+    fewest = int(np.ceil(_fewest(alpha, level) * design))
+    if everything <= alpha:
+        return Threshold(0.0, 1.0, len(odds), float(wrong.mean()), everything, fewest)
+    if len(odds) < fewest:
+        return Threshold(None, 0.0, 0, None, None, fewest)
+    order = np.argsort(-odds, kind="stable")
+    with np.errstate(divide="ignore"):  # the last threshold is 0
+        tested = log_odds(np.log(np.array(THRESHOLDS)))
+    counts = np.searchsorted(-odds[order], -tested, side="right")
+    errors = np.concatenate([[0], np.cumsum(wrong[order])])[counts]
+    high = _upper(errors / design, counts / design, level)
+    start = int(np.argmax(counts >= _first_size(int(len(odds) / design), alpha, level) * design))
+    failed = np.flatnonzero(high[start:] > alpha)
+    last = start + (int(failed[0]) if len(failed) else len(high) - start) - 1
+    shown = max(last, start)
+    n = int(counts[shown])
+    return Threshold(
+        threshold=None if last < start else THRESHOLDS[last],
+        accepted=0.0 if last < start else n / len(odds),
+        n=n,
+        wrong=float(errors[shown] / n),
+        high=float(high[shown]),
+        fewest=fewest,
+    )
+
+
+def log_odds(log_p: FloatArray) -> FloatArray:
+    """Return log(p / (1 − p)) for log-probabilities (n,); exact even if p rounds to 1.
+
+    >>> log_odds(np.log([0.5, 0.75])).round(3)
+    array([0.   , 1.099])
+    """
+    with np.errstate(divide="ignore"):
+        return log_p - np.log(-np.expm1(log_p))
+
+
+def _upper(k: ArrayLike, n: ArrayLike, level: float) -> FloatArray:
+    """Return the one-sided Clopper-Pearson upper bound of the proportions k / n; 1 where all succeed."""
+    from scipy.special import betaincinv
+
+    successes, total = np.asarray(k, dtype=float), np.asarray(n, dtype=float)
+    rest = total - successes
+    found = betaincinv(successes + 1, np.where(rest > 0, rest, 1.0), level)
+    return np.where(rest > 0, found, 1.0)
+
+
+def _first_size(n: int, alpha: float, level: float) -> int:
+    """Return how many of n prompts the first tested threshold must accept.
+
+    With too few of them, one error ends the sequence; with too many, less confident choices are included.
+
+    >>> [_first_size(n, 0.1, 0.95) for n in (30, 150, 300, 2000)]
+    [30, 58, 100, 200]
+    """
+    small = min(_enough(alpha, level), max(2 * _fewest(alpha, level), n // 3))
+    return min(n, max(small, n // 10))
+
+
+def _fewest(alpha: float, level: float) -> int:
+    """Return the smallest number of accepted prompts that passes a test if none of them is wrong.
+
+    >>> _fewest(0.05, 0.95)
+    59
+    """
+    return int(np.ceil(np.log1p(-level) / np.log1p(-alpha)))
+
+
+@cache
+def _enough(alpha: float, level: float) -> int:
+    """Return the number of accepted prompts that passes a test if half of the allowed errors occur.
+
+    >>> _enough(0.1, 0.95)
+    103
+    """
+    n = np.arange(_fewest(alpha, level), int(50 / alpha))
+    passed = _upper(np.floor(n * alpha / 2), n, level) <= alpha
+    # The smallest size such that it and all larger ones pass.
+    return int(n[np.flatnonzero(~passed)[-1] + 1] if not passed.all() else n[0])
+
+
 def _design(wrong: BoolArray, cluster: IntArray | None) -> float:
     """Return how many prompts count as one, because the prompts of a cluster are wrong together."""
     if cluster is None:
@@ -198,22 +343,22 @@ def _curve(
 ) -> list[dict[str, Any]]:
     """Return the accuracy on the most confident fraction of the prompts, for each fraction."""
     order = np.argsort(-odds, kind="stable")
-    counts = np.maximum(np.ceil(np.array(FRACTIONS) * len(odds) - 1e-9).astype(int), 1)
-    rights = np.cumsum(right[order])[counts - 1]
-    says = np.cumsum(p[order])[counts - 1] / counts
-    low, high = exact_limits(rights / design, counts / design, level)
-    return [
-        {
-            "fraction": float(counts[i] / len(odds)),
-            "n": int(counts[i]),
-            "threshold": float(p[order[counts[i] - 1]]),
-            "says": float(says[i]),
-            "right": float(rights[i] / counts[i]),
-            "low": float(low[i]),
-            "high": float(high[i]),
-        }
-        for i in np.unique(counts, return_index=True)[1]
-    ]
+    says, rights = np.cumsum(p[order]), np.cumsum(right[order])
+    rows = []
+    for n in np.unique(np.maximum(np.ceil(np.array(FRACTIONS) * len(odds) - 1e-9).astype(int), 1)).tolist():
+        low, high = clopper_pearson(rights[n - 1] / design, n / design, level)
+        rows.append(
+            {
+                "fraction": n / len(odds),
+                "n": n,
+                "threshold": float(p[order[n - 1]]),
+                "says": float(says[n - 1] / n),
+                "right": float(rights[n - 1] / n),
+                "low": low,
+                "high": high,
+            }
+        )
+    return rows
 
 
 def _regret(part: Part, seed: int, asking: float, level: float) -> Regret | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -12,12 +13,12 @@ import numpy as np
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice, segment_log_softmax
 from rmcalib._util.terminal import count
 from rmcalib.calibration import Softmax, mean_interval
-from rmcalib.calibration.intervals import check_level
+from rmcalib.calibration.intervals import Interval, check_level
 from rmcalib.calibration.temperature import cross_fit
 from rmcalib.metrics.comparison import named_scores, on_common_prompts
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import whole_part
-from rmcalib.repair.calibrator import replaces
+from rmcalib.repair.calibrator import check_file_is_ours
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
@@ -100,21 +101,13 @@ class Panel(Shown):
         their rewards use the fit on all the others.
         """
         check_choice(method, "method", METHODS)
-        names = [row["judge"] for row in self.members]
-        panel = {
-            "method": method,
-            "members": [
-                {"model": row["judge"], "temperature": row["temperature"], "weight": row["weight"]}
-                if method == "weights"
-                else {"model": row["judge"], "temperature": row["temperature"]}
-                for row in self.members
-            ],
-        }
+        fitted = ("temperature", "weight") if method == "weights" else ("temperature",)
+        members = [{"model": row["judge"], **{key: row[key] for key in fitted}} for row in self.members]
         kept = {key: self.about.manifest[key] for key in _BENCHMARK_KEYS if key in self.about.manifest}
         manifest = {
-            "model": f"panel of {len(names)} judges ({method})",
+            "model": f"panel of {len(members)} judges ({method})",
             "scale": "log-probabilities",
-            "panel": panel,
+            "panel": {"method": method, "members": members},
             **kept,
         }
         return replace(self.about, reward=self.rewards[method], manifest=manifest)
@@ -177,147 +170,111 @@ def combine(
     common = on_common_prompts([one.decided() for one in judges.values()])
     everything = whole_part(common[0])
     single = everything.prompts("one")
-    ids = common[0].item_id[everything.starts]
-    kept = np.zeros(len(ids), dtype=bool)
-    if single is not None:
-        kept = np.isin(ids, single.scores.item_id[single.starts])
-    n = int(kept.sum())
-    if n < FEWEST:
+    n = 0 if single is None else len(single)
+    if single is None or n < FEWEST:
         raise ValueError(
             f"only {count(n, 'prompt')} with one correct response and scores of all judges; a panel "
             f"needs {FEWEST} or more"
         )
+    kept = np.isin(common[0].item_id[everything.starts], single.scores.item_id[single.starts])
     stacked = PanelData(np.stack([one.reward for one in common]), common[0].is_correct, everything.sizes)
     data = stacked.take(np.flatnonzero(kept))
-    cluster = None if single is None else single.cluster
-    whole, fits = fit_panel(data), cross_fitted(data, folds=folds, seed=seed, cluster=cluster)
-    found = _measure(data, fits)
-    chosen = np.array([fit.best for fit in fits])
+    whole, fits = fit_panel(data), _cross_fitted(data, folds, seed, single.cluster)
+    held_out = _HeldOut(data, fits, partial(mean_interval, clusters=single.cluster, level=level))
+    chosen = [fit.best for fit in fits]
+    rewards = {}
+    for method, weights in (("mean", np.full(len(judges), 1 / len(judges))), ("weights", whole.weights)):
+        logits = weights @ stacked.logs(whole.inverse)
+        logits[np.repeat(kept, stacked.sizes)] = held_out.logits[method]
+        rewards[method] = segment_log_softmax(logits, stacked.sizes)
     return Panel(
-        members=_member_rows(list(judges), whole, found, cluster, level),
-        panels=_panel_rows(found, data.sizes, cluster, level),
-        best={name: int((chosen == j).sum()) for j, name in enumerate(judges) if (chosen == j).any()},
+        members=held_out.members(list(judges), whole),
+        panels=held_out.panels(),
+        best={name: chosen.count(j) for j, name in enumerate(judges) if j in chosen},
         n=n,
         level=level,
-        rewards={method: _rewards(method, stacked, kept, whole, found) for method in METHODS},
+        rewards=rewards,
         about=common[0],
     )
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """Held-out log losses and hits (n,) of each prompt; logits (N,) of the panels."""
+class _HeldOut:
+    """Members and panels, measured on prompts with the parameters that were fitted on other folds."""
 
-    loss: dict[str, FloatArray]
-    hit: dict[str, FloatArray]
-    logits: dict[str, FloatArray]
-    members: list[tuple[FloatArray, FloatArray]]
-    without: list[FloatArray]
-
-
-def _measure(data: PanelData, fits: Sequence[PanelFit]) -> _Measured:
-    """Measure the members and the panels, each prompt with the parameters of its fold."""
-    n_judges = len(data.rewards)
-    logs = data.logs(np.stack([fit.inverse for fit in fits], axis=1))
-
-    def joined(weights: FloatArray) -> FloatArray:
-        """Return Σ_j w_j log p_j (N,) with weights (n, J)."""
-        return np.einsum("jr,rj->r", logs, np.repeat(weights, data.sizes, axis=0))
-
-    best = np.eye(n_judges)[[fit.best for fit in fits]]
-    logits = {
-        "best member": joined(best),
-        "mean": logs.mean(axis=0),
-        "weights": joined(np.stack([fit.weights for fit in fits])),
-    }
-    return _Measured(
-        loss={name: losses(values, data) for name, values in logits.items()},
-        hit={name: right(values, data) for name, values in logits.items()},
-        logits=logits,
-        members=[(losses(row, data), right(own, data)) for row, own in zip(logs, data.rewards, strict=True)],
-        without=[losses(joined(np.stack([fit.without[j] for fit in fits])), data) for j in range(n_judges)],
-    )
-
-
-def _rewards(
-    method: Method, data: PanelData, kept: BoolArray, whole: PanelFit, found: _Measured
-) -> FloatArray:
-    """Return the panel's log-probabilities of all responses (N,); prompts of the fit get held-out ones."""
-    n_judges = len(whole.weights)
-    weights = whole.weights if method == "weights" else np.full(n_judges, 1 / n_judges)
-    logits: FloatArray = weights @ data.logs(whole.inverse)
-    logits[np.repeat(kept, data.sizes)] = found.logits[method]
-    return segment_log_softmax(logits, data.sizes)
-
-
-def _member_rows(
-    names: Sequence[str], whole: PanelFit, found: _Measured, cluster: IntArray | None, level: float
-) -> list[dict[str, Any]]:
-    rows = []
-    for j, name in enumerate(names):
-        lost = mean_interval(found.without[j] - found.loss["weights"], clusters=cluster, level=level)
-        loss, hit = found.members[j]
-        rows.append(
-            {
-                "judge": name,
-                "temperature": float(1 / whole.inverse[j]) if whole.inverse[j] > 0 else None,
-                "weight": float(whole.weights[j]),
-                "log_loss": float(loss.mean()),
-                "accuracy": float(hit.mean()),
-                "left_out": lost.value,
-                "low": lost.low,
-                "high": lost.high,
-                "redundant": bool(lost.low <= _NOTHING),
-            }
-        )
-    return rows
-
-
-def _panel_rows(
-    found: _Measured, sizes: IntArray, cluster: IntArray | None, level: float
-) -> list[dict[str, Any]]:
-    uniform = np.log(sizes)
-    guess = {
-        "panel": "uniform guess",
-        "log_loss": float(uniform.mean()),
-        "accuracy": float((1 / sizes).mean()),
-    }
-    rows: list[dict[str, Any]] = [guess]
-    for name in ("best member", *METHODS):
-        row: dict[str, Any] = {
-            "panel": name,
-            "log_loss": float(found.loss[name].mean()),
-            "accuracy": float(found.hit[name].mean()),
+    def __init__(self, data: PanelData, fits: Sequence[PanelFit], mean: Callable[..., Interval]) -> None:
+        self.data, self.mean = data, mean
+        self.logs = data.logs(np.stack([fit.inverse for fit in fits], axis=1))
+        n_judges = len(data.rewards)
+        self.logits = {
+            "best member": self.joined(np.eye(n_judges)[[fit.best for fit in fits]]),
+            "mean": self.logs.mean(axis=0),
+            "weights": self.joined(np.stack([fit.weights for fit in fits])),
         }
-        differences = {"information": uniform - found.loss[name]}
-        if name != "best member":
-            differences["gain"] = found.loss["best member"] - found.loss[name]
-            differences["accuracy_gain"] = found.hit[name] - found.hit["best member"]
-        for key, difference in differences.items():
-            gained = mean_interval(difference, clusters=cluster, level=level)
-            row |= {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
-        if name != "best member":
-            row["gains"] = bool(row["gain_low"] > 0 and row["information_low"] > 0)
-        rows.append(row)
-    keys = list(dict.fromkeys(key for row in reversed(rows) for key in row))
-    return [{key: row.get(key) for key in keys} for row in rows]
+        without = [np.stack([fit.without[j] for fit in fits]) for j in range(n_judges)]
+        self.without = [losses(self.joined(weights), data) for weights in without]
+        self.loss = {name: losses(values, data) for name, values in self.logits.items()}
+
+    def joined(self, weights: FloatArray) -> FloatArray:
+        """Return Σ_j w_j log p_j (N,) with weights (n, J)."""
+        return np.einsum("jr,rj->r", self.logs, np.repeat(weights, self.data.sizes, axis=0))
+
+    def members(self, names: Sequence[str], whole: PanelFit) -> list[dict[str, Any]]:
+        """Return one row per judge."""
+        rows = []
+        for j, name in enumerate(names):
+            lost = self.mean(self.without[j] - self.loss["weights"])
+            rows.append(
+                {
+                    "judge": name,
+                    "temperature": float(1 / whole.inverse[j]) if whole.inverse[j] > 0 else None,
+                    "weight": float(whole.weights[j]),
+                    "log_loss": float(losses(self.logs[j], self.data).mean()),
+                    "accuracy": float(right(self.data.rewards[j], self.data).mean()),
+                    "left_out": lost.value,
+                    "low": lost.low,
+                    "high": lost.high,
+                    "redundant": bool(lost.low <= _NOTHING),
+                }
+            )
+        return rows
+
+    def panels(self) -> list[dict[str, Any]]:
+        """Return one row for a uniform guess, one for the best member, and one per method."""
+        sizes = self.data.sizes
+        hit = {name: right(values, self.data) for name, values in self.logits.items()}
+        guess = {"log_loss": float(np.log(sizes).mean()), "accuracy": float((1 / sizes).mean())}
+        rows: list[dict[str, Any]] = [{"panel": "uniform guess", **guess}]
+        for name, loss in self.loss.items():
+            row: dict[str, Any] = {
+                "panel": name,
+                "log_loss": float(loss.mean()),
+                "accuracy": float(hit[name].mean()),
+            }
+            differences = {"information": np.log(sizes) - loss}
+            if name != "best member":
+                differences["gain"] = self.loss["best member"] - loss
+                differences["accuracy_gain"] = hit[name] - hit["best member"]
+            for key, difference in differences.items():
+                gained = self.mean(difference)
+                row |= {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
+            if name != "best member":
+                row["gains"] = bool(row["gain_low"] > 0 and row["information_low"] > 0)
+            rows.append(row)
+        keys = list(dict.fromkeys(key for row in reversed(rows) for key in row))
+        return [{key: row.get(key) for key in keys} for row in rows]
 
 
-def replaces_panel(path: str | Path, inputs: Iterable[str | Path] = ()) -> bool:
-    """Return whether an earlier panel would be replaced if one were written to `path`; raise for other files.
+def check_replaceable(path: Path, inputs: Iterable[str | Path]) -> None:
+    """Raise a ValueError if `path` is one of the inputs, or a file other than the scores of a panel."""
 
-    ``inputs`` are the files and folders that are combined; none of them is ever replaced.
-    """
-    target = Path(path)
-    if any(target.resolve() == Path(one).resolve() for one in inputs):
+    def read(file: Path) -> None:
+        manifest = Scores.from_parquet(file).manifest
+        if "panel" not in manifest or "status" in manifest:  # a run of a panel's scores has a status
+            raise ValueError
+
+    if any(path.resolve() == Path(one).resolve() for one in inputs):
         raise ValueError(f"--to {path}: is one of the runs to combine; give another file")
-    return replaces(target, _read_panel, "the scores of a panel", "panel.parquet")
-
-
-def _read_panel(path: Path) -> None:
-    manifest = Scores.from_parquet(path).manifest
-    if "panel" not in manifest or "status" in manifest:  # a run of a panel's scores has a status
-        raise ValueError(f"{path}: not the scores of a panel")
+    check_file_is_ours(path, read, "the scores of a panel")
 
 
 # The fit, on arrays. Rows are the responses of all prompts, in the order of the prompts.
@@ -431,20 +388,16 @@ def fit_weights(logs: FloatArray, data: PanelData, used: BoolArray) -> FloatArra
     return weights
 
 
-def cross_fitted(
-    data: PanelData, *, folds: int, seed: int, cluster: IntArray | None = None
-) -> list[PanelFit]:
+def _cross_fitted(data: PanelData, folds: int, seed: int, cluster: IntArray | None) -> list[PanelFit]:
     """Return one fit per prompt (n,), each fitted on the prompts of the other folds."""
     fits: list[PanelFit] = []
 
-    def fit(train: IntArray) -> int:
+    def fit(train: IntArray) -> float:
         fits.append(fit_panel(data.take(train)))
-        return len(fits) - 1
+        return len(fits) - 1.0
 
     n = len(data.sizes)
-    number = cross_fit(
-        n, fit, lambda which, test: np.full(len(test), float(which)), folds=folds, groups=cluster, rng=seed
-    )
+    number = cross_fit(n, fit, lambda which, _: np.array(which), folds=folds, groups=cluster, rng=seed)
     return [fits[int(which)] for which in number]
 
 

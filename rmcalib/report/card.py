@@ -16,8 +16,8 @@ from rmcalib.metrics.table import find_value
 from rmcalib.report.document import Document, to_markdown
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.figures import figure_bytes
-from rmcalib.report.pages import HEADLINE, category_table
-from rmcalib.report.sentences import evaluation_sentences
+from rmcalib.report.pages import category_table
+from rmcalib.report.sentences import HEADLINE, evaluation_sentences
 
 MARK = "<!-- rmcalib -->"
 """The first line of every summary. A workflow can find its own comment by it."""
@@ -44,6 +44,39 @@ class Card:
     benchmark: str
     section: str
     files: dict[str, bytes]
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write card.md and the other files to a folder or URL; return their paths."""
+        out = as_path(folder)
+        contents = {"card.md": _utf8(self.section), **self.files}
+        return [write_bytes(out / name, content) for name, content in contents.items()]
+
+    def push(self, repository: str) -> str:
+        """Open a pull request on a model of the Hub that adds the card, and return its URL.
+
+        The section is added to README.md, in place of an earlier one. Uses the login of `hf auth login` or
+        HF_TOKEN. Nothing changes until somebody merges the pull request. A ValueError says why the Hub refuses.
+        """
+        from huggingface_hub import CommitOperationAdd, HfApi
+
+        name = check_repo_id(repository)
+        with translated(name, upload=True):
+            api = HfApi()
+            api.model_info(
+                name, timeout=10
+            )  # fails at once if the Hub is down; a download would try for long
+            contents = {"README.md": _utf8(insert_section(_readme(name), self.section)), **self.files}
+            commit = api.create_commit(
+                name,
+                operations=[
+                    CommitOperationAdd(path_in_repo=path, path_or_fileobj=content)
+                    for path, content in contents.items()
+                ],
+                commit_message=f"Add calibration on {' '.join(self.benchmark.split())[:60]} (rmcalib)",
+                commit_description="Model-card section, figure and results, written by `rmcalib card`.",
+                create_pr=True,
+            )
+        return str(commit.pr_url)
 
 
 def make_card(evaluation: Evaluation, *, source: str | None = None) -> Card:
@@ -77,56 +110,6 @@ def make_card(evaluation: Evaluation, *, source: str | None = None) -> Card:
         text = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)
         files[f".eval_results/rmcalib_{folder_name(evaluation.benchmark)}.yaml"] = _utf8(text)
     return Card(evaluation.model, evaluation.benchmark, _section(evaluation), files)
-
-
-def write_card(card: Card, folder: str | Path) -> list[Path]:
-    """Write card.md and the other files of a card to a folder or URL; return their paths."""
-    out = as_path(folder)
-    contents = {"card.md": _utf8(card.section), **card.files}
-    return [write_bytes(out / name, content) for name, content in contents.items()]
-
-
-def push_card(card: Card, repository: str) -> str:
-    """Open a pull request on the Hub that adds the card to a model repository.
-
-    The section is added to README.md, in place of an earlier one. Uses the login of `hf auth login` or
-    HF_TOKEN. Nothing changes until somebody merges the pull request.
-
-    Parameters
-    ----------
-    card : Card
-        The result of `make_card`.
-    repository : str
-        The model repository, `org/name`.
-
-    Returns
-    -------
-    str
-        The URL of the pull request.
-
-    Raises
-    ------
-    ValueError
-        If the Hub refuses the request.
-    """
-    from huggingface_hub import CommitOperationAdd, HfApi
-
-    name = check_repo_id(repository)
-    with translated(name, upload=True):
-        api = HfApi()
-        api.model_info(name, timeout=10)  # fails at once if the Hub is down; a download would try for long
-        contents = {"README.md": _utf8(insert_section(_readme(name), card.section)), **card.files}
-        commit = api.create_commit(
-            name,
-            operations=[
-                CommitOperationAdd(path_in_repo=path, path_or_fileobj=content)
-                for path, content in contents.items()
-            ],
-            commit_message=f"Add calibration on {' '.join(card.benchmark.split())[:60]} (rmcalib)",
-            commit_description="Model-card section, figure and results, written by `rmcalib card`.",
-            create_pr=True,
-        )
-    return str(commit.pr_url)
 
 
 def markdown_summary(documents: Any, failed: Any = ()) -> str:

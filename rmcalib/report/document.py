@@ -83,6 +83,7 @@ def table_of(
     caption: str = "",
     *,
     sortable: bool = False,
+    newest: bool = False,
 ) -> Table:
     """Return a table of rows: each column has a heading, and a function from a row to its cell."""
     heads = [column if isinstance(column, Column) else Column(column) for column in columns]
@@ -90,7 +91,7 @@ def table_of(
         [found if isinstance(found := cell(row), Cell) else Cell(found) for cell in columns.values()]
         for row in rows
     ]
-    return Table(name, heads, body, caption, sortable)
+    return Table(name, heads, body, caption, sortable, newest)
 
 
 @dataclass(frozen=True)

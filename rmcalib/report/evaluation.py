@@ -28,7 +28,7 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, metric_rows
 from rmcalib.metrics.texts import response_lengths
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
-from rmcalib.report.notes import score_notes
+from rmcalib.report.sentences import evaluation_sentences, score_notes
 from rmcalib.runs._folder import inputs_hash
 from rmcalib.runs._run import content_hash
 from rmcalib.scores import Scores, load_scores
@@ -36,13 +36,14 @@ from rmcalib.scores import Scores, load_scores
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from rmcalib.repair import Calibration, Calibrator, Decisions
+    from rmcalib.repair.calibration import Calibration
+    from rmcalib.repair.calibrator import Calibrator
+    from rmcalib.repair.decisions import Decisions
 
 UNNAMED = "unnamed-benchmark"
 """The name of the benchmark if the scores do not have one."""
 Curve = Literal["bins", "isotonic"]
 CURVES: tuple[Curve, ...] = ("bins", "isotonic")
-_MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,6 @@ class Evaluation(Shown):
     @property
     def summary(self) -> str:
         """The result in a few sentences."""
-        from rmcalib.report.sentences import evaluation_sentences
-
         return " ".join(evaluation_sentences(self))
 
     def value(self, metric: str, category: str = OVERALL) -> float | None:
@@ -147,6 +146,23 @@ class Evaluation(Shown):
         about = {"model": self.model, "benchmark": self.benchmark}
         return write_csv(path, [about | row for row in self.rows])
 
+    def write(self, folder: str | Path) -> Path:
+        """Write report.html, metrics.csv, metrics.json and reliability.png to a folder or URL; return the page."""
+        from rmcalib.report.document import to_html
+        from rmcalib.report.figures import figure_bytes
+        from rmcalib.report.pages import document_of
+
+        out = as_path(folder)
+        page = to_html(document_of(self))
+        self.to_csv(out / "metrics.csv")
+        if self.reliability:
+            write_bytes(out / "reliability.png", figure_bytes(self.plot(), "png"))
+        else:
+            (out / "reliability.png").unlink(missing_ok=True)  # left by an earlier evaluation
+        written = write_text(out / "report.html", page)
+        self.to_json(out / "metrics.json")  # last: a batch takes it as the sign that all files are written
+        return written
+
     def plot(self) -> Figure:
         """Return the reliability diagrams as a matplotlib figure."""
         from rmcalib.report.figures import reliability_figure
@@ -155,8 +171,6 @@ class Evaluation(Shown):
 
     def __repr__(self) -> str:
         """Return the result in a few lines."""
-        from rmcalib.report.sentences import evaluation_sentences
-
         lines = "\n".join(f"  {sentence}" for sentence in evaluation_sentences(self)[:8])
         return f"Evaluation of {self.model} on {self.benchmark}\n{lines}"
 
@@ -233,15 +247,14 @@ def evaluate(
     recipe = recipe or recipe_of_run(name, own.manifest, registry(recipes))
     reason = why_no_calibration(recipe)
     wanted, groupings = chosen_metrics(metrics), list(dict.fromkeys(["category", *group_by]))
-    columns = _columns(texts)
+    columns = _columns(own, texts)
     check_groupings(groupings, columns)
     lengths = response_lengths(own, texts)
     whole = whole_part(own, lengths=lengths, official=tuple(official_score(own, texts)), ties=ties, seed=seed)
     one = whole.prompts("one")
-    view = _view_of(whole)
+    view = whole.usual_view
     # Which prompts of a policy's samples have one correct response is an outcome: no top-1 forecasts of them.
     shown = None if reason or view == "pointwise" else one
-    about = {"in_characters": lengths is not None, "pointwise": view == "pointwise"}
     return Evaluation(
         model=name,
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
@@ -253,7 +266,7 @@ def evaluate(
         margins=margin_rows(whole),
         answers=answer_rows(own, settings),
         decisions=None if shown is None or metrics is not None else _decisions(shown, settings),
-        notes=[*notes, *score_notes(own, texts, recipe, whole, **about)],
+        notes=[*notes, *score_notes(own, texts, recipe, whole, pointwise=view == "pointwise")],
         settings=settings,
         manifest=own.manifest,
         made_from=made_from(
@@ -289,45 +302,6 @@ def made_from(
     )
 
 
-def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
-    """Write metrics.csv, reliability.png, report.html and metrics.json.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        The result of :func:`evaluate`.
-    folder : str or Path
-        A folder or URL; files of an earlier evaluation are replaced.
-
-    Returns
-    -------
-    Path
-        The path of the page.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
-    >>> with TemporaryDirectory() as folder:
-    ...     write_evaluation(report, folder).name
-    'report.html'
-    """
-    from rmcalib.report.document import to_html
-    from rmcalib.report.figures import figure_bytes
-    from rmcalib.report.pages import document_of
-
-    out = as_path(folder)
-    page = to_html(document_of(evaluation))
-    evaluation.to_csv(out / "metrics.csv")
-    if evaluation.reliability:
-        write_bytes(out / "reliability.png", figure_bytes(evaluation.plot(), "png"))
-    else:
-        (out / "reliability.png").unlink(missing_ok=True)  # left by an earlier evaluation
-    written = write_text(out / "report.html", page)
-    evaluation.to_json(out / "metrics.json")  # last: a batch takes it as the sign that all files are written
-    return written
-
-
 def _clustered(scores: Scores, cluster: str | None) -> Scores:
     """Return scores whose prompts belong together by a further column."""
     if cluster is None:
@@ -351,23 +325,20 @@ def _calibrated(scores: Scores, calibrator: Any) -> tuple[Scores, list[str]]:
     return used.apply(scores), notes
 
 
-def _columns(texts: Benchmark | None) -> Mapping[str, Mapping[str, str]]:
-    """Return the group of each prompt by further columns of the benchmark."""
-    if texts is None:
-        return {}
-    return {
-        name: {item.id: item.columns[name] for item in texts.items if name in item.columns}
-        for name in texts.columns
-    }
-
-
-def _view_of(whole: Part) -> Literal["top_1", "pointwise"]:
-    """Return "pointwise" if responses are labelled one by one: many prompts have none or several correct ones."""
-    labelled = whole.prompts("labelled")
-    if labelled is None or not labelled.one_answer.any():
-        return "top_1"
-    correct = np.add.reduceat(labelled.is_correct, labelled.starts, dtype=np.int64)[labelled.one_answer]
-    return "top_1" if (correct == 1).mean() >= _MOSTLY else "pointwise"
+def _columns(scores: Scores, texts: Benchmark | None) -> Mapping[str, Mapping[str, str]]:
+    """Return the group of each prompt by further columns of its scores and of its benchmark."""
+    first, sizes = scores.offsets[:-1], np.diff(scores.offsets)
+    columns: dict[str, dict[str, str]] = {}
+    for name, values in scores.extra.items():
+        known = values == values  # not NaN
+        if (known & (values != np.repeat(values[first], sizes))).any():
+            continue  # it differs between the responses of a prompt
+        pairs = zip(scores.item_id[first].tolist(), values[first].tolist(), known[first], strict=True)
+        columns[name] = {prompt: str(value) for prompt, value, is_known in pairs if is_known}
+    if texts is not None:
+        for name in texts.columns:
+            columns[name] = {item.id: item.columns[name] for item in texts.items if name in item.columns}
+    return columns
 
 
 def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None) -> dict[str, Any]:
@@ -402,6 +373,6 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
 
 
 def _decisions(part: Part, settings: Settings) -> Decisions | None:
-    from rmcalib.repair.decisions import decide_part
+    from rmcalib.repair import decide
 
-    return decide_part(part, level=settings.level, seed=settings.seed)
+    return decide(part, level=settings.level, seed=settings.seed)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Table = Sequence[Mapping[str, Any]]
+_Panels = Mapping[str, Mapping[str, tuple[str, str, str]]]
 INK, GREY, LINE, BLUE, BAD, GOOD = "#1c2430", "#5b6675", "#d9dee6", "#2463a6", "#a3352f", "#20714b"
 _VARIABLES = {INK: "ink", GREY: "soft", LINE: "line", BLUE: "accent", BAD: "bad", GOOD: "good"}
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
@@ -156,38 +157,20 @@ def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
         one.set_xlim(-0.02, 1.02)
 
 
-def margin_figure(rows: Table, title: str = "") -> Figure:
-    """Draw a histogram of margins; wrong choices, left of 0, are hatched."""
+def histogram_figure(rows: Table, xlabel: str, ylabel: str, *, wrong_below: float = 0.0) -> Figure:
+    """Draw a histogram of rows with low, high and count; bins below a limit are wrong choices, and hatched."""
     figure = _figure(4.6, 2.5)
     axes = figure.subplots()
     _plain(axes)
-    for right in (True, False):
-        mine = [row for row in rows if (row["low"] + row["high"] > 0) is right]
-        widths = [0.92 * (row["high"] - row["low"]) for row in mine]
+    for row in rows:
+        wrong = row["high"] <= wrong_below
         style: dict[str, Any] = (
-            {"color": BLUE} if right else {"color": "none", "edgecolor": BAD, "hatch": "//////"}
+            {"color": "none", "edgecolor": BAD, "hatch": "//////"} if wrong else {"color": BLUE}
         )
-        axes.bar(
-            _column(mine, "low"), _column(mine, "count"), width=widths, align="edge", linewidth=0.6, **style
-        )
-    axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set_title(_shown(title, 40), loc="left", fontsize=11, color=INK)
-    axes.set_xlabel("reward of the correct response minus the best wrong one")
-    axes.set_ylabel("prompts")
-    return figure
-
-
-def probability_figure(values: Any) -> Figure | None:
-    """Draw a histogram of probabilities."""
-    known = values[np.isfinite(values)]
-    if not len(known):
-        return None
-    figure = _figure(4.6, 2.5)
-    axes = figure.subplots()
-    _plain(axes)
-    axes.hist(known, bins=20, range=(0, 1), color=BLUE, rwidth=0.92)
-    axes.set_xlabel("probability")
-    axes.set_ylabel("responses")
+        width = 0.92 * (row["high"] - row["low"])
+        axes.bar(row["low"], row["count"], width=width, align="edge", linewidth=0.6, **style)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
     return figure
 
 
@@ -376,9 +359,6 @@ def watch_figure(rows: Table) -> Figure | None:
         "mean reward": {"mean_reward": ("", GREY, "o-")},
     }
     return _curves_figure(rows, panels)
-
-
-_Panels = Mapping[str, Mapping[str, tuple[str, str, str]]]
 
 
 def _curves_figure(rows: Table, panels: _Panels) -> Figure | None:

@@ -1,160 +1,200 @@
-"""Leaderboards from run folders or from a user's table, their document and their files."""
+"""Reports of many models: leaderboards from runs or from a table, and what they say together."""
 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from rmcalib._util.files import read_csv_table
 from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import known_entry
 from rmcalib.judges import Recipe, registry
 from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
 from rmcalib.metrics import Board, Settings
-from rmcalib.metrics.board import DEFAULT_METRIC, SCORE, Entry, measure_entries, rank_models
+from rmcalib.metrics.board import DEFAULT_METRIC, SCORE, Entry, check_sortable, measure_entries, rank_models
 from rmcalib.metrics.catalogue import TRAINING_METRICS
-from rmcalib.metrics.correlation import Method
+from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row
-from rmcalib.report.official import Official, read_table
-from rmcalib.report.runs import ScoredRun, source_notes, step_labels
-from rmcalib.report.sentences import board_sentences
+from rmcalib.metrics.transfer import transfer
+from rmcalib.metrics.views import FEWEST
+from rmcalib.report.boards import PROTOCOL, board_sentences, report_sentences, transfer_sentence, write_report
+from rmcalib.report.runs import ScoredRun, runs_by_benchmark, source_notes, training_steps
+from rmcalib.report.sentences import HEADLINE
 
+CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 _OF_PAIRS = "pairwise_brier"
-PROTOCOL = (
-    "The paper's public code writes 1 − mean P(chosen) into a column ece_score. This is an error rate, not a "
-    "calibration error, so it correlates with scores by construction."
-)
-"""What the paper's number is."""
 
 
 @dataclass(frozen=True)
-class Leaderboard(Board):
-    """A ranked board with names: benchmark, protocol, official scores to check against, and training steps.
+class Report(Shown):
+    """The leaderboards of one or several benchmarks.
 
     Attributes
     ----------
-    benchmark, protocol : str
-        What models were measured on, and how.
-    score_name : str
-        The name of the score over all categories.
-    check : list of dict
-        Our scores against official ones.
-    training : list of dict
-        One row per step, if the runs are steps of one training run.
-
-    Examples
-    --------
-    >>> from rmcalib.report import report_from_runs
-    >>> board = report_from_runs(["rewardmath"], settings=Settings(resamples=20))
-    >>> board.benchmark, board.models[0]["model"]
-    ('rewardmath', 'internlm/internlm2-7b-reward')
+    boards : dict of str to Board
+        The leaderboard of each benchmark.
+    models : list of dict
+        With several benchmarks, one row per model: model, words (whether one temperature is right for all of its
+        benchmarks), temperature, statistic, p_value of that test (None with fewer than two benchmarks).
+    temperatures, effects : list of dict
+        With several benchmarks, the best temperature of each model on each, and its effect on the others.
+    notes : list of str
+        Warnings and remarks.
+    settings : Settings
+        How the metrics were computed.
     """
 
-    benchmark: str = ""
-    protocol: str = "exact"
-    score_name: str = "score"
-    check: list[Row] = field(default_factory=list)
-    training: list[Row] = field(default_factory=list)
+    boards: dict[str, Board]
+    notes: list[str]
+    settings: Settings
+    models: list[Row] = field(default_factory=list)
+    temperatures: list[Row] = field(default_factory=list)
+    effects: list[Row] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[Row]:  # type: ignore[override]
+        """One row per model, benchmark and headline metric."""
+        keys = ("metric", "value", "low", "high", "n", "note")
+        return [
+            {"model": row["model"], "benchmark": name, **{key: row[key] for key in keys}}
+            for name, board in self.boards.items()
+            for row in board.metrics
+            if row["category"] == OVERALL and row["metric"] in HEADLINE
+        ]
+
+    @property
+    def board(self) -> Board | None:
+        """The leaderboard, if there is one benchmark."""
+        return next(iter(self.boards.values())) if len(self.boards) == 1 else None
 
     @property
     def summary(self) -> str:
         """The result in a few sentences."""
-        return " ".join(board_sentences(self))
+        return " ".join(report_sentences(self) if self.board is None else board_sentences(self.board))
 
-    def wide_rows(self) -> list[Row]:
-        """Return one flat row per model, for leaderboard.csv."""
-        return [
-            flat | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}
-            for flat, row in zip(super().wide_rows(), self.models, strict=True)
-        ]
+    def content(self) -> Row:
+        """Return all numbers, ready for JSON: infinite temperatures and limits become None."""
+        board = self.board
+        if board is None:
+            tables = {name: getattr(self, name) for name in ("models", "temperatures", "effects")}
+            tables = {name: [_finite(row) for row in rows] for name, rows in tables.items()}
+            about: Row = {"benchmarks": list(self.boards), "values": self.rows, **tables}
+        else:
+            names = (
+                "benchmark",
+                "metric",
+                "protocol",
+                "correlations",
+                "split_correlations",
+                "check",
+                "training",
+            )
+            about = {"models": board.wide_rows(), **{name: getattr(board, name) for name in names}}
+        return {"summary": self.summary, **about, "notes": self.notes}
 
-    def content(self) -> dict[str, Any]:
-        """Return the numbers and sentences, ready for JSON."""
-        return {
-            "benchmark": self.benchmark,
-            "metric": self.metric,
-            "protocol": self.protocol,
-            "summary": self.summary,
-            "models": self.wide_rows(),
-            "correlations": self.correlations,
-            "split_correlations": self.split_correlations,
-            "check": self.check,
-            "training": self.training,
-            "notes": self.notes,
-        }
+    def write(self, folder: str | Path) -> Path:
+        """Write report.html, summary.md, tidy CSVs and figures/ to a folder or URL; return the page's path.
 
-    __repr__ = Board.__repr__
+        Files of an earlier report that this one does not have are removed.
+        """
+        return write_report(self, folder)
+
+    def __repr__(self) -> str:
+        """Return the result in a few lines."""
+        return f"Report on {', '.join(self.boards)}: {self.summary}"
 
 
-def leaderboard_of(
-    runs: Sequence[ScoredRun],
-    notes: Sequence[str],
+def report_from_runs(
+    folders: Iterable[str | Path],
     *,
-    metric: str | None,
-    methods: Sequence[Method],
-    bradley_terry_only: bool,
-    recipes: Iterable[str | Path],
-    settings: Settings,
-    official: Official | Callable[[str, Sequence[str]], Official] | None = None,
+    benchmark: str | None = None,
+    metric: str | None = None,
+    official: str | Path | None = None,
+    bradley_terry_only: bool = False,
+    recipes: Iterable[str | Path] = (),
+    settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
-) -> Leaderboard:
-    """Make a leaderboard of runs of one benchmark; parameters as in `report_from_runs`."""
-    pairs_only = any(run.manifest.get("scale") == "pairs" for run in runs)
-    known = registry(recipes)
-    recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
-    kept, left_out = _on_scale(runs, [recipe_of[run.folder] for run in runs], bradley_terry_only)
-    if callable(official):
-        official = official(kept[0].benchmark, [run.model for run in kept])
-    names = {run.folder: clean_line(run.label) for run in kept}
-    entries = [
-        Entry(
-            names[run.folder],
-            run.scores,
-            why_no_calibration(recipe_of[run.folder]),
-            recipe_of[run.folder].family or run.model.partition("/")[0],
+) -> Report:
+    """Make the report of all finished runs under some folders (written by ``rmcalib eval`` or ``batch``).
+
+    Parameters
+    ----------
+    folders : paths
+        Folders that hold runs, at any depth, files of scores, or names of built-in boards (`load_board`).
+    benchmark : str, optional
+        Only runs of this benchmark.
+    metric : str, optional
+        What to sort by; default kept_information, or pairwise_brier if a judge only compares pairs.
+    official : path, optional
+        Official scores to check ours against: a CSV with the columns model, score and categories, or "hub" for
+        the results of RewardBench 2 on the Hub. They need runs of one benchmark.
+    bradley_terry_only : bool
+        Leave out models that are known not to be on a Bradley-Terry scale.
+    recipes : paths
+        YAML files that describe more models.
+    settings : Settings, optional
+        Bins, resamples, level and seed.
+    on_model : function, optional
+        Called before each model with the number of models done, their total number and the name.
+
+    Returns
+    -------
+    Report
+        With a leaderboard of each benchmark.
+
+    Examples
+    --------
+    >>> report = report_from_runs(["rewardmath"], settings=Settings(resamples=20))
+    >>> report.board.benchmark, report.board.models[0]["model"]
+    ('rewardmath', 'internlm/internlm2-7b-reward')
+    """
+    settings = settings or Settings()
+    if metric is not None:
+        check_sortable(metric)
+    groups, notes = runs_by_benchmark(folders, benchmark)
+    if official is not None and len(groups) > 1:
+        have = ", ".join(f"{name} ({len(runs)})" for name, runs in groups.items())
+        raise ValueError(
+            f"official scores belong to one benchmark; choose one with --benchmark (have: {have})"
         )
-        for run in kept
-    ]
-    board = measure_entries(
-        entries,
-        metric=metric or (_OF_PAIRS if pairs_only else DEFAULT_METRIC),
-        methods=methods,
-        settings=settings,
-        on_model=on_model,
-    )
-    steps = step_labels([run.model for run in kept], [run.manifest for run in kept])
-    of_model = {} if steps is None else {names[kept[i].folder]: step for i, step in steps.items()}
-    more = [*source_notes(runs), *notes, *_manifest_notes(runs), *_left_out([run.label for run in left_out])]
-    if official is not None:
-        more += [note for note in (official.note, *_unknown_models(kept, official)) if note]
-    if steps is not None:
-        more.append("These are steps of one training run: correlations over them are not over models.")
-    return named(
-        board,
-        {names[run.folder]: recipe_of[run.folder] for run in kept},
-        benchmark=clean_line(kept[0].benchmark),
-        score_name=_score_name(board, kept[0].benchmark),
-        check=_check(board.metrics, {names[run.folder]: run.model for run in kept}, official),
-        training=_training_rows(board.metrics, of_model),
-        notes=[*more, *board.notes],
-    )
+    known, total, done = registry(recipes), sum(map(len, groups.values())), count()
+
+    def one_more(_: int, __: int, model: str) -> None:
+        if on_model is not None:
+            on_model(next(done), total, model)
+
+    boards = {
+        clean_line(name): _board_of_runs(
+            runs,
+            known,
+            metric=metric,
+            official=official,
+            bradley_terry_only=bradley_terry_only,
+            settings=settings,
+            on_model=one_more,
+        )
+        for name, runs in groups.items()
+    }
+    if len(boards) == 1:
+        return _of_one(next(iter(boards.values())), notes)
+    notes = [*source_notes(run for runs in groups.values() for run in runs), *notes]
+    return _side_by_side(groups, known, Report(boards, notes, settings))
 
 
-def leaderboard_from_table(
+def report_from_table(
     path: str | Path,
     *,
     metric: str | None = None,
     categories: Iterable[str] | None = None,
-    methods: Sequence[Method] = ("kendall",),
     bradley_terry_only: bool = False,
     recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
-) -> Leaderboard:
-    """Make a leaderboard from a CSV: model, leaderboard_score, categories, and a calibration error.
+) -> Report:
+    """Make a report from a CSV: model, leaderboard_score, categories, and a calibration error.
 
     Parameters
     ----------
@@ -164,12 +204,12 @@ def leaderboard_from_table(
         The column of the error; default ``ece`` or ``ece_score``.
     categories : names, optional
         Columns with scores of categories; default those of RewardBench 2.
-    methods, bradley_terry_only, recipes, settings
+    bradley_terry_only, recipes, settings
         As for `report_from_runs`.
 
     Returns
     -------
-    Leaderboard
+    Report
 
     Examples
     --------
@@ -177,59 +217,130 @@ def leaderboard_from_table(
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "table.csv")
     ...     _ = path.write_text("model,leaderboard_score,ece,Math\\na,0.8,0.1,0.8\\nb,0.7,0.2,0.7\\n")
-    ...     board = leaderboard_from_table(path, categories=["Math"], settings=Settings(resamples=20))
-    >>> [row["model"] for row in board.models]
+    ...     report = report_from_table(path, settings=Settings(resamples=20))
+    >>> [row["model"] for row in report.board.models]
     ['a', 'b']
     """
-    table = read_table(path, metric=metric, categories=categories)
+    models, columns = _read_models(path)
+    error = _column(path, columns, *([metric] if metric else ["ece", "ece_score"]))
+    errors = _numbers(path, error, columns[error])
+    wanted = {OVERALL: _column(path, columns, "leaderboard_score", "score")}
+    for name in categories or CATEGORIES:
+        if categories or _find(columns, name) is not None:
+            wanted[clean_line(name)] = _column(path, columns, name)
+    scores = {name: _fractions(_numbers(path, own, columns[own])) for name, own in wanted.items()}
     known = registry(recipes)
-    recipe_of = [known.get(name) or Recipe(name) for name in table.models]
-    kept, left_out = _on_scale(range(len(table.models)), recipe_of, bradley_terry_only)
-    names = [clean_line(name) for name in table.models]
-    columns = {OVERALL: table.scores} | {
-        clean_line(name): values for name, values in table.categories.items()
-    }
-    metrics = [_tidy(names[i], name, SCORE, values[i]) for i in kept for name, values in columns.items()]
-    metrics += [_tidy(names[i], OVERALL, table.metric, table.errors[i]) for i in kept]
+    recipe_of = {clean_line(name): known.get(name) or Recipe(name) for name in models}
+    kept = [name for name, recipe in recipe_of.items() if _is_wanted(recipe, bradley_terry_only)]
+    measured = [(SCORE, category, values) for category, values in scores.items()]
+    metrics = [
+        _tidy(model, category, name, value)
+        for name, category, values in [*measured, (error, OVERALL, errors)]
+        for model, value in zip(recipe_of, values, strict=True)
+        if model in kept
+    ]
     board = rank_models(
-        [names[i] for i in kept],
+        kept,
         metrics,
-        metric=table.metric,
-        categories=list(columns)[1:],
-        correlated=(table.metric,),
-        ranked_by=("score", table.metric),
-        methods=methods,
+        metric=error,
+        categories=list(scores)[1:],
+        correlated=(error,),
+        ranked_by=("score", error),
         settings=settings or Settings(),
     )
     source = clean_line(Path(path).name)
-    notes = [*_left_out([names[i] for i in left_out]), *([PROTOCOL] if table.metric == "ece_score" else [])]
-    return named(
+    notes = [*_left_out([name for name in recipe_of if name not in kept])]
+    notes += [PROTOCOL] if error == "ece_score" else []
+    board = replace(
         board,
-        {names[i]: recipe_of[i] for i in kept},
+        models=_with_scale(board.models, recipe_of),
         benchmark=source,
-        protocol=f"column {clean_line(table.metric)} of {source}",
+        protocol=f"column {clean_line(error)} of {source}",
         score_name="leaderboard score",
+    )
+    return _of_one(board, notes)
+
+
+# Leaderboards.
+
+
+def _of_one(board: Board, notes: Sequence[str]) -> Report:
+    board = replace(board, notes=[*notes, *board.notes])
+    return Report({board.benchmark: board}, board.notes, board.settings)
+
+
+def _board_of_runs(
+    runs: Sequence[ScoredRun],
+    known: Mapping[str, Recipe],
+    *,
+    metric: str | None,
+    official: str | Path | None,
+    bradley_terry_only: bool,
+    settings: Settings,
+    on_model: Callable[[int, int, str], None],
+) -> Board:
+    """Make a leaderboard of runs of one benchmark; parameters as in `report_from_runs`."""
+    recipe_of = {clean_line(run.label): recipe_of_run(run.model, run.manifest, known) for run in runs}
+    kept = {
+        name: run
+        for name, run in zip(recipe_of, runs, strict=True)
+        if _is_wanted(recipe_of[name], bradley_terry_only)
+    }
+    entries = [
+        Entry(
+            name,
+            run.scores,
+            why_no_calibration(recipe_of[name]),
+            recipe_of[name].family or run.model.partition("/")[0],
+        )
+        for name, run in kept.items()
+    ]
+    of_pairs = any(run.manifest.get("scale") == "pairs" for run in runs)
+    board = measure_entries(
+        entries,
+        metric=metric or (_OF_PAIRS if of_pairs else DEFAULT_METRIC),
+        settings=settings,
+        on_model=on_model,
+    )
+    notes = [
+        *source_notes(runs),
+        *_manifest_notes(kept),
+        *_left_out([name for name in recipe_of if name not in kept]),
+    ]
+    check: list[Row] = []
+    if official is not None:
+        check, more = _check(
+            board.metrics, {name: run.model for name, run in kept.items()}, official, runs[0]
+        )
+        notes += more
+    steps = training_steps(list(kept.values()))
+    if steps:
+        notes.append("These are steps of one training run: correlations over them are not over models.")
+    return replace(
+        board,
+        models=_with_scale(board.models, recipe_of),
+        benchmark=clean_line(runs[0].benchmark),
+        score_name=_score_name(board, runs[0].benchmark),
+        check=check,
+        training=_training_rows(board.metrics, dict(zip(kept, steps, strict=False))),
         notes=[*notes, *board.notes],
     )
 
 
-# Parts.
+def _is_wanted(recipe: Recipe, bradley_terry_only: bool) -> bool:
+    return not (bradley_terry_only and recipe.bradley_terry == "no")
 
 
-def named(board: Board, recipes: Mapping[str, Recipe], **about: Any) -> Leaderboard:
-    """Return a board with names, and with what is known about the scale of each model."""
-    models = [
-        row
-        | {
-            "scale": recipes[row["model"]].bradley_terry if row["model"] in recipes else "",
-            "mark": scale_note(recipes[row["model"]]) if row["model"] in recipes else "",
-        }
-        for row in board.models
+def _left_out(names: Sequence[str]) -> list[str]:
+    return [f"Left out, because not on a Bradley-Terry scale: {', '.join(names)}."] if names else []
+
+
+def _with_scale(models: Sequence[Row], recipes: Mapping[str, Recipe]) -> list[Row]:
+    """Return rows of models with what is known about the scale of each."""
+    return [
+        row | {"scale": recipes[row["model"]].bradley_terry, "mark": scale_note(recipes[row["model"]])}
+        for row in models
     ]
-    own = {name: value for name, value in vars(board).items() if name in Board.__dataclass_fields__}
-    benchmark = about.get("benchmark", "")
-    metrics = [{"model": row["model"], "benchmark": benchmark, **row} for row in board.metrics]
-    return Leaderboard(**{**own, "models": models, "metrics": metrics, **about})
 
 
 def _score_name(board: Board, benchmark: str) -> str:
@@ -257,65 +368,173 @@ def _training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row
     return [row | {"best": bool(known) and row["kept_information"] == max(known)} for row in rows]
 
 
-def _manifest_notes(runs: Sequence[ScoredRun]) -> list[str]:
+def _manifest_notes(runs: Mapping[str, ScoredRun]) -> list[str]:
     """The notes of the manifests, with the models that they are about."""
     models: dict[str, list[str]] = {}
-    for run in runs:
+    for name, run in runs.items():
         for note in run.manifest.get("notes") or ():
-            models.setdefault(clean_line(str(note)), []).append(clean_line(run.label))
+            models.setdefault(clean_line(note), []).append(name)
     return [f"{', '.join(names)}: {note}" for note, names in models.items()]
 
 
-def _on_scale(entries: Iterable[Any], recipes: Sequence[Recipe], wanted: bool) -> tuple[list[Any], list[Any]]:
-    """Split into those to keep and those that are known not to be on a Bradley-Terry scale."""
-    kept: list[Any] = []
-    left_out: list[Any] = []
-    for entry, recipe in zip(entries, recipes, strict=True):
-        (left_out if wanted and recipe.bradley_terry == "no" else kept).append(entry)
-    if not kept:
-        raise ValueError("--bradley-terry-only: no model is left; leave the option out")
-    return kept, left_out
+# Several benchmarks.
 
 
-def _left_out(names: Sequence[str]) -> list[str]:
-    shown = ", ".join(map(clean_line, names))
-    return [f"Left out, because not on a Bradley-Terry scale: {shown}."] if names else []
+def _side_by_side(
+    groups: Mapping[str, Sequence[ScoredRun]], known: Mapping[str, Recipe], report: Report
+) -> Report:
+    """Add whether one temperature serves all benchmarks of a model."""
+    runs: dict[str, dict[str, ScoredRun]] = {}
+    for bench, group in groups.items():
+        for run in group:
+            own = runs.setdefault(clean_line(run.label), {})
+            if why_no_calibration(recipe_of_run(run.model, run.manifest, known)) is None:
+                own[clean_line(bench)] = run
+    models: list[Row] = []
+    temperatures: list[Row] = []
+    effects: list[Row] = []
+    notes = list(report.notes)
+    for name, own in runs.items():
+        found = transfer({bench: run.scores() for bench, run in own.items()}, level=report.settings.level)
+        temperatures += [{"model": name, **row} for row in found.temperatures]
+        effects += [{"model": name, **row} for row in found.effects]
+        test = found.equality
+        row = {"model": name, "words": transfer_sentence(found, report.settings.level)}
+        models.append(
+            row | {key: getattr(test, key, None) for key in ("temperature", "statistic", "p_value")}
+        )
+        notes += [
+            f"{name}: no temperature was fitted on {bench}: fewer than {FEWEST} prompts with one correct response."
+            for bench in found.left_out
+        ]
+    return replace(report, models=models, temperatures=temperatures, effects=effects, notes=notes)
 
 
-def _check(metrics: Sequence[Row], models: Mapping[str, str], official: Official | None) -> list[Row]:
-    """Return our scores beside official ones."""
-    if official is None:
-        return []
-    return [
-        {name: row[name] for name in ("model", "category")}
-        | {"ours": row["value"], "official": theirs, "difference": row["value"] - theirs}
-        for row in metrics
-        if row["metric"] == SCORE and row["value"] is not None
-        if (theirs := official.figure(models[row["model"]], row["category"])) is not None
-    ]
+def _finite(row: Row) -> Row:
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in row.items()
+    }
 
 
-def _unknown_models(runs: Sequence[ScoredRun], official: Official) -> list[str]:
-    """Return which models have no official scores, with similar names that have some."""
-    models = list(dict.fromkeys(run.model for run in runs))
-    missing = [name for name in models if name not in official.figures]
-    others = {name.lower(): name for name in official.figures if name not in models}
-    notes = []
-    for name in missing[:5]:
-        near = difflib.get_close_matches(name.lower(), others, n=1, cutoff=0.8)
-        hint = f" (did you mean {others[near[0]]}?)" if near else ""
-        notes.append(f"{official.path} has no scores of {name}{hint}.")
-    return notes + (
-        [f"{official.path} has no scores of {len(missing) - 5} more models."] if len(missing) > 5 else []
-    )
+# Tables of users, and official scores.
+
+
+def _check(
+    metrics: Sequence[Row], models: Mapping[str, str], official: str | Path, run: ScoredRun
+) -> tuple[list[Row], list[str]]:
+    """Return our scores beside official ones, and which models have none."""
+    names = list(dict.fromkeys(models.values()))
+    if official == "hub":
+        theirs, notes = _official_of_hub(run.benchmark, names)
+    else:
+        theirs, notes = _read_official(official), []
+    rows: list[Row] = []
+    for row in metrics:
+        value = theirs.get(models[row["model"]], {}).get(_plain(row["category"]))
+        if row["metric"] == SCORE and row["value"] is not None and value is not None:
+            found = {"ours": row["value"], "official": value, "difference": row["value"] - value}
+            rows.append({"model": row["model"], "category": row["category"], **found})
+    for name in names:
+        if name not in theirs:
+            near = difflib.get_close_matches(
+                name, [one for one in theirs if one not in names], n=1, cutoff=0.8
+            )
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            notes.append(f"{official} has no scores of {name}{hint}.")
+    return rows, notes
+
+
+def _read_official(path: str | Path) -> dict[str, dict[str, float]]:
+    """Return official scores of each model, by category in plain letters; columns of texts are left out."""
+    models, columns = _read_models(path)
+    found: dict[str, dict[str, float]] = {name: {} for name in models}
+    for column, texts in columns.items():
+        name = "overall" if _plain(column) in ("score", "leaderboardscore") else _plain(column)
+        try:
+            values = _fractions(_numbers(path, column, texts))
+        except ValueError:
+            if name in ("overall", *map(_plain, CATEGORIES)):
+                raise
+            continue
+        for model, value in zip(models, values, strict=True):
+            if math.isfinite(value):
+                found[model][name] = value
+    return found
+
+
+def _official_of_hub(benchmark: str, models: Sequence[str]) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """Fetch the official scores of models on RewardBench 2; the overall score is the mean of the categories."""
+    from rmcalib.scores._known import RESULTS, published_figures
+
+    theirs = known_entry("reward-bench-2").hub_id
+    if benchmark != theirs:
+        raise ValueError(
+            f"--leaderboard hub: {RESULTS} is about {theirs}, and the runs are of "
+            f"{benchmark} (give a CSV of official scores instead)"
+        )
+    published, commit = published_figures(models)
+    found = {}
+    wanted = [_plain(name) for name in CATEGORIES]
+    for model, figures in published.items():
+        plain = {_plain(name): value for name, value in figures.items()}
+        there = [name for name in wanted if name in plain]
+        own = dict(zip(there, _fractions([plain[name] for name in there]), strict=True))
+        if there == wanted:
+            own["overall"] = sum(own.values()) / len(own)
+        found[model] = own
+    note = f"Official scores: {RESULTS} at commit {commit}, of {len(found)} of {len(models)} models."
+    return found, [note]
+
+
+def _read_models(path: str | Path) -> tuple[list[str], dict[str, list[str]]]:
+    """Read a CSV with one row per model; return the names, and the other columns as texts."""
+    table = read_csv_table(path)
+    columns = {name.strip(): [row[i].strip() for row in table.rows] for i, name in enumerate(table.header)}
+    if not table.rows:
+        raise ValueError(f"{path}: no models in it; expected a header and a line for each model")
+    models = columns.pop(_column(path, columns, "model"))
+    for line, name in zip(table.lines, models, strict=True):
+        if not name or models.count(name) > 1:
+            raise ValueError(f"{path}, line {line}: the model {name!r} is there twice, or has no name")
+    return models, columns
+
+
+def _plain(name: str) -> str:
+    return "".join(sign for sign in name.lower() if sign.isalnum())
+
+
+def _find(columns: Iterable[str], name: str) -> str | None:
+    """Return the column of this name; spaces and capitals do not matter."""
+    return next((column for column in columns if _plain(column) == _plain(name)), None)
+
+
+def _column(path: str | Path, columns: Iterable[str], *names: str) -> str:
+    for name in names:
+        if (found := _find(columns, name)) is not None:
+            return found
+    raise ValueError(f"{path}: no column {' or '.join(names)} (has {', '.join(columns)})")
+
+
+def _numbers(path: str | Path, name: str, texts: Iterable[str]) -> list[float]:
+    """Return the numbers of a column, NaN where there is none."""
+    values = []
+    for text in texts:
+        try:
+            value = float(text or "nan")
+        except ValueError:
+            raise ValueError(f"{path}: {name} is {text!r}, not a number") from None
+        values.append(value if math.isfinite(value) else math.nan)
+    return values
+
+
+def _fractions(values: Sequence[float]) -> list[float]:
+    """Scores from 0 to 1, from fractions or percentages."""
+    largest = max((value for value in values if math.isfinite(value)), default=0.0)
+    return [value / 100 for value in values] if largest > 1.02 else list(values)
 
 
 def _tidy(model: str, category: str, metric: str, value: float) -> Row:
-    known = bool(np.isfinite(value))
-    row: Row = {
-        "model": model,
-        "category": category,
-        "metric": metric,
-        "value": float(value) if known else None,
-    }
-    return row | {"low": None, "high": None, "n": None, "note": "" if known else "empty in the table"}
+    row: Row = {"model": model, "category": category, "metric": metric, "low": None, "high": None, "n": None}
+    known = math.isfinite(value)
+    return row | {"value": value if known else None, "note": "" if known else "empty in the table"}

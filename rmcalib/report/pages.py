@@ -1,4 +1,4 @@
-"""One function per kind of result builds its document; here they are found, drawn and written."""
+"""The page of every result; here documents are found, drawn and written, and that of an evaluation is built."""
 
 from __future__ import annotations
 
@@ -10,72 +10,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
-from rmcalib._util.display import (
-    bracketed,
-    interval,
-    number,
-    p_value,
-    percent,
-    points,
-    signed,
-    temperature_text,
-)
+from rmcalib._util.display import bracketed, interval, number, p_value, percent, points, temperature_text
 from rmcalib._util.files import write_text
 from rmcalib._util.terminal import clean, clean_line, count
 from rmcalib.metrics import Board, Comparison
 from rmcalib.metrics.catalogue import catalogue, metric_groups
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, find_value, shown_name
+from rmcalib.report import document as doc
 from rmcalib.report import figures
-from rmcalib.report.document import (
-    Block,
-    Cell,
-    Column,
-    Columns,
-    Document,
-    Drawing,
-    Information,
-    Section,
-    Table,
-    Tile,
-    Words,
-    table_of,
-    to_fragment,
-    to_html,
-)
+from rmcalib.report.document import Cell, Column, Document, Drawing, Section, Tile, Words
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.prompts import prompt_data
 from rmcalib.report.repairs import decision_sentences, decisions_drawing
-from rmcalib.report.sentences import (
-    comparison_sentences,
-    direction,
-    evaluation_sentences,
-    metric_name,
-)
+from rmcalib.report.sentences import HEADLINE, PAIRS, Row, direction, evaluation_sentences, metric_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-HEADLINE: dict[str, str] = {
-    "mean_confidence": "says",
-    "accuracy": "right",
-    "overconfidence": "gap in points",
-    "kept_information": "kept information",
-    "lost_information": "lost information",
-    "usable_information": "usable information",
+_TILES = {
+    "votes": [
+        ("vote_confidence", "says", "mean probability of its first choice"),
+        ("vote_agreement", "people agree", "fraction of people who prefer it"),
+        ("vote_gap", "gap", "says minus people"),
+    ],
+    "pointwise": [
+        ("pointwise_confidence", "says", "mean P(response is correct)"),
+        ("pointwise_accuracy", "right", "fraction of correct responses"),
+        ("pointwise_gap", "gap", "says minus right"),
+    ],
+    "top_1": [
+        ("mean_confidence", "says", "mean probability of its first choice"),
+        ("accuracy", "right", "how often that choice is correct"),
+        ("overconfidence", "gap", "says minus right"),
+    ],
+    "pairs": [(name, label, "") for name, label in PAIRS.items()],
 }
-"""The first metrics of every table, with their headings."""
-PAIRS = {
-    "pairwise_confidence": "says in pairs",
-    "pairwise_accuracy": "right in pairs",
-    "pairwise_overconfidence": "gap in pairs",
-}
-_NAME = Column("category", text=True)
-_RELIABILITY = (
-    "Each point is a group of responses: the probability that was stated for them, and how often they are correct. "
-    "The bars contain 95% of a calibrated model's points. Points of an over-confident model are above the diagonal "
-    "on the left and below it on the right."
-)
 _POINTWISE = {
     "pointwise_confidence": "says",
     "pointwise_accuracy": "right",
@@ -85,6 +55,11 @@ _POINTWISE = {
     "best_of_n": "best of n",
     "best_of_n_chance": "by chance",
 }
+_RELIABILITY = (
+    "Each point is a group of responses: the probability that was stated for them, and how often they are correct. "
+    "The bars contain 95% of a calibrated model's points. Points of an over-confident model are above the diagonal "
+    "on the left and below it on the right."
+)
 _FOREST = (
     "Gap of each category. The bar is the category's own interval, the tick its own gap; the point is partially "
     "pooled, which moves small categories towards the others. A diamond and * mark gaps beyond chance, corrected "
@@ -97,24 +72,16 @@ _POOLED = (
 _PERCENT = ("confidence", "accuracy", "agreement", "auroc", "best_of_n", "best_of_n_chance")
 _PAGE_ONLY = ("usable_information", "ece", "ece_p_value", "temperature")
 _MOST_ROWS = 40  # categories in a table or a figure
-Row = Mapping[str, Any]
 
 
 def write_page(result: Any, path: str | Path) -> Path:
     """Write the page of a result: one self-contained file."""
-    return write_text(path, to_html(document_of(result)))
+    return write_text(path, doc.to_html(document_of(result)))
 
 
 def first_screen(result: Any) -> str:
     """Return the first screen of a result's page as HTML, for notebooks."""
-    return to_fragment(document_of(result))
-
-
-def verdict(result: Any) -> str:
-    """Return the first sentence about a result."""
-    if isinstance(result, Comparison):
-        return comparison_sentences(result)[0]
-    return str(document_of(result).sentences[0])
+    return doc.to_fragment(document_of(result))
 
 
 def plot(result: Any) -> Figure:
@@ -127,28 +94,26 @@ def plot(result: Any) -> Figure:
 
 def document_of(result: Any) -> Document:
     """Return the document of any result."""
-    from rmcalib.integrations import Watch
-    from rmcalib.repair import Applied, Calibration, Decisions, Panel
-    from rmcalib.report import repairs
-    from rmcalib.report.boards import board_document
-    from rmcalib.report.joint import Joint, joint_document
-    from rmcalib.report.watches import watch_document
+    from rmcalib.integrations.watching import Watch
+    from rmcalib.repair.calibration import Calibration
+    from rmcalib.repair.calibrator import Applied
+    from rmcalib.repair.decisions import Decisions
+    from rmcalib.repair.panels import Panel
+    from rmcalib.report import boards, comparisons, repairs
+    from rmcalib.report.leaderboards import Report
 
-    builders: list[tuple[type, Callable[[Any], Document]]] = [
-        (Evaluation, evaluation_document),
-        (Comparison, comparison_document),
-        (Board, board_document),
-        (Joint, joint_document),
-        (Calibration, repairs.calibration_document),
-        (Applied, repairs.applied_document),
-        (Decisions, repairs.decisions_document),
-        (Panel, repairs.panel_document),
-        (Watch, watch_document),
-    ]
-    for kind, build in builders:
-        if isinstance(result, kind):
-            return build(result)
-    raise TypeError(f"there is no page of a {type(result).__name__}")
+    builders: dict[type, Callable[[Any], Document]] = {
+        Evaluation: evaluation_document,
+        Comparison: comparisons.comparison_document,
+        Board: boards.board_document,
+        Report: boards.report_document,
+        Calibration: repairs.calibration_document,
+        Applied: repairs.applied_document,
+        Decisions: repairs.decisions_document,
+        Panel: repairs.panel_document,
+        Watch: repairs.watch_document,
+    }
+    return builders[type(result)](result)
 
 
 # Cells.
@@ -165,11 +130,7 @@ def metric_cell(row: Row | None, metric: str, *, limits: bool = True) -> Cell:
     elif metric.endswith("p_value"):
         text = p_value(value)
     elif metric == "temperature":
-        text = temperature_text(value) + (
-            ""
-            if whole["low"] is None
-            else f" [{temperature_text(whole['low'])}, {temperature_text(whole['high'])}]"
-        )
+        text = bracketed(whole, temperature_text)
     elif metric.endswith(_PERCENT):
         text = bracketed(whole, percent)
     else:
@@ -179,7 +140,13 @@ def metric_cell(row: Row | None, metric: str, *, limits: bool = True) -> Cell:
 
 def metric_column(metric: str, label: str = "", *, page_only: bool = False) -> Column:
     """Return the heading of a metric's column, with its meaning from the catalogue."""
-    return Column(label or metric_name(metric), _meaning(metric), page_only=page_only)
+    return Column(label or metric_name(metric), meaning_of(metric), page_only=page_only)
+
+
+def meaning_of(metric: str) -> str:
+    """Return what a metric means; nothing for one that is not in the catalogue."""
+    found = catalogue().get(metric)
+    return "" if found is None else found.meaning
 
 
 def categories_of(rows: Sequence[Row]) -> list[str]:
@@ -188,15 +155,12 @@ def categories_of(rows: Sequence[Row]) -> list[str]:
     return found[:1] if len(found) == 2 else found
 
 
-def _tile(row: Row | None, metric: str, name: str, meaning: str, key: str = "") -> Tile | None:
-    if row is None or row["value"] is None:
-        return None
-    if metric.endswith(("overconfidence", "gap")):
-        value, _, around = points(row).partition(" ")
-        return Tile(name, f"{value} points", around.strip("[]").replace(", ", " to "), meaning, key)
-    form = percent if metric != "temperature" else temperature_text
-    around = "" if row["low"] is None else f"{form(row['low'])} to {form(row['high'])}"
-    return Tile(name, form(row["value"]), around, meaning, key)
+def footer_of(settings: Settings) -> str:
+    """Return how numbers were computed."""
+    return (
+        f"rmcalib {__version__} · {settings.bins} equal-width bins · {settings.level:.0%} intervals · "
+        f"{settings.resamples:,} simulated data sets · seed {settings.seed}"
+    )
 
 
 # Evaluations.
@@ -204,17 +168,10 @@ def _tile(row: Row | None, metric: str, name: str, meaning: str, key: str = "") 
 
 def evaluation_document(result: Evaluation) -> Document:
     """Return the document of an evaluation: one screen first, then folded details."""
-    rows, facts, settings = result.rows, result.facts, result.settings
-    kept, usable = (find_value(rows, f"{name}_information") for name in ("kept", "usable"))
-    first: list[Block] = []
-    if (
-        facts["view"] == "top_1"
-        and kept is not None
-        and kept["value"] is not None
-        and usable is not None
-        and usable["value"] is not None
-    ):
-        first.append(Information(kept["value"], usable["value"]))
+    first: list[doc.Block] = []
+    kept, usable = (_value(result, f"{name}_information") for name in ("kept", "usable"))
+    if result.facts["view"] == "top_1" and kept is not None and usable is not None:
+        first.append(doc.Information(kept["value"], usable["value"]))
     by_category = [row for row in result.groups if row["group_by"] == "category"]
     if len(by_category) > 1:
         first.append(_forest("categories", by_category, _FOREST))
@@ -224,48 +181,50 @@ def evaluation_document(result: Evaluation) -> Document:
         title=f"Calibration of {result.model}",
         subtitle=_subtitle(result),
         sentences=evaluation_sentences(result),
-        tiles=_evaluation_tiles(result),
+        tiles=_tiles(result),
         first=first,
         sections=list(_evaluation_sections(result)),
         notes=result.notes,
-        footer=footer_of(settings),
+        footer=footer_of(result.settings),
         data=prompt_data(result),
     )
 
 
-def _evaluation_tiles(result: Evaluation) -> list[Tile]:
-    rows = result.rows
-    people = find_value(rows, "vote_gap")
-    if people is not None and people["value"] is not None:
-        wanted = [
-            ("vote_confidence", "says", "mean probability of its first choice", ""),
-            ("vote_agreement", "people agree", "fraction of people who prefer it", ""),
-            ("vote_gap", "gap", "says minus people", ""),
-        ]
+def _value(result: Evaluation, metric: str) -> Row | None:
+    """Return the row of a metric if it has a value."""
+    row = find_value(result.rows, metric)
+    return None if row is None or row["value"] is None else row
+
+
+def _tiles(result: Evaluation) -> list[Tile]:
+    kind = "pairs"
+    if _value(result, "vote_gap") is not None:
+        kind = "votes"
     elif result.facts["view"] == "pointwise":
-        wanted = [
-            ("pointwise_confidence", "says", "mean P(response is correct)", ""),
-            ("pointwise_accuracy", "right", "fraction of correct responses", ""),
-            ("pointwise_gap", "gap", "says minus right", ""),
-        ]
-    elif (found := find_value(rows, "overconfidence")) is not None and found["value"] is not None:
-        wanted = [
-            ("mean_confidence", "says", "mean probability of its first choice", "says"),
-            ("accuracy", "right", "how often that choice is correct", ""),
-            ("overconfidence", "gap", "says minus right", "gap"),
-        ]
-    else:
-        wanted = [(name, label, "", "") for name, label in PAIRS.items()]
-    tiles = [
-        _tile(find_value(rows, name), *(name, label, meaning, key)) for name, label, meaning, key in wanted
-    ]
-    gain, best = result.facts["gain"], find_value(rows, "temperature")
-    if gain is not None and best is not None and best["value"] is not None:
+        kind = "pointwise"
+    elif _value(result, "overconfidence") is not None:
+        kind = "top_1"
+    tiles = []
+    for metric, name, meaning in _TILES[kind]:
+        row = _value(result, metric)
+        if row is not None:
+            tiles.append(_tile(row, metric, name, meaning, key=name if kind == "top_1" else ""))
+    gain, best = result.facts["gain"], _value(result, "temperature")
+    if gain is not None and best is not None:
         if gain["low"] > 0:
             tiles.append(_tile(best, "temperature", "best temperature", "divide the rewards by it"))
         else:
             tiles.append(Tile("temperature", "none", "not shown to help", ""))
-    return [tile for tile in tiles if tile is not None]
+    return tiles
+
+
+def _tile(row: Row, metric: str, name: str, meaning: str, key: str = "") -> Tile:
+    if metric.endswith(("overconfidence", "gap")):
+        value, _, around = points(row).partition(" ")
+        return Tile(name, f"{value} points", around.strip("[]").replace(", ", " to "), meaning, key)
+    form = percent if metric != "temperature" else temperature_text
+    around = "" if row["low"] is None else f"{form(row['low'])} to {form(row['high'])}"
+    return Tile(name, form(row["value"]), around, meaning, key)
 
 
 def _evaluation_sections(result: Evaluation) -> Iterator[Section]:
@@ -288,8 +247,9 @@ def _evaluation_sections(result: Evaluation) -> Iterator[Section]:
         yield Section("decisions", "If you act on it", [said, decisions_drawing(result.decisions)])
     if result.margins:
         rows = [row for row in result.margins if row["panel"] == OVERALL]
-        label = "Histogram of margins of the correct response"
-        yield Section("margins", "Margins", [Drawing("margin", partial(figures.margin_figure, rows), label)])
+        axis = "reward of the correct response minus the best wrong one"
+        draw = partial(figures.histogram_figure, rows, axis, "prompts")
+        yield Section("margins", "Margins", [Drawing("margin", draw, "Histogram of margins")])
     yield from _answers_section(result)
     yield _everything(result)
     manifest = {key: value for key, value in result.manifest.items() if key != "inputs"}  # repeated in it
@@ -305,41 +265,35 @@ def _diagram(result: Evaluation, panel: str, number: int) -> Drawing:
     return Drawing(f"reliability-{number}", partial(figures.reliability_figure, rows, line), label)
 
 
-def category_table(result: Evaluation) -> Table | None:
+def category_table(result: Evaluation) -> doc.Table | None:
     """Return the headline metrics and the ECE, overall and by category."""
-    rows = result.rows
     names = {**HEADLINE, "ece": "ECE", "ece_p_value": "ECE p-value"}
     if result.facts["view"] == "pointwise":
         names = dict(_POINTWISE)
     elif result.facts["no_calibration"] is not None:
         names |= PAIRS
-    known = {row["metric"] for row in rows if row["value"] is not None}
+    known = {row["metric"] for row in result.rows if row["value"] is not None}
     shown = {key: label for key, label in names.items() if key in known}
     if not shown:
         return None
-    sizes, categories = _sizes(result), categories_of(rows)
+    sizes, categories = _sizes(result), categories_of(result.rows)
     listed = _largest(result, categories, _MOST_ROWS)
-    body = [
-        [
-            Cell(clean_line(category)),
-            Cell(f"{n:,}", n),
-            *(
-                metric_cell(
-                    find_value(rows, key, category), key, limits=key.endswith(("overconfidence", "gap"))
-                )
-                for key in shown
-            ),
-        ]
-        for category in listed
-        if (n := sizes.get(category, 0))
-    ]
-    head = [
-        _NAME,
-        Column("prompts"),
-        *(metric_column(key, label, page_only=key in _PAGE_ONLY) for key, label in shown.items()),
-    ]
+    columns: doc.Columns = {
+        Column("category", text=True): clean_line,
+        "prompts": lambda category: Cell(f"{sizes[category]:,}", sizes[category]),
+    }
+    for key, label in shown.items():
+        columns[metric_column(key, label, page_only=key in _PAGE_ONLY)] = partial(
+            _category_cell, result, key, limits=key.endswith(("overconfidence", "gap"))
+        )
     caption = f"Brackets are {result.settings.level:.0%} intervals.{_left_out(listed, categories)}"
-    return Table("Metrics by category", head, body, caption, sortable=True)
+    return doc.table_of(
+        "Metrics by category", [name for name in listed if sizes[name]], columns, caption, sortable=True
+    )
+
+
+def _category_cell(result: Evaluation, metric: str, category: str, *, limits: bool) -> Cell:
+    return metric_cell(find_value(result.rows, metric, category), metric, limits=limits)
 
 
 def _sizes(result: Evaluation) -> Counter[str]:
@@ -397,7 +351,7 @@ def _groups_section(result: Evaluation) -> Iterator[Section]:
     others = [row for row in result.groups if row["group_by"] != "category"]
     if len(result.groups) < 2:
         return
-    table = table_of(
+    table = doc.table_of(
         "Gap by group",
         _listed(result.groups),
         {
@@ -423,7 +377,7 @@ def _groups_section(result: Evaluation) -> Iterator[Section]:
 def _answers_section(result: Evaluation) -> Iterator[Section]:
     if not result.answers:
         return
-    table = table_of(
+    table = doc.table_of(
         "The judge's own answers",
         result.answers,
         {
@@ -440,25 +394,23 @@ def _everything(result: Evaluation) -> Section:
     """All metrics, by group of the catalogue: one row per metric, one column per category."""
     known, every = catalogue(), categories_of(result.rows)
     categories = _largest(result, every, figures.MOST_PANELS)
-    names = list(dict.fromkeys(row["metric"] for row in result.rows))
     place = {name: i for i, name in enumerate(metric_groups())}
-    names.sort(key=lambda name: place[known[name].group] if name in known else len(place))
+    names = sorted(
+        dict.fromkeys(row["metric"] for row in result.rows),
+        key=lambda name: place[known[name].group] if name in known else len(place),
+    )
     found = {(row["category"], row["metric"]): row for row in result.rows}
-    rows = [
-        [
-            Cell(name, note=_meaning(name)),
-            *(
-                metric_cell(found.get((category, name)), name, limits=category == OVERALL)
-                for category in categories
-            ),
-        ]
-        for name in names
-    ]
-    columns = [Column("metric", text=True), *(Column(clean_line(category)) for category in categories)]
+    columns: doc.Columns = {Column("metric", text=True): lambda name: Cell(name, note=meaning_of(name))}
+    for category in categories:
+        columns[Column(clean_line(category))] = partial(_found_cell, found, category)
     caption = (
         f"metrics.csv has all intervals, and the reason for each empty cell.{_left_out(categories, every)}"
     )
-    return Section("everything", "All metrics", [Table("All metrics", columns, rows, caption)])
+    return Section("everything", "All metrics", [doc.table_of("All metrics", names, columns, caption)])
+
+
+def _found_cell(found: Mapping[tuple[str, str], Row], category: str, metric: str) -> Cell:
+    return metric_cell(found.get((category, metric)), metric, limits=category == OVERALL)
 
 
 def _subtitle(result: Evaluation) -> str:
@@ -479,88 +431,3 @@ def _subtitle(result: Evaluation) -> str:
     if isinstance(timings, dict) and timings.get("finished"):
         parts.append(f"scored {str(timings['finished'])[:10]}")
     return clean_line(" · ".join(parts))
-
-
-def footer_of(settings: Settings) -> str:
-    """Return how numbers were computed."""
-    return (
-        f"rmcalib {__version__} · {settings.bins} equal-width bins · {settings.level:.0%} intervals · "
-        f"{settings.resamples:,} simulated data sets · seed {settings.seed}"
-    )
-
-
-# Comparisons.
-
-
-def comparison_document(found: Comparison) -> Document:
-    """Return the document of a comparison: the verdict, the headline metrics, everything folded."""
-    first = [row for name in (*HEADLINE, *PAIRS, "ece", "nll") if (row := found.row(name)) is not None]
-    drawn = [
-        {"label": _label(row["metric"]), "marked": bool(row["better"]), "value": 100 * row["difference"]}
-        | {end: None if row[end] is None else 100 * row[end] for end in ("low", "high")}
-        for row in first
-        if row["metric"] in (*HEADLINE, *PAIRS)
-        and row["difference"] is not None
-        and abs(row["difference"]) <= 1  # information can be less than -1, which hides all other differences
-    ]
-    sizes = {row["category"]: row["n"] for row in found.rows}
-    shown = sorted(categories_of(found.rows), key=lambda name: -sizes[name])[: figures.MOST_PANELS]
-    others = [row for row in found.rows if row not in first and row["category"] in shown]
-    a, b, n = clean_line(found.a), clean_line(found.b), max((row["n"] for row in found.rows), default=0)
-    differences = Drawing(
-        "differences",
-        partial(figures.interval_figure, drawn, "points: B minus A"),
-        "Differences B − A of the headline metrics",
-        "Differences in points; a diamond marks those where one is better beyond chance.",
-    )
-    everything = _difference_table(others, found, "All metrics", by_category=True)
-    return Document(
-        title=f"{b} against {a}",
-        subtitle=f"A = {a} · B = {b} · {count(n, 'prompt')} in common",
-        sentences=comparison_sentences(found),
-        first=[differences, _difference_table(first, found, "Headline metrics")],
-        sections=[Section("everything", "All metrics and categories", [everything])] if others else [],
-        notes=list(dict.fromkeys(row["note"] for row in found.rows if row["note"])),
-        footer=footer_of(found.settings),
-    )
-
-
-def _difference_table(
-    rows: Sequence[Row], found: Comparison, name: str, *, by_category: bool = False
-) -> Table:
-    def change(row: Row) -> Cell:
-        in_points = row["metric"] in (*HEADLINE, *PAIRS) and not row["metric"].endswith("information")
-        both = {**row, "value": row["difference"]}
-        return Cell(points(both) if in_points else bracketed(both, signed), row["difference"])
-
-    def p(row: Row) -> Cell:
-        value = row["p_value"] if row["size_p_value"] is None else row["size_p_value"]
-        return Cell(p_value(value), value)
-
-    def side(which: str, row: Row) -> Cell:
-        return metric_cell({"value": row[which], "low": None, "high": None}, row["metric"])
-
-    category = Column("category", text=True)
-    columns: Columns = {
-        Column("metric", text=True): lambda row: Cell(_label(row["metric"]), tip=_meaning(row["metric"])),
-        category: lambda row: clean_line(row["category"]),
-        "A": partial(side, "a"),
-        "B": partial(side, "b"),
-        "B − A": change,
-        Column("p-value", "Of gaps: that their sizes are equal"): p,
-        Column("better", text=True): lambda row: Cell(row["better"].upper(), tone="good"),
-    }
-    if not by_category:
-        del columns[category]
-    level = f"{found.settings.level:.0%}"
-    caption = f"Paired over prompts, with {level} intervals. Of two gaps the smaller size is better."
-    return table_of(name, rows, columns, caption, sortable=by_category)
-
-
-def _meaning(metric: str) -> str:
-    found = catalogue().get(metric)
-    return "" if found is None else found.meaning
-
-
-def _label(metric: str) -> str:
-    return {**HEADLINE, **PAIRS}.get(metric) or metric_name(metric)

@@ -1,11 +1,14 @@
-"""Documents of what `repair` returns: calibrations, decisions, panels, and checks of a calibrator."""
+"""Documents and sentences of what `repair` returns, and of a watched training run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.display import bracketed, number, p_value, percent, temperature_text
+import numpy as np
+
+from rmcalib._util.display import bracketed, number, percent, points, temperature_text
 from rmcalib._util.terminal import clean_line, count
 from rmcalib.report import figures
 from rmcalib.report.document import (
@@ -21,9 +24,38 @@ from rmcalib.report.document import (
     Words,
     table_of,
 )
+from rmcalib.report.sentences import p_text
 
 if TYPE_CHECKING:
-    from rmcalib.repair import Applied, Calibration, Calibrator, CalibratorCheck, Decisions, Panel
+    from rmcalib.integrations.watching import Watch
+    from rmcalib.repair.calibration import Calibration
+    from rmcalib.repair.calibrator import Applied, Calibrator, CalibratorCheck
+    from rmcalib.repair.decisions import Decisions
+    from rmcalib.repair.panels import Panel
+
+_REFERENCE = {
+    "stated": "the sigmoid of the reward, as it is",
+    "calibrator": "the given calibrator",
+    "benchmark": "a fit on the given benchmark",
+    "start": "a fit on the first prompts of the run",
+}
+_COLUMNS = {
+    "n_samples": Column("samples", page_only=True),
+    "n_prompts": Column("prompts"),
+    "mean_reward": Column("reward", "mean reward"),
+    "right": Column("right", "fraction of samples that are correct"),
+    "gap": Column("gap", "mean probability minus right, in points"),
+    "gap_fitted": Column("gap, fitted", "the same with b and T fitted on the first prompts", page_only=True),
+    "auroc": Column("order", "how often a correct sample beats a wrong one of its prompt"),
+    "length_correlation": Column("with length", "correlation of reward and length", page_only=True),
+    "drift": Column(
+        "drift", "change of the mean reward since the first step, in standard deviations", page_only=True
+    ),
+    "ties": Column("ties", "fraction of samples with the reward of another one", page_only=True),
+}
+_PERCENT = ("right", "ties")
+_POINTS = ("gap", "gap_fitted")
+_BRACKETED = ("gap", "auroc")
 
 
 # Decisions.
@@ -122,7 +154,14 @@ def applied_document(found: Applied) -> Document:
     accepted = "" if found.accepted is None else f" {percent(found.accepted)} of the prompts are accepted."
     sentence = f"Probabilities at T = {temperature_text(found.calibrator.temperature)}.{accepted}"
     shown: Columns = {str(name): partial(_applied_cell, name) for name in table.columns}
-    stated = [name for name in found.added if name.startswith("probability")]
+    stated = (
+        table[[name for name in found.added if name.startswith("probability")]].to_numpy(dtype=float).ravel()
+    )
+    counts, edges = np.histogram(stated[np.isfinite(stated)], bins=20, range=(0, 1))
+    bins = [
+        {"low": low, "high": high, "count": n}
+        for low, high, n in zip(edges[:-1], edges[1:], counts, strict=True)
+    ]
     return Document(
         title="What the rewards mean",
         subtitle=f"{count(len(table), 'row')}, {count(found.n, 'prompt')}",
@@ -131,7 +170,7 @@ def applied_document(found: Applied) -> Document:
             table_of("The first rows", table.head(10).to_dict("records"), shown),
             Drawing(
                 "probabilities",
-                partial(figures.probability_figure, table[stated].to_numpy().ravel()),
+                partial(figures.histogram_figure, bins, "probability", "responses"),
                 "Histogram of the probabilities",
             ),
         ],
@@ -157,8 +196,7 @@ def calibration_sentences(found: Calibration) -> list[str]:
         f"[{number(low)}, {number(high)}]{shown}."
     ]
     if found.p_equal is not None:
-        p = p_value(found.p_equal)
-        p = f"p < {p[1:]}" if p.startswith("<") else f"p = {p}"
+        p = p_text(found.p_equal)
         if found.p_equal < 1 - fitted.level:
             sentences.append(
                 f"One temperature does not fit all categories ({p}): use it on a mix like this one."
@@ -293,3 +331,76 @@ def panel_document(found: Panel) -> Document:
             Words(["All numbers are of prompts that temperatures and weights were not fitted on."]),
         ],
     )
+
+
+# Training runs.
+
+
+def watch_document(found: Watch) -> Document:
+    """Return the document of a watched training run: curves, and one row per step."""
+    first, last = (found.steps[0]["step"], found.steps[-1]["step"]) if found.steps else (0, 0)
+    columns: Columns = {Column("step", text=True): lambda row: Cell(f"{row['step']:g}", row["step"])}
+    for name, column in _COLUMNS.items():
+        if any(_known(row.get(name)) for row in found.steps):
+            columns[column] = partial(_step_cell, name)
+    # Unknown numbers are left out of the curves.
+    drawn = [{name: value if _known(value) else None for name, value in row.items()} for row in found.steps]
+    label = "Gap, right, order within prompts and mean reward over the steps"
+    return Document(
+        title="Training run",
+        subtitle=f"{count(len(found.steps), 'step')}, {first:g} to {last:g}",
+        sentences=watch_sentences(found),
+        first=[
+            Drawing("curves", partial(figures.watch_figure, drawn), label),
+            table_of("steps", found.steps, columns, newest=True),
+        ],
+        footer=f"Intervals: 95%, prompts as clusters. Probabilities: {_REFERENCE[found.reference['kind']]}.",
+    )
+
+
+def watch_sentences(found: Watch) -> list[str]:
+    """Return whether the alarm holds, what it is about, and what could not be measured."""
+    chance = f"{1 - found.level:.0%}"
+    alarm = found.alarm
+    if alarm is not None:
+        over = "over the run so far" if alarm["over"] == "run" else f"over the {alarm['over']}"
+        size = f"{100 * abs(alarm['value']):.1f} points {over}, from {count(alarm['prompts'], 'prompt')}"
+        if alarm["what"] == "order":
+            what = f"the order within prompts is worse than the rewards say, by {size}"
+        elif alarm["value"] > 0:
+            what = f"the reward says more than is right, by {size}"
+        else:
+            what = f"the reward says less than is right, by {size}"
+        sentences = [
+            f"Alarm at step {alarm['step']:g}: {what}.",
+            f"More than {100 * found.margin:g} points are shown, and a false alarm in the whole run has a chance of "
+            f"at most {chance}.",
+        ]
+    elif "gap" in found.misses and not found.waiting:
+        sentences = ["Without labels there is no alarm: nobody knows which samples are correct."]
+    elif found.waiting:
+        sentences = [f"No alarm yet: the reference needs {count(found.waiting, 'more labelled prompt')}."]
+    else:
+        sentences = [f"No alarm: a gap above {100 * found.margin:g} points is not shown."]
+    if found.steps and all(row["squashed"] for row in found.steps):
+        sentences.append("All rewards lie between 0 and 1: was a sigmoid applied to them?")
+    if found.misses:
+        sentences.append(f"Not measured, for lack of labels or texts: {', '.join(found.misses)}.")
+    return sentences
+
+
+def _known(value: Any) -> bool:
+    return value is not None and value == value
+
+
+def _step_cell(name: str, row: Mapping[str, Any]) -> Cell:
+    value = row.get(name)
+    if not _known(value):
+        return Cell("–")
+    if isinstance(value, int):
+        return Cell(f"{value:,}", value)
+    low = row.get(f"{name}_low") if name in _BRACKETED else None
+    both = {"value": value, "low": low if _known(low) else None, "high": row.get(f"{name}_high")}
+    if name in _POINTS:
+        return Cell(points(both), value)
+    return Cell(bracketed(both, percent if name in _PERCENT else number), value)

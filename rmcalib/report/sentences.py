@@ -3,25 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.display import number, p_value, percent, points, short_names, temperature_text
+import numpy as np
+
+from rmcalib._util.display import number, p_value, percent, points, temperature_text
 from rmcalib._util.terminal import clean_line, count
+from rmcalib.judges._readings import answers_summary
+from rmcalib.judges._registry import scale_note, why_no_calibration
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import OVERALL, find_value
-from rmcalib.metrics.views import FEWEST
-from rmcalib.report.notes import meaning_sentence
+from rmcalib.metrics.texts import disagreements
+from rmcalib.metrics.views import FEWEST, Part
 
 if TYPE_CHECKING:
-    from rmcalib.metrics import Comparison
+    from rmcalib.benchmarks import Benchmark
+    from rmcalib.judges import Recipe
     from rmcalib.report.evaluation import Evaluation
-    from rmcalib.report.leaderboards import Leaderboard
+    from rmcalib.scores import Scores
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
-_OTHERS = ("lost_information", "usable_information", "pairwise_accuracy", "pairwise_overconfidence")
+HEADLINE = {
+    "mean_confidence": "says",
+    "accuracy": "right",
+    "overconfidence": "gap in points",
+    "kept_information": "kept information",
+    "lost_information": "lost information",
+    "usable_information": "usable information",
+}
+"""The first metrics of every table, with their headings."""
+PAIRS = {
+    "pairwise_confidence": "says in pairs",
+    "pairwise_accuracy": "right in pairs",
+    "pairwise_overconfidence": "gap in pairs",
+}
+PROTOCOL = (
+    "The paper's public code writes 1 − mean P(chosen) into a column ece_score. This is an error rate, not a "
+    "calibration error, so it correlates with scores by construction."
+)
+"""What the paper's number is."""
 _REVERSED = "its order looks reversed: are the labels or the sign of the rewards swapped?"
 _NAMES = {"ece_score": "ECE (ece_score)", "abs_log_temperature": "|log T|"}
+_LITTLE_MASS = 0.5
+_CROWDED = 0.8  # of all probabilities in one bin
+_READ_AS = {
+    "reward": "rewards",
+    "probability": "probabilities",
+    "logprob": "log-probabilities",
+    "rating": "ratings",
+    "logit": "rewards that went through a sigmoid",
+}
+_EVIDENCE = {
+    "sum to 1": "sum to 1 in every prompt",
+    "sum to 100": "sum to 100 in every prompt",
+    "exponentials sum to 1": "are logarithms of numbers that sum to 1",
+    "all from 0 to 1": "are all from 0 to 1",
+    "none above 0": "are never above 0",
+}
 
 
 def metric_name(metric: str) -> str:
@@ -40,33 +80,69 @@ def outside_zero(row: Row | None) -> bool:
     return row is not None and row["low"] is not None and bool(row["low"] > 0 or row["high"] < 0)
 
 
+def _verdict(gap: Row, unit: str = "prompt") -> str:
+    """Return what a gap shows; nothing about a handful of prompts."""
+    if gap["n"] < FEWEST:
+        return f"{count(gap['n'], unit)} are too few for a verdict"
+    if outside_zero(gap):
+        return f"{direction(gap['value'])} by {points(gap, sign=False, unit=' points')}"
+    return f"not shown to be over- or under-confident (gap {points(gap, unit=' points')})"
+
+
+def p_text(value: float, floor: float | None = None) -> str:
+    """Return a p-value as "p = 0.123" or "p < 0.001"."""
+    text = p_value(value, floor)
+    return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
+
+
 # Evaluations.
 
 
 def evaluation_sentences(evaluation: Evaluation) -> list[str]:
     """Return the result of an evaluation: the verdict first, then information, repair, groups, the check."""
     rows, facts = evaluation.rows, evaluation.facts
-    found = [meaning_sentence(evaluation.manifest)]
+    found = [_meaning_sentence(evaluation.manifest)]
     n = facts["one_answer"]
     if facts["view"] == "pointwise":
         found += _pointwise_sentences(rows)
-        return [sentence for sentence in found if sentence] or [_values_sentence(rows)]
-    found += _vote_sentences(rows)
-    reversed_order = _reversed_sentence(rows, facts)
-    if n == 1:
-        found.append("One prompt shows nothing about calibration.")
-    elif _known(rows, "overconfidence"):
-        found += [reversed_order, _gap_sentence(rows, facts)]
-        if n >= FEWEST:
-            found += [_information_sentence(rows), _temperature_sentence(rows, facts)]
-            found += [_groups_sentence(evaluation.groups), check_sentence(evaluation)]
-    elif n:
-        found.append(reversed_order)
-        found += _uncalibrated_sentences(rows, facts)
-    elif not any(found):
-        found.append(_nothing_sentence(facts))
-    found = [sentence for sentence in found if sentence]
-    return found or [_values_sentence(rows)]
+    else:
+        found += _vote_sentences(rows)
+        if n == 1:
+            found.append("One prompt shows nothing about calibration.")
+        elif n:
+            found.append(_reversed_sentence(rows, facts))
+            if _known(rows, "overconfidence") is None:
+                found += _uncalibrated_sentences(rows, facts)
+            else:
+                found.append(_gap_sentence(rows, facts))
+                if n >= FEWEST:
+                    found += [_information_sentence(rows), _temperature_sentence(rows, facts)]
+                    found += [_groups_sentence(evaluation.groups), _check_sentence(evaluation)]
+        elif not any(found):
+            found.append(_nothing_sentence(facts))
+    return [sentence for sentence in found if sentence] or [_values_sentence(rows)]
+
+
+def _meaning_sentence(manifest: Row) -> str:
+    """Return what the numbers looked like and how they were read; empty if there is nothing to say."""
+    found = manifest.get("meaning")
+    if not isinstance(found, dict):
+        return ""
+    looks, used = str(found.get("looks_like")), str(found.get("measured_as"))
+    if found.get("asked"):
+        means_little = (
+            "Its numbers are ratings: a softmax of them means little before a temperature is fitted."
+        )
+        return means_little if used == "rating" else ""
+    if looks == "reward":
+        return ""
+    evidence = _EVIDENCE.get(str(found.get("evidence")), f"look like {clean_line(found.get('evidence'))}")
+    if used == looks:
+        return f"The numbers {evidence}, so they were read as {_READ_AS[used]} (--scale reward undoes that)."
+    return (
+        f"The numbers {evidence} but were read as rewards: if they are {_READ_AS.get(looks, looks)}, "
+        f"say --scale {looks}."
+    )
 
 
 def _nothing_sentence(facts: Row) -> str:
@@ -86,25 +162,20 @@ def _gap_sentence(rows: Rows, facts: Row) -> str:
     says, right, gap = (_known(rows, name) for name in ("mean_confidence", "accuracy", "overconfidence"))
     if gap is None or says is None or right is None:
         return "" if gap is None else f"Its gap is {points(gap, unit=' points')}."
-    clusters = facts["clusters"]
-    of = f" of {clusters:,} questions" if clusters else ""
     start = f"It says {percent(says['value'])} and is right {percent(right['value'])} of the time"
     if gap["n"] < FEWEST:
+        of = f" of {facts['clusters']:,} questions" if facts["clusters"] else ""
         return f"{start}, but {count(gap['n'], 'prompt')}{of} are too few for a verdict."
     if outside_zero(gap):
-        return f"{start}: {direction(gap['value'])} by {points(gap, sign=False, unit=' points')}."
+        return f"{start}: {_verdict(gap)}."
     if facts["cancels"] is not None and facts["cancels"] < 0.05:
         return (
             f"{start}, but errors of both signs cancel in this gap of {points(gap, unit=' points')}: it is "
             "over-confident on some prompts and under-confident on others."
         )
     least = facts["smallest_gap"]
-    seen = (
-        f"; {count(gap['n'], 'prompt')} would show a gap of {100 * least:.1f} points in 4 of 5 cases"
-        if least
-        else ""
-    )
-    return f"{start}: not shown to be over- or under-confident (gap {points(gap, unit=' points')}{seen})."
+    shown = f"{count(gap['n'], 'prompt')} would show a gap of {100 * (least or 0):.1f} points in 4 of 5 cases"
+    return f"{start}: {_verdict(gap)}." + (f" {shown}." if least else "")
 
 
 def _reversed_sentence(rows: Rows, facts: Row) -> str:
@@ -171,15 +242,14 @@ def _groups_sentence(groups: Rows) -> str:
     return f"Gaps beyond chance, {looked}: {', '.join(named)}{more}."
 
 
-def check_sentence(evaluation: Evaluation) -> str:
+def _check_sentence(evaluation: Evaluation) -> str:
     """Return the check that does not cancel: the ECE of the first choice, and what a calibrated model shows."""
-    rows = evaluation.rows
-    error, null, p = (_known(rows, f"confidence_ece{end}") for end in ("", "_null_mean", "_p_value"))
+    error, null, p = (
+        _known(evaluation.rows, f"confidence_ece{end}") for end in ("", "_null_mean", "_p_value")
+    )
     if error is None or null is None or p is None:
         return ""
-    floor = 1 / (evaluation.settings.resamples + 1)
-    shown = p_value(p["value"], floor)
-    shown = f"p < {shown[1:]}" if shown.startswith("<") else f"p = {shown}"
+    shown = p_text(p["value"], 1 / (evaluation.settings.resamples + 1))
     return (
         f"Check: its confidence ECE is {number(error['value'])}; a calibrated model would show about "
         f"{number(null['value'])} ({shown})."
@@ -193,18 +263,13 @@ def _uncalibrated_sentences(rows: Rows, facts: Row) -> list[str]:
     whole = _known(rows, "accuracy")
     found = []
     if says is not None and right is not None and gap is not None:
-        start = (
-            f"In pairs it says {percent(says['value'])} and is right {percent(right['value'])} of the time"
+        found.append(
+            f"In pairs it says {percent(says['value'])} and is right {percent(right['value'])} of the time: "
+            f"{_verdict(gap)}."
         )
-        verdict = "not shown to be over- or under-confident"
-        if gap["n"] < FEWEST:
-            verdict = f"{count(gap['n'], 'prompt')} are too few for a verdict"
-        elif outside_zero(gap):
-            verdict = f"{direction(gap['value'])} by {points(gap, sign=False, unit=' points')}"
-        found.append(f"{start}: {verdict}.")
     if whole is not None:
         found.append(f"Its first choice is right {percent(whole['value'])} of the time.")
-    if facts["no_calibration"] and not found[:1]:
+    if facts["no_calibration"] and not found:
         found.append(f"Its calibration is not measured: {facts['no_calibration']}.")
     return found
 
@@ -216,14 +281,9 @@ def _pointwise_sentences(rows: Rows) -> list[str]:
     )
     found = []
     if says is not None and right is not None and gap is not None:
-        verdict = f"not shown to be over- or under-confident (gap {points(gap, unit=' points')})"
-        if gap["n"] < FEWEST:
-            verdict = f"{count(gap['n'], 'response')} are too few for a verdict"
-        elif outside_zero(gap):
-            verdict = f"{direction(gap['value'])} by {points(gap, sign=False, unit=' points')}"
         found.append(
             f"Response by response it says {percent(says['value'])} and {percent(right['value'])} are correct: "
-            f"{verdict}."
+            f"{_verdict(gap, 'response')}."
         )
         fitted = _known(rows, "gap_fitted")
         if fitted is not None:
@@ -249,17 +309,12 @@ def _vote_sentences(rows: Rows) -> list[str]:
     says, agree, gap = (_known(rows, f"vote_{name}") for name in ("confidence", "agreement", "gap"))
     if says is None or agree is None or gap is None:
         return []
-    start = (
-        f"It says {percent(says['value'])}, and {percent(agree['value'])} of people prefer its first choice"
-    )
-    if gap["n"] < FEWEST:
-        return [f"{start}; {count(gap['n'], 'prompt')} are too few for a verdict."]
-    verdict = f"not shown to be over- or under-confident (gap {points(gap, unit=' points')})"
-    if outside_zero(gap):
-        verdict = f"{direction(gap['value'])} by {points(gap, sign=False, unit=' points')}"
-    found = [f"{start}: {verdict}."]
+    found = [
+        f"It says {percent(says['value'])}, and {percent(agree['value'])} of people prefer its first choice: "
+        f"{_verdict(gap)}."
+    ]
     best = _known(rows, "vote_agreement_ceiling")
-    if best is not None:
+    if best is not None and gap["n"] >= FEWEST:
         found.append(f"With the best choices, about {percent(best['value'])} would agree (estimated).")
     found.append("Counting the most preferred response as the correct one:")
     return found
@@ -274,150 +329,123 @@ def _values_sentence(rows: Rows) -> str:
     return f"{', '.join(values) or 'No values'}."
 
 
-# Comparisons.
+# Notes on scores: what readers should know about them before they believe a number.
 
 
-def comparison_sentences(found: Comparison) -> list[str]:
-    """Return the verdict of a comparison: whose gap is smaller, who is more often right, who keeps more."""
-    gap = found.row("overconfidence") or found.row("pairwise_overconfidence")
-    pair = "pairwise_" if gap is not None and gap["metric"].startswith("pairwise_") else ""
-    right = found.row(f"{pair}accuracy")
-    accuracy = "" if right is None else _accuracy_words(found, right)
-    if gap is None or gap["size_difference"] is None:
-        return [f"Calibration cannot be compared; {accuracy or 'the two have no metric in common'}."]
-    if gap["n"] < FEWEST:
-        return [f"{count(gap['n'], 'prompt')} in common are too few for a verdict."]
-    more = _kept_words(found)
-    if gap["better"]:
-        by = _size({"value": gap["size_difference"], "low": gap["size_low"], "high": gap["size_high"]})
-        smaller = points(by, sign=False, unit=" points")
-        winner = _winner(found, gap)
-        first = f"{winner} is better calibrated: its gap is smaller by {smaller}"
-        accuracy = accuracy.replace(f"{winner} is", "it is also", 1)
-        return [f"{first}; {accuracy}." if accuracy else f"{first}.", *more]
-    if more or (right is not None and right["better"]):
-        return [f"No difference between the gaps is shown; {accuracy}.", *more]
-    others = [row for name in _OTHERS if (row := found.row(name)) is not None and row["better"]]
-    if others:
-        names = {
-            who: [metric_name(row["metric"]) for row in others if _winner(found, row) == who]
-            for who in _called(found).values()
-        }
-        said = [f"{who} is better by {' and '.join(own)}" for who, own in names.items() if own]
-        return [f"No difference between the gaps is shown; accuracy does not differ; {'; '.join(said)}."]
-    enough = found.needed is None or found.needed <= gap["n"]
-    need = "" if enough else f"; {found.needed:,} prompts would show one of 3 points"
-    return [f"No difference shown{need}."]
-
-
-def _accuracy_words(found: Comparison, row: Row) -> str:
-    if row["low"] is None:
-        return f"accuracy is {percent(row['a'])} and {percent(row['b'])}"
-    if not row["better"]:
-        return "accuracy does not differ"
-    by = _size({"value": row["difference"], "low": row["low"], "high": row["high"]})
-    return f"{_winner(found, row)} is more often right, by {points(by, sign=False, unit=' points')}"
-
-
-def _kept_words(found: Comparison) -> list[str]:
-    row = found.row("kept_information")
-    if row is None or not row["better"]:
-        return []
-    by = _size({"value": row["difference"], "low": row["low"], "high": row["high"]})
-    more = f"by {points(by, sign=False, unit=' points')}"
-    if abs(by["value"]) > 1:
-        more = f"{number(max(row['a'], row['b']))} against {number(min(row['a'], row['b']))}"
-    return [f"The probabilities of {_winner(found, row)} keep more information, {more}."]
-
-
-def _winner(found: Comparison, row: Row) -> str:
-    return _called(found)[row["better"]]
-
-
-def _called(found: Comparison) -> dict[str, str]:
-    """Return what sentences call the two: names without their organisations, where that tells them apart."""
-    short = short_names([found.a, found.b])
-    return {"a": clean_line(short[found.a]), "b": clean_line(short[found.b])}
-
-
-def _size(row: Row) -> Row:
-    """Return a difference without its sign, and its limits."""
-    if row["value"] >= 0:
-        return row
-    return {"value": -row["value"], "low": -row["high"], "high": -row["low"]}
-
-
-# Leaderboards.
-
-
-def board_sentences(board: Leaderboard) -> list[str]:
-    """Return the best model, which others may be as good, how many are over-confident, and the correlation."""
-    ranked = [row for row in board.models if row["rank"] is not None]
-    total = count(len(board.models), "model")
-    if not ranked:
-        return [f"{total}, none with a value for {metric_name(board.metric)}."]
-    found = [_best_sentence(board, ranked, total), _gaps_sentence(ranked, board.metric)]
-    guesses = [row for row in ranked if row["better_than_guess"] is False]
-    if guesses:
-        found.append(
-            f"Ranked last: {count(len(guesses), 'model')} worse than a uniform guess, or not shown to be right more "
-            "often than by chance."
+def score_notes(
+    scores: Scores, benchmark: Benchmark | None, recipe: Recipe, whole: Part, *, pointwise: bool
+) -> list[str]:
+    """Return notes on scale, undecided prompts, cut responses, equal rewards, and answers of a language model."""
+    reason, mark = why_no_calibration(recipe), scale_note(recipe)
+    notes = []
+    if reason:
+        start = "Top-1 calibration" if recipe.scale == "pairs" else "Calibration"
+        notes.append(f"{start} is not measured: {reason}. Accuracy does not need it.")
+    elif mark:
+        notes.append(f"{mark[0].upper()}{mark[1:]}.")
+    notes += [clean_line(note) for note in scores.manifest.get("notes") or ()]
+    if not pointwise:
+        notes += _undecided_notes(whole)
+    if scores.ties is not None and scores.ties.any():
+        how = "left out" if whole.ties == "drop" else "forecast by Davidson's model"
+        notes.append(f"Votes for “equally good” are {how}.")
+    if not reason:
+        notes += _crowded_notes(whole)
+    notes += _answer_notes(scores)
+    cut = int(scores.truncated.sum())
+    if cut:
+        limit = scores.manifest.get("max_length")
+        at = f" at {limit} tokens" if limit else ""
+        notes.append(
+            f"{cut} of {len(scores)} responses ({cut / len(scores):.1%}) were cut{at} and scored without "
+            "their end."
         )
-    return [sentence for sentence in [*found, _correlation_sentence(board)] if sentence]
+    if recipe.scale != "pairs":  # verdicts on pairs are often equal
+        notes += _shared_rewards(scores)
+    return notes if benchmark is None else [*notes, *disagreements(scores, benchmark)]
 
 
-def _best_sentence(board: Leaderboard, ranked: Rows, total: str) -> str:
-    best, metric = ranked[0], board.metric
-    value = best["values"][metric]
-    if len(ranked) > 1 and all(row["rank"] == best["rank"] for row in ranked):
-        return f"{total}; all have the same {metric_name(metric)}, {number(value['value'])}."
-    shown = points(value, unit=" points") if metric.endswith("overconfidence") else _bracket(value)
-    pair = "pairwise_" if metric.startswith("pairwise_") else ""
-    names = (f"{pair}confidence", "pairwise_accuracy") if pair else ("mean_confidence", "accuracy")
-    says, right = (best["values"].get(name) for name in names)
-    more = (
-        ""
-        if says is None or right is None
-        else f"; it says {percent(says['value'])} and is right {percent(right['value'])} of the time"
-    )
-    first = f"{total}. Best by {metric_name(metric)}: {clean_line(best['model'])}, {shown}{more}."
-    rivals = [row for row in ranked[1:] if row.get("rank_low") == 1]
-    if rivals:
-        first += f" {count(len(rivals), 'other')} may be as good."
-    return first
+def _undecided_notes(whole: Part) -> list[str]:
+    """Return which prompts the headline leaves out."""
+    decided, one = (0 if part is None else len(part) for part in (whole.prompts("all"), whole.prompts("one")))
+    notes = []
+    if decided < len(whole):
+        notes.append(
+            f"{count(len(whole) - decided, 'prompt')} where no response, or every one, is correct, or labels are "
+            "missing: left out where one must be."
+        )
+    if one < decided:
+        notes.append(
+            f"{count(decided - one, 'prompt')} with several correct responses, or of Ties: not part of says, right "
+            "and gap."
+        )
+    return notes
 
 
-def _gaps_sentence(ranked: Rows, by: str) -> str:
-    name = "pairwise_overconfidence" if by.startswith("pairwise_") else "overconfidence"
-    gaps = [gap for row in ranked if (gap := row["values"].get(name)) is not None]
-    if not gaps:
-        return ""
-    sure = [direction(gap["value"]) for gap in gaps if outside_zero(gap)]
-    over, under = sure.count("over-confident"), sure.count("under-confident")
+def _crowded_notes(whole: Part) -> list[str]:
+    """Warn if most probabilities lie in one bin, where the ECE hides errors."""
+    one = whole.prompts("one")
+    if one is None:
+        return []
+    counts, edges = np.histogram(one.top_1.p, 10, (0.0, 1.0))
+    fullest = int(counts.argmax())
+    share = counts[fullest] / counts.sum()
+    if share < _CROWDED:
+        return []
+    return [
+        f"{percent(float(share))} of all probabilities are in one bin of the ECE ({edges[fullest]:.3g} to "
+        f"{edges[fullest + 1]:.3g}), where it hides errors. Use the gap."
+    ]
+
+
+def _shared_rewards(scores: Scores) -> list[str]:
+    prompt = np.repeat(np.arange(scores.n_items), np.diff(scores.offsets))
+    order = np.lexsort((scores.reward, prompt))
+    same = (np.diff(prompt[order]) == 0) & (np.diff(scores.reward[order]) == 0)
+    shared = np.concatenate([[False], same]) | np.concatenate([same, [False]])
+    if not shared.any():
+        return []
+    return [
+        f"{count(int(shared.sum()), 'response')} share their reward with another response to the same prompt "
+        "(common with 16-bit dtypes). A tie of t responses counts as 1/t right."
+    ]
+
+
+def _answer_notes(scores: Scores) -> list[str]:
+    """Return notes on position bias, answers that could not be read, and labels without a probability."""
+    found = answers_summary(scores)
+    if not found:
+        return []
+    notes = [_place_note(found["places"])] if "places" in found else []
+    unread, answers = found["unread"], found["answers"]
+    if unread:
+        notes.append(
+            f"{unread:,} of {answers:,} answers ({unread / answers:.1%}) could not be read. They are not "
+            "counted, so the forecasts of their prompts are closer to uniform."
+        )
+    if found["floored"]:
+        notes.append(
+            f"The server did not return {found['floored']:,} log-probabilities. They are set to their upper "
+            f"bounds, so probabilities are off by at most {found['largest_floor']:.1g}."
+        )
+    if found.get("label_mass", 1.0) < _LITTLE_MASS:
+        notes.append(
+            f"The labels have only {found['label_mass']:.1%} of the next token's probability: the judge "
+            "tends to write something else first. Use sampled answers instead (-J judging=votes)."
+        )
+    return notes
+
+
+def _place_note(places: dict[str, Any]) -> str:
+    means = places["mean_probability"]
+    errors = [error for error in places["standard_error"] if error is not None]
+    spread = f" (standard errors up to {max(errors):.3f})" if errors else ""
+    by_place = ", ".join(f"{letter} {mean:.3f}" for letter, mean in zip(ascii_uppercase, means, strict=False))
+    moves = places.get("choice_moves")
+    moved = f" The answers to {moves:.0%} of the prompts depend on the order or the sample." if moves else ""
     return (
-        f"{over} of {count(len(gaps), 'model')} over-confident, {under} under-confident, "
-        f"{len(gaps) - over - under} not shown to be either."
-    )
-
-
-def _correlation_sentence(board: Leaderboard) -> str:
-    error = "lost_information" if board.metric == "kept_information" else board.metric
-    split = next(
-        (row for row in board.split_correlations if (row["metric"], row["target"]) == (error, "accuracy")),
-        None,
-    )
-    found = split or next((row for row in board.correlations if row["target"] == "leaderboard"), None)
-    if found is None or found["value"] is None or found["note"] or found["n"] < 10:
-        return ""
-    meaning = "the interval includes zero, so these models do not show a correlation"
-    if found["low"] > 0:
-        meaning = f"models that are better by {metric_name(found['metric'])} have better scores"
-    elif found["high"] < 0:
-        meaning = f"models that are better by {metric_name(found['metric'])} have worse scores"
-    what = "accuracy, from different halves of the prompts," if split else "the score"
-    return (
-        f"The rank correlation of {metric_name(found['metric'])} and {what} is {found['value']:.2f} "
-        f"[{found['low']:.2f}, {found['high']:.2f}] over {found['n']} models: {meaning}."
+        f"Position bias: the mean probability by place is {by_place}, where {1 / len(means):.3f} would be "
+        f"fair{spread}; {places['prompts']:,} prompts. Forecasts are averaged over the orders.{moved}"
     )
 
 
@@ -427,12 +455,6 @@ def _correlation_sentence(board: Leaderboard) -> str:
 def _known(rows: Rows, metric: str, category: str = OVERALL) -> Row | None:
     row = find_value(rows, metric, category)
     return None if row is None or row["value"] is None else row
-
-
-def _bracket(row: Row) -> str:
-    return number(row["value"]) + (
-        "" if row["low"] is None else f" [{number(row['low'])}, {number(row['high'])}]"
-    )
 
 
 def _share(row: Row) -> str:

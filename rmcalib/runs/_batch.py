@@ -31,7 +31,6 @@ from rmcalib.runs._plan import (
     Selection,
     estimated_tokens,
     make_plan,
-    plan_problems,
     read_models,
     select,
 )
@@ -39,62 +38,15 @@ from rmcalib.runs._run import Run, finished_scores, keep_scores, run_folder, sco
 from rmcalib.runs._score import asked_for, score_inputs, shard
 from rmcalib.runs._status import ModelStatus, Status
 from rmcalib.scores import Scores, published_models, published_scores
-from rmcalib.scores._published import RESULTS
+from rmcalib.scores._formats import NoScoresError
+from rmcalib.scores._known import RESULTS
 
+_DOWNLOADS = 4  # of published scores at a time
 _GRACE = 5.0  # seconds that an interruption waits for threads
-_NO_SCORES = "a generative judge gives none"  # in the message of `from_rewardbench`
 
 
 @dataclass(frozen=True)
-class Scoring:
-    """Settings of a batch that scores models.
-
-    Parameters
-    ----------
-    benchmark : str | Benchmark
-        A benchmark, or a name that :func:`rmcalib.load_benchmark` takes.
-    benchmark_revision, limit, format
-        As for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
-    options : LoadOptions
-        How to load and run the models.
-    cluster : Cluster, optional
-        A Ray cluster to run on; default this machine.
-    free_disk : bool
-        Remove each model from the Hub's cache when it is done.
-    ignore_memory : bool
-        Also run models that seem too large for the memory.
-
-    Examples
-    --------
-    >>> Scoring("demo", limit=8, options=LoadOptions(device="cpu")).benchmark
-    'demo'
-    """
-
-    benchmark: str | Benchmark = "reward-bench-2"
-    benchmark_revision: str | None = None
-    limit: int | None = None
-    options: LoadOptions = field(default_factory=LoadOptions)
-    cluster: Cluster | None = None
-    free_disk: bool = False
-    ignore_memory: bool = False
-    format: str | None = None
-
-
-@dataclass(frozen=True)
-class Published:
-    """Settings of a batch that downloads the scores that RewardBench has published. No model is run.
-
-    Parameters
-    ----------
-    jobs : int
-        Number of simultaneous downloads.
-    """
-
-    jobs: int = 4
-
-
-@dataclass(frozen=True)
-class BatchRequest:
+class Batch:
     """The models of a batch, what to do with them, and where to write the results.
 
     Parameters
@@ -102,101 +54,96 @@ class BatchRequest:
     models : str | Path | Iterable[Recipe | Listed], optional
         Path of a YAML file, or recipes and entries of a list. Default: the leaderboard, or all models with
         published scores.
-    selection : Selection
-        Which of these models to run.
-    how : Scoring | Published
-        `Scoring` or `Published`.
+    benchmark : str | Benchmark
+        A benchmark, or a name that :func:`rmcalib.load_benchmark` takes.
     output : str | Path
         Folder or URL for the results.
+    selection : Selection
+        Which of these models to run.
+    options : LoadOptions
+        How to load and run the models.
+    cluster : Cluster, optional
+        A Ray cluster to run on; default this machine.
+    published : bool
+        Download the scores that RewardBench has published. No model is run.
     fresh : bool
         Run everything again, and replace the results of earlier runs.
+    format, limit
+        As for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
+    free_disk : bool
+        Remove each model from the Hub's cache when it is done.
+    ignore_memory : bool
+        Also run models that seem too large for the memory.
 
     Examples
     --------
-    >>> BatchRequest("models.yaml", Selection(max_parameters=10), Scoring("demo")).output
+    >>> Batch("models.yaml", "demo", limit=8, selection=Selection(max_parameters=10)).output
     'runs'
     """
 
     models: str | Path | Iterable[Recipe | Listed] | None = None
-    selection: Selection = field(default_factory=Selection)
-    how: Scoring | Published = field(default_factory=Scoring)
+    benchmark: str | Benchmark = "reward-bench-2"
     output: str | Path = "runs"
+    selection: Selection = field(default_factory=Selection)
+    options: LoadOptions = field(default_factory=LoadOptions)
+    cluster: Cluster | None = None
+    published: bool = False
     fresh: bool = False
+    format: str | None = None
+    limit: int | None = None
+    free_disk: bool = False
+    ignore_memory: bool = False
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The result of `plan_batch`: the models in order, and those that are certain to fail, with the cause."""
+Evaluate = Callable[[Recipe, Scores, Benchmark | None], tuple[str, Callable[[Path], object]]]
+"""Returns a hash of everything that the metrics of scores depend on, and a function that writes them.
 
-    entries: list[PlanEntry]
-    problems: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Evaluator:
-    """Functions that compute and write the metrics of a model.
-
-    Both take the recipe, the scores, and the benchmark or None.
-
-    Parameters
-    ----------
-    write : Callable[[Recipe, Scores, Benchmark | None, Path], None]
-        Writes the metrics into the run folder, its fourth argument; `metrics.json` must be written last.
-    made_from : Callable[[Recipe, Scores, Benchmark | None], str]
-        Returns a hash of everything that the metrics depend on. If `metrics.json` contains the same hash, the
-        metrics are not computed again.
-    """
-
-    write: Callable[[Recipe, Scores, Benchmark | None, Path], None]
-    made_from: Callable[[Recipe, Scores, Benchmark | None], str]
+The function gets the run folder and writes `metrics.json` last, with the hash as `made_from`.
+"""
 
 
-def plan_batch(request: BatchRequest) -> Plan:
+def plan_batch(batch: Batch) -> list[PlanEntry]:
     """Return what a batch would do. No model or benchmark is downloaded.
 
     Parameters
     ----------
-    request : BatchRequest
+    batch : Batch
         The models, what to do with them, and where to write the results.
 
     Returns
     -------
-    Plan
+    list of PlanEntry
         The models in order, with estimates of memory and time.
 
     Examples
     --------
     >>> recipes = [Recipe("org/rm-8B"), Recipe("org/rm-1B")]
-    >>> how = Scoring("demo", options=LoadOptions(device="cpu"), ignore_memory=True)
-    >>> [entry.model for entry in plan_batch(BatchRequest(recipes, how=how)).entries]
+    >>> batch = Batch(recipes, "demo", options=LoadOptions(device="cpu"), ignore_memory=True)
+    >>> [entry.model for entry in plan_batch(batch)]
     ['org/rm-1B', 'org/rm-8B']
     """
-    how = request.how
-    if isinstance(how, Published):
-        return Plan(_published_plan(request)[0], {})
-    name = how.benchmark
+    if batch.published:
+        return _published_plan(batch)[0]
+    name = batch.benchmark
     here = isinstance(name, str) and (
         name == "demo" or Path(name).is_file() or Path(name).suffix in (".jsonl", ".json", ".parquet")
     )
-    entries, _ = _scoring_plan(request, how, load=here)
-    # The nodes of a cluster may have folders that do not exist here.
-    return Plan(entries, plan_problems(entries) if how.cluster is None else {})
+    return _scoring_plan(batch, load=here)[0]
 
 
 def run_batch(
-    request: BatchRequest,
-    *,
-    evaluator: Evaluator | None = None,
-    on_change: Callable[[Status], None] | None = None,
+    batch: Batch, *, evaluate: Evaluate | None = None, on_change: Callable[[Status], None] | None = None
 ) -> Status:
     """Run a batch. If a model fails, the others continue.
 
     Parameters
     ----------
-    request : BatchRequest
+    batch : Batch
         The models, what to do with them, and where to write the results.
-    evaluator : Evaluator, optional
-        Computes and writes the metrics of each model; default none are written.
+    evaluate : Callable, optional
+        Takes the recipe, the scores, and the benchmark or None. Returns a hash of everything that the metrics
+        depend on, and a function that writes them into the run folder, its argument. They are not written if
+        `metrics.json` has the hash already. Default: no metrics are written.
     on_change : Callable[[Status], None], optional
         Called, from any thread, when the state of a model has changed.
 
@@ -209,32 +156,32 @@ def run_batch(
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     how = Scoring("demo", limit=4, options=LoadOptions(device="cpu"))
-    ...     run_batch(BatchRequest([Recipe("./nowhere")], how=how, output=folder)).counts()
+    ...     batch = Batch([Recipe("./nowhere")], "demo", folder, limit=4, options=LoadOptions(device="cpu"))
+    ...     run_batch(batch).counts()
     {'failed': 1}
     """
     if process_rank()[1] > 1:
         raise ValueError("a batch is one process: start it without torchrun (--engine ray uses several GPUs)")
-    output, how = as_path(request.output), request.how
-    if isinstance(how, Published):
-        plan, commit = _published_plan(request)
-        bench, about = None if evaluator is None else _texts(), {"scores": "published"}
+    output = as_path(batch.output)
+    if batch.published:
+        plan, commit = _published_plan(batch)
+        bench, about = None if evaluate is None else _texts(), {"scores": "published"}
     else:
-        plan, bench = _scoring_plan(request, how, load=True)
-        about = {"engine": "local" if how.cluster is None else "ray"}
+        plan, bench = _scoring_plan(batch, load=True)
+        about = {"engine": "local" if batch.cluster is None else "ray"}
     with locked(output, ".batch.lock", owner="batch.json"):
-        models = [ModelStatus(e.model, parameters=e.parameters, planned=e.seconds) for e in plan]
+        models = [ModelStatus(entry.model, parameters=entry.parameters) for entry in plan]
         status = Status(output, models, on_change=on_change, **about)
-        batch = _Batch(output, status, evaluator, bench, request.fresh)
+        running = _Running(batch, output, status, evaluate, bench)
         for entry in plan:
             if entry.skipped:
                 status.change(entry.model, "skipped", why=entry.skipped)
         entries = [entry for entry in plan if not entry.skipped]
         try:
-            if isinstance(how, Published):
-                _each(batch, entries, lambda entry: _take(batch, entry, commit), how.jobs)
+            if batch.published:
+                _each(running, entries, lambda entry: _take(running, entry, commit), _DOWNLOADS)
             else:
-                _run_models(batch, entries, how)
+                _run_models(running, entries)
         except BaseException:
             status.end("interrupted")
             raise
@@ -243,14 +190,14 @@ def run_batch(
 
 
 @dataclass(frozen=True)
-class _Batch:
+class _Running:
     """A running batch."""
 
+    batch: Batch
     output: Path
     status: Status
-    evaluator: Evaluator | None
+    evaluate: Evaluate | None
     benchmark: Benchmark | None
-    fresh: bool
 
     @contextlib.contextmanager
     def attempt(self, name: str) -> Iterator[None]:
@@ -263,12 +210,12 @@ class _Batch:
     def conclude(self, recipe: Recipe, folder: Path, scores: Scores, new: bool) -> None:
         """Evaluate the scores of a model if necessary, and mark the model as done."""
         with self.attempt(recipe.model):
-            if self.evaluator is not None:
-                made_from = self.evaluator.made_from(recipe, scores, self.benchmark)
-                if self.fresh or read_object(folder / "metrics.json").get("made_from") != made_from:
+            if self.evaluate is not None:
+                made_from, write = self.evaluate(recipe, scores, self.benchmark)
+                if self.batch.fresh or read_object(folder / "metrics.json").get("made_from") != made_from:
                     new = True
                     self.status.change(recipe.model, "evaluating")
-                    self.evaluator.write(recipe, scores, self.benchmark, folder)
+                    write(folder)
             self.status.change(recipe.model, "done", folder=str(folder), fresh=new)
 
 
@@ -276,7 +223,7 @@ _Found = tuple[Path, Scores, bool]  # the folder and the scores of a model, and 
 
 
 def _each(
-    batch: _Batch,
+    running: _Running,
     entries: Sequence[PlanEntry],
     find: Callable[[PlanEntry], _Found | None],
     at_once: int,
@@ -286,10 +233,10 @@ def _each(
     finding, evaluating = ThreadPoolExecutor(at_once), ThreadPoolExecutor(1)  # Matplotlib needs one thread
 
     def one(entry: PlanEntry) -> None:
-        with contextlib.suppress(Stopped), batch.attempt(entry.model):
+        with contextlib.suppress(Stopped), running.attempt(entry.model):
             found = find(entry)
             if found is not None:
-                evaluating.submit(batch.conclude, entry.recipe, *found)
+                evaluating.submit(running.conclude, entry.recipe, *found)
 
     futures = [finding.submit(one, entry) for entry in entries]
     try:
@@ -305,43 +252,44 @@ def _each(
         raise
 
 
-def _run_models(batch: _Batch, entries: Sequence[PlanEntry], how: Scoring) -> None:
+def _run_models(running: _Running, entries: Sequence[PlanEntry]) -> None:
     """Score models, small ones first. On this machine, the next one is downloaded meanwhile."""
+    batch = running.batch
     with contextlib.ExitStack() as opened:
         engine: LocalEngine | RayEngine
-        if how.cluster is None:
-            engine = LocalEngine(opened.enter_context(_log(batch.output)))
+        if batch.cluster is None:
+            engine = LocalEngine(opened.enter_context(_log(running.output)))
         else:
-            engine = RayEngine(how.cluster, on_cpu=how.options.device == "cpu")
+            engine = RayEngine(batch.cluster, on_cpu=batch.options.device == "cpu")
         opened.enter_context(engine)
         downloading = ThreadPoolExecutor(1)
         following = dict(zip((entry.model for entry in entries), entries[1:], strict=False))
 
         def find(entry: PlanEntry) -> _Found:
-            if how.cluster is None and entry.model in following:
-                downloading.submit(_fetch, batch, how, following[entry.model])
-            return _score_model(batch, how, engine, entry)
+            if batch.cluster is None and entry.model in following:
+                downloading.submit(_fetch, running, following[entry.model])
+            return _score_model(running, engine, entry)
 
         try:
-            _each(batch, entries, find, engine.at_once, engine.stop)
+            _each(running, entries, find, engine.at_once, engine.stop)
         finally:
             downloading.shutdown(wait=False, cancel_futures=True)
 
 
-def _score_model(batch: _Batch, how: Scoring, engine: LocalEngine | RayEngine, entry: PlanEntry) -> _Found:
+def _score_model(running: _Running, engine: LocalEngine | RayEngine, entry: PlanEntry) -> _Found:
     """Score a model unless it is done; return its folder, its scores, and whether they are new."""
-    bench, name, status = batch.benchmark, entry.model, batch.status
+    batch, bench, name, status = running.batch, running.benchmark, entry.model, running.status
     assert bench is not None
-    judge, commit = _judge(how, entry)
+    judge, commit = _judge(batch, entry)
     asked = asked_for(judge, bench)
-    folder = run_folder(batch.output, name, bench.name)
+    folder = run_folder(running.output, name, bench.name)
     there = None if batch.fresh else finished_scores(folder, asked)
     if there is not None:
         return folder, there, False
     before = set() if batch.fresh else scored_before(folder)
     items = [item for item in bench.items if item.id not in before]
     shards = [shard(items, rank, engine.shards(entry)) for rank in range(engine.shards(entry))]
-    tasks = [Task(judge, one, commit if how.free_disk else None) for one in shards if one]
+    tasks = [Task(judge, one, commit if batch.free_disk else None) for one in shards if one]
     with contextlib.closing(engine.run(tasks or [Task(judge, [])], entry)) as parts:
         identity, about = _first(parts, status, name)
         about |= {} if asked is None else {"asked": asked}
@@ -402,9 +350,9 @@ def _check_same(identity: dict[str, Any], part: Part) -> None:
     )
 
 
-def _judge(how: Scoring, entry: PlanEntry) -> tuple[Judge, str | None]:
+def _judge(batch: Batch, entry: PlanEntry) -> tuple[Judge, str | None]:
     """Return the judge of an entry, which is not loaded yet, and the commit of a model on the Hub."""
-    options = how.options
+    options = batch.options
     if entry.options:
         given: dict[str, Any] = {} if options.max_length is None else {"max_length": options.max_length}
         given |= {} if entry.recipe == Recipe(entry.model) else {"recipe": entry.recipe}
@@ -415,18 +363,16 @@ def _judge(how: Scoring, entry: PlanEntry) -> tuple[Judge, str | None]:
     return load_judge(entry.model, **{**given, "revision": commit}), commit
 
 
-def _fetch(batch: _Batch, how: Scoring, entry: PlanEntry) -> None:
+def _fetch(running: _Running, entry: PlanEntry) -> None:
     """Download a model while another one is scored; errors are reported when the model is due."""
+    batch, bench = running.batch, running.benchmark
     with contextlib.suppress(Exception):
-        judge, commit = _judge(how, entry)
-        assert batch.benchmark is not None
-        folder = run_folder(batch.output, entry.model, batch.benchmark.name)
-        manifest = read_object(folder / "run.json")
-        done = manifest.get("status") == "finished" and manifest.get("asked") == asked_for(
-            judge, batch.benchmark
-        )
+        assert bench is not None
+        judge, commit = _judge(batch, entry)
+        manifest = read_object(run_folder(running.output, entry.model, bench.name) / "run.json")
+        done = manifest.get("status") == "finished" and manifest.get("asked") == asked_for(judge, bench)
         if commit is not None and (batch.fresh or not done):
-            locate(entry.model, dataclasses.replace(how.options, recipe=entry.recipe, revision=commit))
+            locate(entry.model, dataclasses.replace(batch.options, recipe=entry.recipe, revision=commit))
 
 
 @contextlib.contextmanager
@@ -444,70 +390,70 @@ def _log(output: Path) -> Iterator[Path]:
                 write_bytes(output / "batch.log", log.read_bytes())
 
 
-def _scoring_plan(
-    request: BatchRequest, how: Scoring, *, load: bool
-) -> tuple[list[PlanEntry], Benchmark | None]:
+def _scoring_plan(batch: Batch, *, load: bool) -> tuple[list[PlanEntry], Benchmark | None]:
     # The memory of the nodes of a cluster is unknown here.
-    device, memory = "cpu" if how.options.device == "cpu" else "cuda", math.inf
-    if how.cluster is None:
-        hardware = find_hardware(how.options.device)
+    device, memory = "cpu" if batch.options.device == "cpu" else "cuda", math.inf
+    if batch.cluster is None:
+        hardware = find_hardware(batch.options.device)
         device, memory = hardware.device, hardware.memory
-    models = _models(request) or []
-    select(models, request.selection)  # refuses an empty selection before anything is downloaded
-    bench = how.benchmark if isinstance(how.benchmark, Benchmark) else None
-    if isinstance(how.benchmark, str) and load:
-        revision = how.benchmark_revision
-        bench = load_benchmark(how.benchmark, format=how.format, revision=revision, limit=how.limit)
-    tokens = estimated_tokens(bench)
-    return make_plan(
-        models, request.selection, how.options, device, memory, tokens=tokens, ignore_memory=how.ignore_memory
-    ), bench
+    models = _models(batch)
+    select(models, batch.selection)  # refuses an empty selection before anything is downloaded
+    bench = batch.benchmark if isinstance(batch.benchmark, Benchmark) else None
+    if isinstance(batch.benchmark, str) and load:
+        bench = load_benchmark(batch.benchmark, format=batch.format, limit=batch.limit)
+    plan = make_plan(
+        models,
+        batch.selection,
+        batch.options,
+        device,
+        memory,
+        tokens=estimated_tokens(bench),
+        ignore_memory=batch.ignore_memory,
+    )
+    return plan, bench
 
 
-def _models(request: BatchRequest) -> Sequence[Recipe | Listed] | None:
-    if request.models is None and isinstance(request.how, Published):
-        return None
-    if request.models is None or isinstance(request.models, (str, Path)):
-        return read_models(request.models)
-    return list(request.models)
+def _models(batch: Batch) -> Sequence[Recipe | Listed]:
+    if batch.models is None or isinstance(batch.models, (str, Path)):
+        return read_models(batch.models)
+    return list(batch.models)
 
 
-def _published_plan(request: BatchRequest) -> tuple[list[PlanEntry], str]:
+def _published_plan(batch: Batch) -> tuple[list[PlanEntry], str]:
     """Return the plan for the published scores, and the commit of the results."""
     commit = resolve_commit(RESULTS, repo_type="dataset")
     names = published_models(revision=commit)
-    known, models = registry(), _models(request)
-    wanted = [known.get(name) or Recipe(name) for name in names] if models is None else models
+    known = registry()
+    all_of_them = [known.get(name) or Recipe(name) for name in names]
     plan = []
-    for entry in select(wanted, request.selection):
+    for entry in select(all_of_them if batch.models is None else _models(batch), batch.selection):
         missing = "" if entry.model in names else f"no published scores in {RESULTS}"
         plan.append(dataclasses.replace(entry, skipped=entry.skipped or missing))
     return sorted(plan, key=lambda entry: (bool(entry.skipped), entry.model)), commit
 
 
-def _take(batch: _Batch, entry: PlanEntry, commit: str) -> _Found | None:
+def _take(running: _Running, entry: PlanEntry, commit: str) -> _Found | None:
     """Download the scores of a model unless it is done. A model without scores is marked as skipped."""
-    folder = run_folder(batch.output, entry.model, f"{known_entry('reward-bench-2').hub_id}-published")
+    fresh = running.batch.fresh
+    folder = run_folder(running.output, entry.model, f"{known_entry('reward-bench-2').hub_id}-published")
     request = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
     asked = inputs_hash(request)
-    there = None if batch.fresh else finished_scores(folder, asked)
+    there = None if fresh else finished_scores(folder, asked)
     if there is not None:
         return folder, there, False
-    mark = {} if batch.fresh else read_object(folder / "skipped.json")
+    mark = {} if fresh else read_object(folder / "skipped.json")
     why = str(mark.get("why", "")) if mark.get("asked") == asked else ""
     if not why:
-        batch.status.change(entry.model, "downloading")
+        running.status.change(entry.model, "downloading")
         try:
             scores = remember_model(published_scores(entry.model, revision=commit), entry.recipe)
-        except ValueError as error:
-            if _NO_SCORES not in str(error):
-                raise
+        except NoScoresError:
             why = "a generative judge: it has no scores"
             write_json(folder / "skipped.json", {"asked": asked, "why": why})
         else:
-            keep_scores(folder, scores, asked=asked, fresh=batch.fresh)
+            keep_scores(folder, scores, asked=asked, fresh=fresh)
             return folder, scores, True
-    batch.status.change(entry.model, "skipped", why=why)
+    running.status.change(entry.model, "skipped", why=why)
     return None
 
 

@@ -17,11 +17,10 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,8 +179,7 @@ class LocalEngine:
         """Store the path of the log. The first task starts the process."""
         self.log = log
         self._stopping = False
-        self._pool: ProcessPoolExecutor | None = None
-        self._parts: Connection | None = None
+        self._worker: tuple[SpawnProcess, Connection] | None = None
 
     def __enter__(self) -> LocalEngine:
         """Return the engine."""
@@ -197,11 +195,10 @@ class LocalEngine:
         self._end()
 
     def _end(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            for process in list(pool._processes.values()):
-                process.terminate()
-            pool.shutdown(cancel_futures=True)
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker[0].terminate()
+            worker[0].join()
 
     def shards(self, _: PlanEntry) -> int:
         """Return the number of tasks per judge."""
@@ -210,74 +207,57 @@ class LocalEngine:
     def run(self, tasks: Sequence[Task], _: PlanEntry) -> Generator[Part]:
         """Run tasks and yield their parts; raises `WorkerError` if one fails."""
         for task in tasks:
-            yield from self._run(task)
+            process, parts = self._worker = self._worker or self._start()
+            try:
+                parts.send(task)
+                while (part := parts.recv()) is not None:
+                    if isinstance(part, WorkerError):
+                        raise part
+                    yield part
+            except GeneratorExit:  # nobody wants the other parts, so the next task gets a new process
+                self._end()
+                raise
+            except (EOFError, ConnectionError):  # the process has ended
+                if self._stopping:
+                    raise Stopped from None
+                self._worker = None
+                process.join()
+                ending = _ending(process.exitcode or 0)
+                raise WorkerError(f"the scoring process {ending} (its output is in {self.log})") from None
 
-    def _run(self, task: Task) -> Iterator[Part]:
-        if self._pool is None:
-            self._start()
-        pool, parts = self._pool, self._parts
-        assert pool is not None
-        assert parts is not None
-        with spared():
-            future = pool.submit(_send_parts, task)
-        processes = list(pool._processes.values())
-        try:
-            while (part := parts.recv()) is not None:
-                yield part
-        except EOFError:  # the process has ended; the future has the error
-            pass
-        except GeneratorExit:  # nobody wants the other parts, so the next task gets a new process
-            self._end()
-            raise
-        try:
-            future.result()
-        except BrokenProcessPool:
-            if self._stopping:
-                raise Stopped from None
-            self._end()
-            ending = _ending(processes[0].exitcode or 0)
-            raise WorkerError(f"the scoring process {ending} (its output is in {self.log})") from None
-
-    def _start(self) -> None:
+    def _start(self) -> tuple[SpawnProcess, Connection]:
         # Spawned, not forked: torch's threads do not survive a fork.
         spawn = multiprocessing.get_context("spawn")
-        self._parts, sender = spawn.Pipe(duplex=False)
-        self._pool = ProcessPoolExecutor(
-            1, mp_context=spawn, initializer=_begin, initargs=(str(self.log), sender)
-        )
+        ours, theirs = spawn.Pipe()
+        process = spawn.Process(target=_work, args=(str(self.log), theirs), daemon=True)
         with spared():
-            self._pool.submit(os.getpid).result()
-        sender.close()  # only the worker keeps this end open, so that its end closes the stream
+            process.start()
+        theirs.close()  # only the worker keeps this end open, so that its end closes the pipe
+        return process, ours
 
 
-_send: Callable[[Part | None], object] = print  # `_begin` sets it in the worker
-
-
-def _begin(log: str, parts: Connection) -> None:
-    """Prepare the worker: send its output to the log, and end it with the batch."""
-    global _send
-    _send = parts.send
+def _work(log: str, parts: Connection) -> None:
+    """Score the tasks that arrive, with output to the log. The worker ends with the batch."""
     end_with_parent()
     with Path(log).open("ab") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
-
-
-def _send_parts(task: Task) -> None:
-    gc.collect()  # the memory of the judge before this one
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    try:
-        for part in scored_parts(task):
-            _send(part)
-    except Exception as error:
-        sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
-        sys.stderr.flush()
-        # Not the error itself, which may not be picklable.
-        raise WorkerError(cause(error)) from None
-    finally:
-        _send(None)
+    while True:
+        task: Task = parts.recv()
+        ended: WorkerError | None = None
+        try:
+            for part in scored_parts(task):
+                parts.send(part)
+        except Exception as error:
+            sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
+            sys.stderr.flush()
+            ended = WorkerError(cause(error))  # not the error itself, which may not be picklable
+        del task
+        gc.collect()  # the memory of the judge, before the next one
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        parts.send(ended)
 
 
 def _ending(code: int) -> str:

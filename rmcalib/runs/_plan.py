@@ -242,29 +242,6 @@ def make_plan(
     return sorted(entries, key=lambda e: (bool(e.skipped), e.parameters or math.inf, e.model))
 
 
-def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
-    """Return the models that are certain to fail on this machine, and why. The Hub is not contacted.
-
-    >>> plan_problems([PlanEntry(Recipe("org/rm-8B"), "other"), PlanEntry(Recipe("./gone"), "other")])
-    {'./gone': "'./gone' is neither a file or folder here nor a Hub id like 'org/name'"}
-    """
-    from rmcalib.judges._files import is_local
-    from rmcalib.judges._load import check_judge_name
-
-    problems: dict[str, str] = {}
-    for entry in plan:
-        if entry.skipped or entry.model == "demo":
-            continue
-        try:
-            check_judge_name(entry.model)
-        except ValueError as error:
-            problems[entry.model] = str(error)
-        files = (Path(entry.model) / name for name in ("config.json", "adapter_config.json"))
-        if is_local(entry.model) and not entry.options and not any(file.is_file() for file in files):
-            problems[entry.model] = "no config.json in the folder, so this is not a transformers model"
-    return problems
-
-
 def estimated_tokens(benchmark: Benchmark | None) -> float:
     """Estimate the number of tokens of a benchmark from its characters; None means RewardBench 2."""
     if benchmark is None:

@@ -49,8 +49,6 @@ class ModelStatus:
         Time since the start of the download or, later, of scoring.
     seconds_left : float, optional
         Estimated time until the model is scored.
-    planned : float, optional
-        Time in the plan. Only the ratios between models are used.
     fresh : bool
         Whether this run did the work, and not an earlier one.
     folder : str
@@ -74,7 +72,6 @@ class ModelStatus:
     tokens_per_second: float | None = None
     seconds: float = 0.0
     seconds_left: float | None = None
-    planned: float | None = None
     fresh: bool = False
     folder: str = ""
     warnings: list[str] = field(default_factory=list)
@@ -120,8 +117,6 @@ class Status:
         self.state, self.started = "running", time.time()
         self._lock = threading.RLock()
         self._since: dict[str, float] = {}
-        self._first: dict[str, float] = {}  # by model: when scoring of its first response began
-        self._began: float | None = None
         self._written = 0.0
         self._failing = False
         try:
@@ -143,7 +138,6 @@ class Status:
             now = time.time()
             if state in ("downloading", "scoring"):
                 self._since[model] = now
-                self._began = self._began or now
             entry.state, entry.seconds_left = state, None
             for name, value in values.items():
                 setattr(entry, name, value)
@@ -157,9 +151,7 @@ class Status:
         with self._lock:
             entry, now = self.models[model], time.time()
             entry.responses_done, entry.responses, entry.tokens = done, total, tokens
-            if not self._first:
-                self._began = now  # leave out the first download and import, which are not scoring
-            elapsed = now - self._first.setdefault(model, now)
+            elapsed = now - self._since[model]
             if done and elapsed > 0:
                 entry.tokens_per_second = round(tokens / elapsed, 1)
                 entry.seconds_left = round(elapsed * (total - done) / done, 1)
@@ -192,27 +184,6 @@ class Status:
         states = [entry.state for entry in self.models.values()]
         return {state: states.count(state) for state in STATES if state in states}
 
-    def seconds_left(self) -> float | None:
-        """Estimate the time until all models are done; None if nothing is done yet.
-
-        The estimate uses the speed so far, and weights models by their times in the plan.
-        """
-        with self._lock:
-            entries = [e for e in self.models.values() if e.state not in ("failed", "skipped")]
-            known = [entry.planned for entry in entries if entry.planned]
-            usual = sum(known) / len(known) if known else 1.0
-            done = left = 0.0
-            for entry in entries:
-                if entry.state == "done" and not entry.fresh:
-                    continue  # done by an earlier run, so it does not count for the speed
-                share = entry.responses_done / entry.responses if entry.responses else 0.0
-                share = 1.0 if entry.state in ("scored", "evaluating", "done") else share
-                done += share * (entry.planned or usual)
-                left += (1 - share) * (entry.planned or usual)
-            if self._began is None or done == 0:
-                return None
-            return round((time.time() - self._began) * left / done, 1)
-
     def tick(self) -> None:
         """Update the times of the active models."""
         with self._lock:
@@ -231,7 +202,6 @@ class Status:
             "host": platform.node(),
             **self.about,
             "counts": self.counts(),
-            "seconds_left": self.seconds_left() if self.state == "running" else None,
             "models": [asdict(entry) for entry in self.models.values()],
         }
 

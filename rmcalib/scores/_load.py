@@ -15,15 +15,15 @@ from rmcalib._util.storage import as_path, read_input
 from rmcalib._util.terminal import count
 from rmcalib._util.texts import parse_json
 from rmcalib.scores import _files
-from rmcalib.scores._built_in import REAL, built_in_scores, is_built_in
 from rmcalib.scores._formats import (
     is_rewardbench,
     is_rewardmath,
     is_rewardmath_table,
     rewardbench_columns,
-    rewardmath_columns,
     rewardmath_models,
+    rewardmath_table,
 )
+from rmcalib.scores._known import REAL, built_in_scores, is_built_in
 from rmcalib.scores._meaning import MISSING, STEPS, Missing, measured, step_rewards
 from rmcalib.scores._schema import LARGEST_REWARD, Place, row_place, shown, taken
 from rmcalib.scores._scores import Scores
@@ -210,12 +210,14 @@ def _load(source: Any, columns: str | Mapping[str, Any] | None, reading: _Readin
         if is_rewardbench(content):
             known[""] = rewardbench_columns(content, str(file))
         elif is_rewardmath(content):
-            own, about = rewardmath_columns(content, str(file))
-            known[""] = own, {"model": file.stem, **about}
+            table, notes = rewardmath_table(content, str(file), file.stem)
+            ((own, about),) = rewardmath_models(table).values()
+            about |= {"model": file.stem, "notes": [*notes, *about.get("notes", [])]}
+            known[""] = own, about
     if not known:
         table = _files.read_table(file, content)
-        if not given and is_rewardmath_table(table.columns):
-            known = rewardmath_models(table.columns, str(file))
+        if not given and len(table) and is_rewardmath_table(table.columns):
+            known = rewardmath_models(table)
     if known:
         if not is_rewardbench(content):
             reading = replace(reading, missing=reading.missing or "lowest")

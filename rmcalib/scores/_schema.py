@@ -77,8 +77,8 @@ _DETAIL = Field("double", "a finite number, or empty", "leave it empty", may_be_
 class Problems(list[str]):
     """What is wrong with a source of scores. `raise_if_any` puts all of it into one error."""
 
-    def __init__(self, source: str) -> None:
-        super().__init__()
+    def __init__(self, source: str, found: Iterable[str] = ()) -> None:
+        super().__init__(found)
         self.source = source
 
     def raise_if_any(self) -> None:
@@ -331,17 +331,17 @@ def _whose(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def tied_labels(label: FloatArray, votes: IntArray, starts: IntArray) -> FloatArray:
-    """Return labels in which responses that share most of a prompt's votes share first place, 1/t each.
+def voted_labels(label: FloatArray, votes: IntArray, starts: IntArray) -> FloatArray:
+    """Return labels in which the response with most votes is correct; t responses that share them have 1/t each.
 
-    Only prompts without a correct response change: their votes are tied.
+    Only prompts change whose labels are unknown, or that have no correct response because votes are tied.
     """
     sizes = np.diff(np.r_[starts, len(label)])
     most = votes == np.repeat(np.maximum.reduceat(votes, starts), sizes)
-    open_ = (np.maximum.reduceat(label, starts) == 0) & (np.add.reduceat(votes, starts) > 0)
-    leaders = np.repeat(np.add.reduceat(most, starts, dtype=np.int64), sizes)
-    change = np.repeat(open_, sizes) & (leaders > 1)
-    shared: FloatArray = np.where(change, most / leaders, label)
+    leaders = np.add.reduceat(most, starts, dtype=np.int64)
+    largest = np.fmax.reduceat(label, starts)
+    change = (np.isnan(largest) | ((largest == 0) & (leaders > 1))) & (np.add.reduceat(votes, starts) > 0)
+    shared: FloatArray = np.where(np.repeat(change, sizes), most / np.repeat(leaders, sizes), label)
     return shared
 
 

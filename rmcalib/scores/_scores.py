@@ -31,7 +31,7 @@ from rmcalib.scores._schema import (
     flat_beats,
     row_place,
     starts_of,
-    tied_labels,
+    voted_labels,
 )
 
 if TYPE_CHECKING:
@@ -322,14 +322,13 @@ class Scores:
         }
         if cluster is not None:
             columns["cluster"] = np.repeat(_names(cluster, n, "cluster", []), m)
-        counts = None
         if votes is not None:
-            counts = _counts(votes, "votes", (n, m))
-            columns["votes"] = counts.ravel()
+            columns["votes"] = _counts(votes, "votes", (n, m)).ravel()
             columns["ties"] = np.repeat(_counts(0 if ties is None else ties, "ties", (n,)), m)
         elif ties is not None:
             raise ValueError("ties: give votes too")
-        columns["label"] = _labels(correct, counts, (n, m)).ravel()
+        if correct is not None or votes is None:  # otherwise votes decide
+            columns["label"] = _labels(correct, (n, m)).ravel()
         return cls.from_columns(columns, manifest)
 
     @classmethod
@@ -347,7 +346,7 @@ class Scores:
         ----------
         columns : mapping of names to values (N,)
             ``item_id``, ``response`` and ``reward``, and optionally ``label`` or ``is_correct`` (without
-            them, labels are unknown), ``category``, ``n_tokens``, ``truncated``, ``votes``, ``ties``,
+            them, votes decide, or labels are unknown), ``category``, ``n_tokens``, ``truncated``, ``votes``, ``ties``,
             ``beats``, ``cluster``, and any others, which become `extra`. Without ``reward``, the reward is
             the mean of a response's known ``beats``.
         manifest : Mapping[str, Any], optional
@@ -386,7 +385,7 @@ class Scores:
             about |= {"score_kind": "pairs", "scale": "pairs"}
         arrays = checked(given, source=source, place=place)
         if "votes" in arrays:
-            arrays["label"] = tied_labels(arrays["label"], arrays["votes"], starts_of(arrays["item_id"]))
+            arrays["label"] = voted_labels(arrays["label"], arrays["votes"], starts_of(arrays["item_id"]))
         return cls(**_fields(arrays), manifest=about)
 
     @classmethod
@@ -457,12 +456,9 @@ def _counts(values: ArrayLike, name: str, shape: tuple[int, ...]) -> IntArray:
     return as_integers(array, name, ndim=len(shape))
 
 
-def _labels(correct: ArrayLike | None, votes: IntArray | None, shape: tuple[int, int]) -> FloatArray:
+def _labels(correct: ArrayLike | None, shape: tuple[int, int]) -> FloatArray:
     """Return the labels of responses: (n, m)."""
     n, m = shape
-    if correct is None and votes is not None:  # the one with most votes; none if two share first place
-        most = votes == votes.max(axis=1, keepdims=True)
-        return np.asarray(most & (most.sum(axis=1, keepdims=True) == 1), dtype=np.float64)
     array = np.asarray(0 if correct is None else correct)
     if array.shape == shape and array.dtype.kind in "biuf":
         return array.astype(np.float64)

@@ -23,7 +23,6 @@ from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table
 from rmcalib.scores._schema import Problems, shown, taken
 
-Strings = Sequence[str]
 ROLES = ("prompt", "response", "reward", "label", "category", "cluster", "step", "model")
 """What a column can be: the keys of ``columns`` in `load_scores`."""
 KNOWN: dict[str, Any] = parse_yaml(Path(__file__).with_name("columns.yaml").read_bytes(), "columns.yaml")
@@ -78,16 +77,17 @@ def to_columns(
     asked = dict(given) | ({"cluster": [cluster]} if cluster is not None else {})
     roles = _roles(table, asked, problems)
     problems.raise_if_any()
-    wide = "wide" in roles
-    columns = (_of_wide if wide else _of_long)(table, roles, problems)
-    problems.raise_if_any()
+    rows = np.arange(len(table))
     used = {name.removeprefix("-") for names in roles.values() for name in names}
-    rows = columns.pop("row")
+    if "wide" in roles:
+        table, roles, rows = _as_long(table, roles, problems)
+        used |= {name for names in roles.values() for name in names}
+    columns = _of_long(table, roles, problems)
+    problems.raise_if_any()
     for name, values in table.columns.items():
         if name not in used and name != "is_correct":
-            kept = "response_text" if name == "response" else name
-            columns.setdefault(kept, taken(values, rows) if wide else values)
-    columns["__row__"] = np.asarray(rows)
+            columns.setdefault("response_text" if name == "response" else name, values)
+    columns["__row__"] = rows
     models = columns.pop(_MODEL, None)
     if models is None:
         return {None: columns}
@@ -209,12 +209,11 @@ def _number(value: Any) -> float | None:
 
 def _of_long(table: Table, roles: Mapping[str, list[str]], problems: Problems) -> dict[str, Any]:
     """Return the columns of a table with one row per response."""
-    n = len(table)
 
     def column(role: str) -> Any:
         return table.columns[roles[role][0]] if role in roles else None
 
-    columns: dict[str, Any] = {"row": np.arange(n)}
+    columns: dict[str, Any] = {}
     ids = _ids(column("prompt"), "prompt", table, problems)
     categories = None if "category" not in roles else _ids(column("category"), "category", table, problems)
     models = None if "model" not in roles else _ids(column("model"), "model", table, problems)
@@ -249,61 +248,61 @@ def _of_long(table: Table, roles: Mapping[str, list[str]], problems: Problems) -
         name = roles["label"][0]
         columns["label"] = _labels(column("label"), name, group, given, table, problems)
     if "reward" in roles:
-        name = roles["reward"][0]
-        columns["reward"] = table.columns.get(name, None)
-        if columns["reward"] is None:  # lower is better
-            columns["reward"] = [None if v is None else -float(v) for v in table.columns[name[1:]]]
+        values, sign = _signed(table, roles["reward"][0])
+        columns["reward"] = values if sign > 0 else [None if v is None else -float(v) for v in values]
     if "steps" in roles and "reward" not in roles:
         columns["steps"] = column("steps")
     return columns
 
 
-def _of_wide(table: Table, roles: Mapping[str, list[str]], problems: Problems) -> dict[str, Any]:
-    """Return the columns of a table with one row per prompt."""
-    n, names = len(table), roles["wide"]
-    rewards: list[list[Any]] = [[] for _ in range(n)]
-    owner: list[list[str]] = [[] for _ in range(n)]
+def _as_long(
+    table: Table, roles: Mapping[str, list[str]], problems: Problems
+) -> tuple[Table, dict[str, list[str]], IntArray]:
+    """Turn a table with one row per prompt into one with a row per response, and return whose row each is."""
+    names = roles["wide"]
+    rewards: list[list[Any]] = [[] for _ in range(len(table))]
+    owners: list[list[str]] = [[] for _ in range(len(table))]
     for name in names:
-        sign = -1 if name not in table.columns else 1
-        for row, value in enumerate(table.columns[name.removeprefix("-") if sign < 0 else name]):
+        values, sign = _signed(table, name)
+        for row, value in enumerate(values):
             many = value.tolist() if isinstance(value, np.ndarray) else value
             for one in many if isinstance(many, (list, tuple)) else [many]:
-                one = one[0] if isinstance(one, (list, tuple)) and len(one) == 1 else one
-                rewards[row].append(one if sign > 0 or one is None else -float(one))
-                owner[row].append(name)
+                number = one[0] if isinstance(one, (list, tuple)) and len(one) == 1 else one
+                rewards[row].append(number if sign > 0 or number is None else -float(number))
+                owners[row].append(name)
     sizes = np.array([len(own) for own in rewards])
     if (sizes == 0).any():
         problems.append(f"{table.place(int(np.argmin(sizes)))}: no rewards ({(sizes == 0).sum():,} rows)")
         problems.raise_if_any()
-    rows = np.repeat(np.arange(n), sizes)
-    columns: dict[str, Any] = {"row": rows}
-    numbers = np.array([str(i) for i in range(n)])
-    ids = _ids(table.columns[roles["prompt"][0]], "prompt", table, problems) if "prompt" in roles else numbers
-    if len(set(ids.tolist())) < n:  # one question behind several rows
-        columns["cluster"] = ids[rows]
-        ids = numbers
-    for role in ("category", "cluster", "model"):
-        if role in roles:
-            values = _ids(table.columns[roles[role][0]], role, table, problems)
-            columns[_MODEL if role == "model" else role] = values[rows]
-    if "step" in roles:
-        columns["step"] = np.asarray(table.columns[roles["step"][0]])[rows]
-    problems.raise_if_any()
-    columns |= {
-        "item_id": ids[rows],
-        "response": np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes),
-        "reward": [value for own in rewards for value in own],
-    }
-    first = _plain(names[0])
-    if "label" in roles and not (_CHOSEN.search(first) and len(names) > 1):
-        values = table.columns[roles["label"][0]]
-        columns["label"] = _wide_labels(values, roles["label"][0], names, sizes, table, problems)
-    elif _CHOSEN.search(first) and len(names) > 1:
-        columns["label"] = np.array([float(name == names[0]) for own in owner for name in own])
+    rows = np.repeat(np.arange(len(table)), sizes)
+    columns = {name: taken(values, rows) for name, values in table.columns.items()}
+    long_roles = {role: own for role, own in roles.items() if role not in ("wide", "label", "prompt")}
+    if "prompt" in roles and not _repeats(table.columns[roles["prompt"][0]]):
+        long_roles["prompt"] = roles["prompt"]
+    else:
+        columns["row number"], long_roles["prompt"] = rows, ["row number"]
+        if "prompt" in roles:  # one question behind several rows
+            long_roles.setdefault("cluster", roles["prompt"])
+    columns["reward of a response"] = [value for own in rewards for value in own]
+    long_roles["reward"] = ["reward of a response"]
+    labels = None
+    if _CHOSEN.search(_plain(names[0])) and len(names) > 1:
+        labels = np.array([float(name == names[0]) for own in owners for name in own])
+    elif "label" in roles:
+        labels = _wide_labels(roles["label"][0], names, sizes, table, problems)
     elif "num_correct" in table.columns:
-        counts = np.array([_number(value) for value in table.columns["num_correct"]], dtype=np.float64)
-        columns["label"] = (columns["response"] < counts[rows]).astype(np.float64)
-    return columns
+        counts = np.array([_number(value) for value in columns["num_correct"]], dtype=np.float64)
+        labels = (np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes) < counts).astype(
+            np.float64
+        )
+    if labels is not None:
+        columns["label of a response"], long_roles["label"] = labels, ["label of a response"]
+    return Table(columns, table.source, lambda row: table.place(int(rows[row]))), long_roles, rows
+
+
+def _signed(table: Table, name: str) -> tuple[Any, int]:
+    """Return the values of a column of rewards, and -1 for one such as `-loss`, of which lower is better."""
+    return (table.columns[name], 1) if name in table.columns else (table.columns[name[1:]], -1)
 
 
 def _ids(values: Any, name: str, table: Table, problems: Problems) -> npt.NDArray[np.str_]:
@@ -425,9 +424,10 @@ def _first_of_ranks(values: FloatArray, group: IntArray) -> FloatArray:
 
 
 def _wide_labels(
-    values: Any, name: str, names: Strings, sizes: IntArray, table: Table, problems: Problems
+    name: str, names: Sequence[str], sizes: IntArray, table: Table, problems: Problems
 ) -> FloatArray:
     """Read the best response of each row: the name of a reward column or its end, a letter, or a number."""
+    values = table.columns[name]
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     found: list[float] = []
     numbers = {_id_text(v) for v in listed if not isinstance(v, (list, tuple)) and v is not None and v == v}

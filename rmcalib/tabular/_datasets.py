@@ -1,31 +1,54 @@
-"""Label-ranking data: features, and a ranking of the same labels for every row."""
+"""Label-ranking data: features, and a ranking of the same labels for every row.
+
+The public files are those of the paper's repository, from a pinned commit or a local folder, and checked by their
+hash. Iris and wine need no network: they are made from scikit-learn's copies in the same way (normalised features,
+labels sorted by naive Bayes probability).
+"""
 
 import csv
 import hashlib
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integer
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_integers, check_choice
 from rmcalib._util.files import read_csv_table
 from rmcalib.ranking import PlackettLuce, orders_from_ranks
-from rmcalib.tabular._sources import SHA256, fetch, offline_iris, offline_wine
 
 if TYPE_CHECKING:
     import pandas as pd
 
+BASE_URL = (
+    "https://raw.githubusercontent.com/Advueu963/Calibrated_Preference_Learning/"
+    "dc0b53324cfc98625517f6e7cdeb5c65a77b89a6/src/cal_pref/data/"
+)
+SHA256 = {
+    "authorship": "dde5ff780519bed034dff985f0aac15f8f4f756a5ae099354e11ffb12d339227",
+    "glass": "321b0b2490cb1fa21238933fe689558084143318b513e670a164242f0e6c4b30",
+    "iris": "9a38f95ff9e900cc852382eadd8c64940b434699c91022ccbd7016a414daddfa",
+    "libras": "275dba593b274db1a45c9dd7beb23c3a541f6c79d6f8d182e74c851b8ba5f659",
+    "movies": "943082d9696f0a48969da85ef94325d291283cc174d993998c3f4f849761e3a1",
+    "pendigits": "5a56701b2c3dc7e235181c75b95ba040ab9a5974d979ed9832b0e01ca17cc25e",
+    "political": "b67604465c41efdbf376e4ce3596a08fb5d4431f110473a16df1fc5b9fa6234a",
+    "segment": "9ccab630cdf5592c3d9970eeea7aacd8091d1b3300b219b43f2a865b7a4773ce",
+    "vehicle": "9fb97428dd846ab7e6e03be21cfeac769405d4ce0742de1b8e9a5bbb3148b4dc",
+    "vowel": "70e6bdcd41bdb551df95dda9e52806853c5e3f5f5210478b8682be3b07fd8c45",
+    "wine": "9fb727bf94c66ac342ada1f4682be0d830348d2de580b37dc468cb505e5a0bf8",
+    "yeast": "d8631caedd24a047eef634cc75585c785ff0ef56ff9eb4fb259857ef924f85c6",
+}
 DATASETS = tuple(sorted(SHA256))
 """Names for :func:`load_dataset`: the data sets of the paper, and segment and pendigits."""
 
-_OFFLINE = {"iris": offline_iris, "wine": offline_wine}
 _POLITICAL_LABELS = 6
 _POLITICAL_MISSING = 977
-_LARGEST_FEATURE = 1e100  # the squares of larger ones, and so the standard deviation, overflow
+_SMALLEST = 1e-75  # the smallest likelihood of a feature
 
 
 @dataclass(frozen=True)
@@ -100,14 +123,22 @@ def load_dataset(name: str) -> Dataset:
     (150, 4)
     """
     check_choice(name, "dataset", DATASETS)
-    if name in _OFFLINE:
-        features, orders = _OFFLINE[name]()
-        labels = tuple(f"L{number + 1}" for number in range(orders.shape[1]))
-        return _numeric_dataset(name, features, orders, labels)
-    path = fetch(name)
-    if name == "political":
-        return _political(path)
-    return _from_frame(_read_frame(path), name, "L", where=str(path))
+    if name in ("iris", "wine"):
+        features, orders = _offline(name)
+        return _numeric_dataset(name, features, orders)
+    frame = _read_frame(path := fetch(name))
+    if name != "political":
+        return _from_frame(frame, name, "L", where=str(path))
+    # A survey: 977 means no answer, caseid numbers the people, the last six columns are ranks.
+    data = _from_frame(
+        frame, name, [str(column) for column in frame.columns[-_POLITICAL_LABELS:]], where=str(path)
+    )
+    return replace(
+        data,
+        numeric=np.where(data.numeric == _POLITICAL_MISSING, np.nan, data.numeric),
+        labels=tuple(one.removeprefix("Pos. of ").removesuffix(" in Ranking") for one in data.labels),
+        identifiers=("caseid",),
+    )
 
 
 def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
@@ -128,8 +159,8 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
     Raises
     ------
     ValueError
-        If a row is longer or shorter than the header, a value is missing, the ranks of a row have ties or
-        gaps, or a numeric column has the same value in every row.
+        If a row is longer or shorter than the header, a value is missing, or the ranks of a row have ties or
+        gaps.
 
     Examples
     --------
@@ -144,18 +175,8 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
     source = Path(path)
     if not source.is_file():
         raise ValueError(f"{source}: there is no such file")
-    frame = _read_frame(source)
-    unnamed = [i for i, column in enumerate(frame.columns) if str(column).startswith("Unnamed: ")]
-    if unnamed:
-        raise ValueError(f"{source}: column {unnamed[0] + 1} has no name; name it or leave it out")
-    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in source.stem) or "data"
-    data = _from_frame(frame, name, labels, where=str(source))
-    for column, values in zip(data.numeric_names, data.numeric.T, strict=True):
-        if (values == values[0]).all():
-            raise ValueError(
-                f"{source}: column '{column}' is constant ({values[0]:g} in every row); leave it out"
-            )
-    return data
+    name = re.sub(r"[^\w.-]", "_", source.stem)
+    return _from_frame(_read_frame(source), name, labels, where=str(source))
 
 
 def synthetic_dataset(
@@ -187,45 +208,110 @@ def synthetic_dataset(
     >>> data.orders.shape, len(truth)
     ((10, 3), 10)
     """
-    check_integer(n, "n", 1)
-    check_integer(n_items, "n_items", 2)
-    check_integer(n_features, "n_features", 1)
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(n, n_features))
     slopes = rng.normal(scale=spread / np.sqrt(n_features), size=(n_features, n_items))
     truth = PlackettLuce(features @ slopes)
-    labels = tuple(f"L{number + 1}" for number in range(n_items))
-    return _numeric_dataset(f"synthetic-{seed}", features, truth.sample(1, rng)[0], labels), truth
+    return _numeric_dataset(f"synthetic-{seed}", features, truth.sample(1, rng)[0]), truth
 
 
-@dataclass(frozen=True)
-class FeatureEncoder:
-    """Fitted transformers of the numeric ``columns`` and of the categories; None if there are none."""
+def naive_bayes_rankings(features: ArrayLike, classes: ArrayLike, *, decimals: int | None = 3) -> IntArray:
+    """Turn a classification task into label ranking: labels are sorted by naive Bayes probability.
 
-    columns: IntArray
-    numbers: Any
-    categories: Any
+    Each feature is normal within a class and known up to its resolution (the mean gap between its distinct
+    values). Its likelihood is the normal probability of that interval. Class frequencies are smoothed by one.
+    Ties go to the lower label. With 3 decimals, the rankings equal those of the public iris and wine files.
 
-    def transform(self, data: Dataset, rows: IntArray) -> FloatArray:
-        """Return features (len(rows), d): standardised numbers, then one column per known category."""
-        blocks = [np.empty((len(rows), 0))]
-        if self.numbers is not None:
-            blocks.append(self.numbers.transform(data.numeric[np.ix_(rows, self.columns)]))
-        if self.categories is not None:
-            blocks.append(self.categories.transform(data.texts[rows]))
-        return np.column_stack(blocks)
+    Parameters
+    ----------
+    features : array (n, d)
+        Numbers.
+    classes : array (n,)
+        Class of each row, 0..m−1; each class at least once.
+    decimals : int, optional
+        Number of decimals to which probabilities are rounded; None for no rounding.
+
+    Returns
+    -------
+    int array (n, m)
+        The labels of each row, most probable first.
+
+    Examples
+    --------
+    >>> naive_bayes_rankings([[0.0], [0.1], [1.0], [1.1], [2.0], [2.1]], [0, 0, 1, 1, 2, 2])[0]
+    array([0, 1, 2])
+    """
+    from scipy.special import log_ndtr, logsumexp
+
+    x = as_floats(features, "features", ndim=2)
+    y = as_integers(classes, "classes", ndim=1)
+    if len(x) != len(y):
+        raise ValueError(f"classes: {len(y)} classes for {len(x)} rows of features")
+    m = int(y.max()) + 1
+    members = y == np.arange(m)[:, None]
+    if m < 2 or not members.any(axis=1).all():
+        raise ValueError(f"classes: expected every one of 0..{max(m, 2) - 1} at least once")
+    log_joint = np.tile(np.log((members.sum(axis=1) + 1) / (len(y) + m)), (len(x), 1))
+    for column in x.T:
+        distinct = np.unique(column)
+        step = float(np.diff(distinct).mean()) if len(distinct) > 1 else 0.01
+        values = np.rint(column / step) * step
+        for label, rows in enumerate(members):
+            centre, spread = values[rows].mean(), max(values[rows].std(), step / 6)
+            # P(|value - x| < step/2), from the tail on the far side of the mean, for accuracy.
+            distance = np.abs(values - centre)
+            outer, inner = -(distance - step / 2) / spread, -(distance + step / 2) / spread
+            log_share = log_ndtr(outer) + np.log1p(-np.exp(log_ndtr(inner) - log_ndtr(outer)))
+            log_joint[:, label] += np.maximum(log_share, np.log(_SMALLEST))
+    probabilities = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
+    if decimals is not None:
+        probabilities = np.round(probabilities, decimals)
+    return np.argsort(-probabilities, axis=1, kind="stable")
 
 
-def fit_encoder(data: Dataset, rows: IntArray, *, identifiers: bool = False) -> FeatureEncoder:
-    """Learn the encoding from ``rows`` of ``data``.
+def fetch(name: str, *, base_url: str = BASE_URL, cache: Path | None = None) -> Path:
+    """Return the path of a data set's file: in ``RMCALIB_DATA``, in the cache, or downloaded into it.
+
+    The hash is checked in all cases. A download is written to a temporary file first, so the cache never
+    holds an incomplete or wrong file. ``cache`` is ``RMCALIB_CACHE`` or the user's cache folder by default.
+    """
+    file = f"{name}.csv"
+    folder = os.environ.get("RMCALIB_DATA")
+    if folder:
+        if not Path(folder).is_dir():
+            raise ValueError(f"RMCALIB_DATA: {folder} is not a folder")
+        local = Path(folder) / file
+        if local.is_file():
+            if hashlib.sha256(local.read_bytes()).hexdigest() != SHA256[name]:
+                raise ValueError(f"{local}: this is not the public {name} file, by its SHA-256")
+            return local
+    import pooch
+
+    target = cache or Path(os.environ.get("RMCALIB_CACHE") or pooch.os_cache("rmcalib")) / "label_ranking"
+    pooch.get_logger().setLevel("WARNING")
+    download = pooch.HTTPDownloader(timeout=30)
+    try:
+        found = pooch.retrieve(base_url + file, f"sha256:{SHA256[name]}", file, target, downloader=download)
+    except (OSError, ValueError) as error:  # not reached, not the expected file, or not written
+        problem = " ".join(str(error).split())
+        raise ValueError(
+            f"{name}: cannot be fetched from {base_url + file}: {problem}. Without a network, put {file} into a "
+            "folder and set RMCALIB_DATA to the folder; iris and wine need no download"
+        ) from error
+    return Path(found)
+
+
+def fit_encoder(
+    data: Dataset, rows: IntArray, *, identifiers: bool = False
+) -> Callable[[IntArray], FloatArray]:
+    """Learn the encoding from ``rows`` of ``data``; return a function of rows that returns features (n, d).
 
     Missing numbers are replaced by the median, numbers are standardised, and categories are one-hot encoded.
     Categories that are not in ``rows`` are ignored. Columns that only number the rows are left out, unless
     ``identifiers``.
 
-    >>> from rmcalib.tabular import load_dataset
     >>> data = load_dataset("iris")
-    >>> features = fit_encoder(data, np.arange(100)).transform(data, np.arange(100))
+    >>> features = fit_encoder(data, np.arange(100))(np.arange(100))
     >>> bool(np.allclose(features.mean(axis=0), 0)), bool(np.allclose(features.std(axis=0), 1))
     (True, True)
     """
@@ -233,20 +319,36 @@ def fit_encoder(data: Dataset, rows: IntArray, *, identifiers: bool = False) -> 
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    names = enumerate(data.numeric_names)
-    kept = [number for number, name in names if identifiers or name not in data.identifiers]
-    columns = np.array(kept, dtype=np.int64)
-    numbers = categories = None
-    if kept:
+    kept = [identifiers or name not in data.identifiers for name in data.numeric_names]
+    numbers = data.numeric[:, kept]
+    parts: list[tuple[NDArray[Any], Any]] = []
+    if any(kept):
         imputer = SimpleImputer(strategy="median", keep_empty_features=True)
-        numbers = make_pipeline(imputer, StandardScaler()).fit(data.numeric[np.ix_(rows, columns)])
+        parts.append((numbers, make_pipeline(imputer, StandardScaler()).fit(numbers[rows])))
     if data.texts.shape[1]:
-        encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-        categories = encoder.fit(data.texts[rows])
-    return FeatureEncoder(columns, numbers, categories)
+        categories = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        parts.append((data.texts, categories.fit(data.texts[rows])))
+
+    def encode(chosen: IntArray) -> FloatArray:
+        return np.column_stack([fitted.transform(values[chosen]) for values, fitted in parts])
+
+    return encode
 
 
-def _numeric_dataset(name: str, features: FloatArray, orders: IntArray, labels: tuple[str, ...]) -> Dataset:
+def _offline(name: str) -> tuple[FloatArray, IntArray]:
+    """Return features (n, d) and orders (n, m) of iris or wine, without a network."""
+    from sklearn.datasets import load_iris, load_wine
+
+    raw, classes = (load_iris if name == "iris" else load_wine)(return_X_y=True)
+    if name == "iris":  # scikit-learn has Fisher's values in these rows; the label-ranking file has UCI's
+        raw[[34, 37]] = (4.9, 3.1, 1.5, 0.1)
+    low, high = raw.min(axis=0), raw.max(axis=0)
+    features = np.round(2 * (raw - low) / (high - low) - 1, 5)
+    return features, naive_bayes_rankings(features, classes)
+
+
+def _numeric_dataset(name: str, features: FloatArray, orders: IntArray) -> Dataset:
+    labels = tuple(f"L{number + 1}" for number in range(orders.shape[1]))
     names = tuple(f"A{number + 1}" for number in range(features.shape[1]))
     return Dataset(name, features, orders, labels, np.empty((len(orders), 0), dtype=str), names)
 
@@ -255,101 +357,51 @@ def _read_frame(path: Path) -> "pd.DataFrame":
     """Read a CSV file. The index of the table holds the line on which each row begins."""
     import pandas as pd
 
-    try:
-        # pandas silently uses the first column as an index if rows have one cell too many.
-        table = read_csv_table(path)
-        text = io.StringIO()
-        csv.writer(text).writerows([table.header, *table.rows] if table.header else [])
-        text.seek(0)
-        frame = pd.read_csv(text)
-    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a CSV file with a header ({' '.join(str(error).split())})") from error
-    if frame.empty:
-        raise ValueError(f"{path}: has no rows")
-    frame.index = pd.Index(table.lines)
-    return frame
+    # pandas silently uses the first column as an index if rows have one cell too many.
+    table = read_csv_table(path)
+    if not table.rows or "" in table.header:
+        raise ValueError(f"{path}: expected CSV with a header that names all columns, and rows")
+    text = io.StringIO()
+    csv.writer(text).writerows([table.header, *table.rows])
+    text.seek(0)
+    return pd.read_csv(text).set_axis(table.lines)
 
 
 def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *, where: str) -> Dataset:
+    import pandas as pd
+
     columns = [str(column) for column in frame.columns]
-    chosen = _label_columns(columns, labels, where)
+    chosen = [one for one in columns if one.startswith(labels)] if isinstance(labels, str) else list(labels)
+    if not set(chosen) <= set(columns) or len(set(chosen)) < max(len(chosen), 2):
+        raise ValueError(
+            f"{where}: --labels {chosen or labels!r}: expected two or more different columns of ranks, each "
+            f"named once (have: {', '.join(columns[:20])})"
+        )
     features = [column for column in columns if column not in chosen]
     if not features:
         raise ValueError(f"{where}: every column is a label; there are no features to learn from")
-    missing = frame.isna().to_numpy()
-    if missing.any():
-        row, column = np.argwhere(missing)[0]
+    unusable = frame.isin([np.nan, np.inf, -np.inf]).to_numpy()
+    if unusable.any():
+        row, column = np.argwhere(unusable)[0]
         raise ValueError(
-            f"{where}: column '{columns[column]}' has no value in line {frame.index[row]}; "
-            "fill it in or leave the row out"
+            f"{where}: column '{columns[column]}' has no finite value in line {frame.index[row]}"
+        )
+    ranks = frame[chosen].apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+    bad = (np.sort(ranks, axis=1) != np.arange(1, len(chosen) + 1)).any(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        shown = ", ".join(f"{one} {frame[one].iloc[row]}" for one in chosen[:9])
+        raise ValueError(
+            f"{where}: line {frame.index[row]} has the ranks {shown}; expected each of 1..{len(chosen)} exactly "
+            "once (no ties, no gaps)"
         )
     numbers = [column for column in features if frame[column].dtype.kind in "iufb"]
     texts = [column for column in features if column not in numbers]
-    numeric = frame[numbers].to_numpy(np.float64)
-    too_large = np.abs(numeric) > _LARGEST_FEATURE
-    if too_large.any():
-        row, column = np.argwhere(too_large)[0]
-        raise ValueError(
-            f"{where}: column '{numbers[column]}' is {numeric[row, column]:g} in line {frame.index[row]}; "
-            f"the largest possible number is {_LARGEST_FEATURE:g}"
-        )
     return Dataset(
         name,
-        numeric,
-        _orders(frame, chosen, where),
+        frame[numbers].to_numpy(np.float64),
+        orders_from_ranks(ranks, base=1),
         tuple(chosen),
         frame[texts].to_numpy(dtype=object).astype(str).reshape(len(frame), len(texts)),
         tuple(numbers),
-    )
-
-
-def _label_columns(columns: list[str], labels: str | Sequence[str], where: str) -> list[str]:
-    """Return the columns with ranks: those that are named, or that start with a prefix."""
-    if isinstance(labels, str):
-        chosen = [column for column in columns if column.startswith(labels)]
-        problem = "" if chosen else f"no column starts with '{labels}'"
-    else:
-        chosen = list(labels)
-        problem = "" if chosen else "no label column is named"
-        problem = next((f"no column '{column}'" for column in chosen if column not in columns), problem)
-    if problem:
-        raise ValueError(
-            f"{where}: {problem} (have: {', '.join(columns[:20])}); name the columns of ranks with --labels"
-        )
-    repeated = [column for column in chosen if chosen.count(column) > 1]
-    if repeated:
-        raise ValueError(f"{where}: the label column '{repeated[0]}' is named twice")
-    if len(chosen) < 2:
-        raise ValueError(f"{where}: only one label column, '{chosen[0]}'; a ranking needs at least two")
-    return chosen
-
-
-def _orders(frame: "pd.DataFrame", labels: Sequence[str], where: str) -> IntArray:
-    ranks = frame[list(labels)]
-    text = [column for column in labels if ranks[column].dtype.kind not in "iuf"]
-    if text:
-        raise ValueError(
-            f"{where}: label column '{text[0]}' does not hold numbers; ranks are 1..{len(labels)}"
-        )
-    values = ranks.to_numpy(np.float64)
-    bad = (np.sort(values, axis=1) != np.arange(1, len(labels) + 1)).any(axis=1)
-    if bad.any():
-        row = int(np.argmax(bad))
-        shown = ", ".join(f"{value:g}" for value in values[row])
-        raise ValueError(
-            f"{where}: line {frame.index[row]} has ranks {shown}; expected each of 1..{len(labels)} exactly "
-            "once (no ties, no gaps)"
-        )
-    return orders_from_ranks(values, base=1)
-
-
-def _political(path: Path) -> Dataset:
-    """Read the survey: 977 means no answer, caseid numbers the people, the last six columns are ranks."""
-    frame = _read_frame(path)
-    labels = [str(column) for column in frame.columns[-_POLITICAL_LABELS:]]
-    data = _from_frame(frame, "political", labels, where=str(path))
-    numeric = np.where(data.numeric == _POLITICAL_MISSING, np.nan, data.numeric)
-    short = tuple(label.removeprefix("Pos. of ").removesuffix(" in Ranking") for label in labels)
-    return Dataset(
-        "political", numeric, data.orders, short, data.texts, data.numeric_names, identifiers=("caseid",)
     )

@@ -74,25 +74,21 @@ class Questions:
 
     def __post_init__(self) -> None:
         """Check the options."""
-        for notion in self.notions:
-            check_choice(notion, "notion", NOTIONS)
-        for protocol in self.protocols:
-            check_choice(protocol, "protocol", ("exact", "reference"))
-        for discrepancy in self.discrepancies:
-            check_choice(discrepancy, "discrepancy", ("abs", "kl", "jeffreys", "jeffreys_unit"))
+        known = ("abs", "kl", "jeffreys", "jeffreys_unit")
+        for name, given, choices in (
+            ("notion", self.notions, NOTIONS),
+            ("protocol", self.protocols, ("exact", "reference")),
+            ("discrepancy", self.discrepancies, known),
+        ):
+            for one in given:
+                check_choice(one, name, choices)
         if "full-rank-95" in self.notions and "reference" not in self.protocols:
             raise ValueError("notion: full-rank-95 is a filter of the reference protocol; ask for that one")
-        if self.bandwidth is not None and not 0 < self.bandwidth < float("inf"):
-            raise ValueError(f"bandwidth: {self.bandwidth} is not a positive number")
-        needed = (self.notions, "rankwise"), (self.protocols, "exact"), (self.discrepancies, "abs")
-        if self.stagewise and not all(name in asked for asked, name in needed):
+        asked = {*self.notions, *self.protocols, *self.discrepancies}
+        if self.stagewise and (self.resamples < LEAST or not {"rankwise", "exact", "abs"} <= asked):
             raise ValueError(
-                "stagewise: needs the notion rankwise, the protocol exact and the discrepancy abs: it stops "
-                "where that error is too large"
-            )
-        if self.stagewise and self.resamples < LEAST:
-            raise ValueError(
-                f"stagewise: needs at least {LEAST} resamples, to compare each error with its null"
+                "stagewise: needs the notion rankwise, the protocol exact and the discrepancy abs, and at least "
+                f"{LEAST} resamples: it stops where that error is too large"
             )
         bad = [k for k in self.sub if k < 2] + [k for k in self.top if k < 1]
         if bad:
@@ -110,27 +106,9 @@ def evaluate(
 ) -> list[Row]:
     """Return one row per family, k, notion, protocol and discrepancy, and rows for tau and log loss.
 
-    Parameters
-    ----------
-    dist : RankingDistribution or PairMarginals
-        The forecast. Pair marginals answer sub-2 only.
-    orders : int array (n, m)
-        The observed rankings.
-    questions : Questions
-        What to measure.
-    counted_on : int array (N, m)
-        The training rankings, which determine the frequent events.
-    support : int array (R, m), optional
-        The rankings that the reference protocol sums over.
-    rng : numpy Generator or int
-        Random generator, or a seed.
+    ``counted_on`` (N, m) are the training rankings, which determine the frequent events. ``support`` (R, m) are
+    the rankings that the reference protocol sums over. Pair marginals answer sub-2 only.
 
-    Returns
-    -------
-    list of dict
-
-    Examples
-    --------
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(100, 3, rng=np.random.default_rng(0))
     >>> rows = evaluate(data.forecast, data.orders, Questions(top=(), resamples=20), counted_on=data.orders)
@@ -234,7 +212,9 @@ class _Fold(NamedTuple):
             # The same draws as the null test below, so that interval and test agree about 0.
             interval = result.interval(resamples=resamples, rng=deepcopy(self.rng))
             row |= {"low": interval.low, "high": interval.high}
-        return row | (_null_columns(result.null(resamples=resamples, rng=self.rng)) if self.ranks else {})
+        if self.ranks:
+            row |= _null_columns(result.null(resamples=resamples, rng=self.rng))
+        return row
 
     def _strong(
         self, family: Family, k: int, notion: str, protocol: NotionProtocol, coverage: float | None

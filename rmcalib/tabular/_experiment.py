@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-import pickle
+import math
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,17 +23,13 @@ from rmcalib._util.interrupts import end_with_parent, spared
 from rmcalib._util.storage import as_path, read_file
 from rmcalib._util.terminal import count
 from rmcalib.calibration import fit_temperature
-from rmcalib.ranking import HasTemperature, Mixture, PairMarginals, PlackettLuce, RankingDistribution
-from rmcalib.ranking.events import count_events
-from rmcalib.tabular._datasets import Dataset, fit_encoder
+from rmcalib.ranking import Mixture, PairMarginals, PlackettLuce, RankingDistribution
+from rmcalib.ranking._distribution import HasTemperature
+from rmcalib.tabular import _reference as reference
+from rmcalib.tabular._datasets import Dataset, fit_encoder, load_dataset
 from rmcalib.tabular._evaluation import Questions, Row, evaluate
 from rmcalib.tabular._learners import LEARNERS, LearnerFactory
-from rmcalib.tabular._reference import (
-    REFERENCE_FOLDS,
-    reference_forecast,
-    reference_split,
-    reference_support,
-)
+from rmcalib.tabular._results import ProlrResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +43,6 @@ the null distribution (mean, 95% point, p-value), and how the run was made."""
 NUMBERS = ("value", "low", "high", "null_mean", "null_high", "p_value")
 _CALIBRATION_SHARE = 0.2
 _MANY_EVENTS = 50_000
-
-Done = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -98,7 +93,7 @@ class Plan:
         check_integer(self.seed, "seed", 0)
         check_choice(self.training, "training", ("exact", "reference"))
         check_choice(self.truth, "truth", ("data", "model"))
-        if self.training == "reference" and (self.folds != REFERENCE_FOLDS or self.recalibrate):
+        if self.training == "reference" and (self.folds != reference.FOLDS or self.recalibrate):
             raise ValueError("training: the reference setting has 5 folds and its own temperature")
         if self.truth == "model" and "rpc" in self.learners:
             raise ValueError("learner: rpc has no distribution over rankings, which truth='model' needs")
@@ -113,16 +108,105 @@ class Plan:
         lines = []
         for data in datasets:
             rows = f"{count(len(data) // self.folds, 'row')} × {count(len(self.learners), 'learner')}"
-            for family, ks in (("sub", self.questions.sub), ("top", self.questions.top)):
-                for k in sorted(k for k in ks if k <= data.n_items):
-                    events = count_events(data.n_items, k)
-                    millions = events * len(data) * len(self.learners) / 1e6
-                    if events > _MANY_EVENTS:
-                        lines.append(
-                            f"{data.name}: {family}-{k} has {events:,} events: {millions:,.0f} million "
-                            f"probabilities ({rows} × {self.folds} folds)"
-                        )
+            asked = [("sub", k) for k in self.questions.sub] + [("top", k) for k in self.questions.top]
+            for family, k in sorted(asked):
+                events = math.perm(data.n_items, k)
+                millions = events * len(data) * len(self.learners) / 1e6
+                if events > _MANY_EVENTS:
+                    lines.append(
+                        f"{data.name}: {family}-{k} has {events:,} events: {millions:,.0f} million "
+                        f"probabilities ({rows} × {self.folds} folds)"
+                    )
         return lines
+
+
+def run_prolr(
+    data: str | Dataset | Sequence[str | Dataset] = "iris",
+    plan: Plan | None = None,
+    *,
+    learners: Mapping[str, LearnerFactory] | None = None,
+    folder: str | Path | None = None,
+    processes: int = 1,
+    fresh: bool = False,
+    on_done: Callable[[str], None] = lambda label: None,  # noqa: ARG005 (for a progress bar)
+) -> ProlrResult:
+    """Train label-ranking learners by cross-validation and measure the calibration of their forecasts.
+
+    Parameters
+    ----------
+    data : str, Dataset, or a sequence of them
+        Names of public data sets (``DATASETS``), or your own from :func:`read_csv`.
+    plan : Plan, optional
+        Learners, folds, seed, and what to measure. ``Plan()`` by default.
+    learners : mapping of str to callable, optional
+        Your own learners, which replace those of the plan. Each value is a function that takes a seed and
+        returns a :class:`Learner`. ``LEARNERS`` holds the built-in ones.
+    folder : str or Path, optional
+        Where finished folds are kept. Running the same experiment again continues where it stopped. By
+        default, nothing is kept.
+    processes : int
+        Number of folds that are trained at the same time. With more than one, your own learners must be
+        functions or classes of a module.
+    fresh : bool
+        Start over, even if ``folder`` holds another run.
+    on_done : callable
+        Called with the label of each finished fold.
+
+    Returns
+    -------
+    ProlrResult
+        The results are in ``table``, their means over folds in ``summary``.
+
+    Examples
+    --------
+    >>> from rmcalib.tabular import LEARNERS, Questions
+    >>> plan = Plan(folds=2, questions=Questions(sub=(2,), top=(), resamples=0))
+    >>> result = run_prolr("iris", plan, learners={"my-mallows": LEARNERS["mallows"]})
+    >>> result.summary[["learner", "notion", "folds"]].values.tolist()[0]
+    ['my-mallows', 'kendall_tau', 2]
+    """
+    given = [data] if isinstance(data, str | Dataset) else list(data)
+    datasets = tuple(load_dataset(one) if isinstance(one, str) else one for one in given)
+    plan = Plan() if plan is None else plan
+    factories: dict[str, LearnerFactory | None] = dict(
+        dict.fromkeys(plan.learners) if learners is None else learners
+    )
+    check_integer(processes, "processes", 1)
+    if not datasets or not factories:
+        raise ValueError(f"{'learners' if datasets else 'data'}: none given")
+    names = [one.name for one in datasets]
+    if len(set(names)) < len(names):
+        raise ValueError(f"data: two data sets are called {max(names, key=names.count)!r}")
+    for one in datasets:
+        if len(one) < 2 * plan.folds:
+            raise ValueError(
+                f"{one.name}: {count(len(one), 'row')} are too few for {plan.folds} folds of two or more"
+            )
+    if learners is not None and plan.training == "reference":
+        raise ValueError("training: 'reference' cannot train other learners; use training='exact'")
+    for name in factories:
+        if not re.fullmatch(r"[\w.+-]+", name) or "__" in name:
+            raise ValueError(f"learners: bad name {name!r}; use letters, digits, '-', '_', '.' and '+'")
+    with TemporaryDirectory() as temporary:
+        where = as_path(temporary if folder is None else folder)
+        jobs = {
+            where / "parts" / f"{job.label}__{job.key}.csv": job
+            for job in (
+                Job(one, name, fold, plan, factory)
+                for one in datasets
+                for name, factory in factories.items()
+                for fold in range(plan.folds)
+            )
+        }
+        done = [] if fresh else [path for path in jobs if path.is_file()]
+        for path in done:
+            on_done(jobs[path].label)
+        _run({path: job for path, job in jobs.items() if path not in done}, processes, on_done)
+        import pandas as pd
+
+        table = pd.concat([_read_part(path) for path in jobs], ignore_index=True)
+        write_csv(where / "results.csv", table)
+    return ProlrResult(datasets, plan, table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,99 +234,32 @@ class Job:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def run_experiment(
-    datasets: Sequence[Dataset],
-    plan: Plan,
-    output: str | Path,
-    *,
-    learners: Mapping[str, LearnerFactory] | None = None,
-    processes: int = 1,
-    fresh: bool = False,
-    on_done: Done = lambda label: None,  # noqa: ARG005 (for a progress bar)
-) -> "pd.DataFrame":
-    """Run every data set, learner and fold, write ``results.csv`` and return it as a table.
-
-    ``learners`` replace those of the plan. Finished folds are kept in ``parts/``, under the hash of all that
-    they depend on: a fold that is there is not made again, unless ``fresh``. The number of processes does not
-    change the numbers. ``on_done`` is called with the label of each fold, whether it was finished now or
-    earlier.
-    """
+def _read_part(path: Path) -> "pd.DataFrame":
+    """Read the rows of a fold exactly as they were written; empty cells of numbers become NaN."""
     import pandas as pd
 
-    check_integer(processes, "processes", 1)
-    if not datasets:
-        raise ValueError("dataset: none given")
-    for data in datasets:
-        if len(data) < 2 * plan.folds:
-            raise ValueError(
-                f"{data.name}: {count(len(data), 'row')} {'is' if len(data) == 1 else 'are'} too few for "
-                f"{plan.folds} folds of at least two rows; use fewer folds or more rows"
-            )
-    factories: dict[str, LearnerFactory | None] = (
-        dict.fromkeys(plan.learners) if learners is None else _own_learners(learners, plan, processes)
+    # Python's float returns exactly what was written; pandas may differ in the last bit.
+    return pd.read_csv(
+        BytesIO(read_file(path)),
+        converters=dict.fromkeys(NUMBERS, lambda text: float(text or "nan")),
+        dtype={
+            "dataset": "str",
+            "learner": "str",
+            "fold": "int64",
+            "k": "int64",
+            "n": "int64",
+            "n_events": "Int64",
+        },
+        keep_default_na=False,
+        na_values={"n_events": [""]},
     )
-    jobs = [
-        Job(data, name, fold, plan, factory)
-        for data in datasets
-        for name, factory in factories.items()
-        for fold in range(plan.folds)
-    ]
-    folder = as_path(output)
-    parts = {job: folder / "parts" / f"{job.label}__{job.key}.csv" for job in jobs}
-    waiting = []
-    for job in jobs:
-        if parts[job].is_file() and not fresh:
-            on_done(job.label)
-        else:
-            waiting.append(job)
-    _run(waiting, parts, processes, on_done)
-    table = pd.concat([read_results(parts[job]) for job in jobs], ignore_index=True)
-    write_csv(folder / "results.csv", table)
-    return table
 
 
-def read_results(path: str | Path) -> "pd.DataFrame":
-    """Read ``results.csv`` or one of its parts exactly as it was written; empty cells become NaN."""
-    import pandas as pd
-
-    table = pd.read_csv(BytesIO(read_file(as_path(path))), dtype=str, keep_default_na=False)
-    for name in NUMBERS:
-        # Python's float returns exactly what was written; pandas may differ in the last bit.
-        table[name] = [float(text or "nan") for text in table[name]]
-    for name in ("fold", "k", "n"):
-        table[name] = table[name].astype("int64")
-    whole = [int(text) if text else None for text in table["n_events"]]
-    table["n_events"] = pd.array(whole, dtype="Int64")
-    return table
-
-
-def _own_learners(
-    learners: Mapping[str, LearnerFactory], plan: Plan, processes: int
-) -> dict[str, LearnerFactory | None]:
-    if not learners:
-        raise ValueError("learners: none given")
-    if plan.training == "reference":
-        raise ValueError("training: 'reference' cannot train other learners; use training='exact'")
-    for name, factory in learners.items():
-        if not re.fullmatch(r"[\w.+-]+", name) or "__" in name:
-            raise ValueError(f"learners: bad name {name!r}; use letters, digits, '-', '_', '.' and '+'")
-        if not callable(factory):
-            raise ValueError(f"learners: {name!r} is {factory!r}, expected a function of a seed")
-        try:
-            if processes > 1:
-                pickle.dumps(factory)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise ValueError(
-                f"learners: {name!r} cannot be sent to another process ({error}); "
-                "use processes=1, or a function or class of a module"
-            ) from error
-    return dict(learners)
-
-
-def _run(jobs: list[Job], parts: dict[Job, Path], processes: int, on_done: Done) -> None:
+def _run(jobs: dict[Path, Job], processes: int, on_done: Callable[[str], None]) -> None:
+    """Make the rows of each fold, and write them to their file."""
     if processes == 1 or len(jobs) < 2:
-        for job in jobs:
-            write_csv(parts[job], fold_rows(job))
+        for path, job in jobs.items():
+            write_csv(path, fold_rows(job))
             on_done(job.label)
         return
     # Spawned, not forked: torch and BLAS threads do not survive a fork.
@@ -250,11 +267,11 @@ def _run(jobs: list[Job], parts: dict[Job, Path], processes: int, on_done: Done)
     with ProcessPoolExecutor(size, mp_context=spawn, initializer=end_with_parent) as pool:
         try:
             with spared():
-                futures = {pool.submit(fold_rows, job): job for job in jobs}
+                futures = {pool.submit(fold_rows, job): path for path, job in jobs.items()}
             for future in as_completed(futures):
-                job = futures[future]
-                write_csv(parts[job], future.result())
-                on_done(job.label)
+                path = futures[future]
+                write_csv(path, future.result())
+                on_done(jobs[path].label)
         except BaseException:
             for process in list(pool._processes.values()):  # a fold may take minutes; do not wait for it
                 process.terminate()
@@ -287,7 +304,7 @@ def fold_rows(job: Job) -> list[Row]:
                 orders,
                 plan.questions,
                 counted_on=data.orders[train],
-                support=reference_support(everything),
+                support=reference.reference_support(everything),
                 rng=rng,
             )
             head: Row = {"dataset": data.name, "learner": name, "fold": job.fold}
@@ -300,9 +317,9 @@ def _forecasts(job: Job, rng: np.random.Generator) -> tuple[IntArray, IntArray, 
     """Return training rows, test rows, and the forecasts of the test rows by name."""
     data, plan = job.data, job.plan
     if plan.training == "reference":
-        split = reference_split(len(data), job.fold)
-        dist = reference_forecast(job.learner, data, job.fold, seed=plan.seed)
-        return split.train, split.test, {job.learner: dist}
+        train, _, test = reference.reference_split(len(data), job.fold)
+        dist = reference.reference_forecast(job.learner, data, job.fold, seed=plan.seed)
+        return train, test, {job.learner: dist}
     from sklearn.model_selection import KFold
 
     splits = KFold(plan.folds, shuffle=True, random_state=plan.seed).split(data.orders)
@@ -312,16 +329,20 @@ def _forecasts(job: Job, rng: np.random.Generator) -> tuple[IntArray, IntArray, 
         shuffled = rng.permutation(train)
         n_held_out = max(1, round(_CALIBRATION_SHARE * len(train)))
         held_out, train = np.sort(shuffled[:n_held_out]), np.sort(shuffled[n_held_out:])
-    encoder = fit_encoder(data, train)
-    x, orders = encoder.transform(data, train), data.orders[train]
+    encode = fit_encoder(data, train)
+    x, orders = encode(train), data.orders[train]
     factory = LEARNERS[job.learner] if job.factory is None else job.factory
     model = factory(plan.seed).fit(x, orders)
-    x_test = encoder.transform(data, test)
+    x_test = encode(test)
     dist = model.predict(x_test)
-    _check_forecast(dist, len(test), data.n_items, job.learner)
+    if not isinstance(dist, PairMarginals) or (len(dist), dist.n_items) != (len(test), data.n_items):
+        raise ValueError(
+            f"learner {job.learner}: predict returned {dist!r:.60}, expected a distribution over rankings "
+            f"(rmcalib.ranking) or pair marginals, of {len(test)} rows and {data.n_items} labels"
+        )
     forecasts = {job.learner: dist}
     if plan.recalibrate and isinstance(dist, RankingDistribution):
-        x_held_out = encoder.transform(data, held_out)
+        x_held_out = encode(held_out)
         before: Any = model.predict(x_held_out)  # of the same kind as dist
         for name, repair in _repairs(job, before, data.orders[held_out], x_held_out, x, orders):
             forecasts[f"{job.learner}+{name}"] = repair(dist, x_test)
@@ -348,17 +369,3 @@ def _repairs(
         weights = Mixture.fit([before, other(x_held_out)], seen).weights
         found.append((name, lambda dist, features, w=weights, o=other: Mixture([dist, o(features)], w)))  # type: ignore[misc]
     return found
-
-
-def _check_forecast(dist: object, n: int, n_items: int, name: str) -> None:
-    """Raise a ValueError if a learner's prediction is not a forecast of these rows."""
-    if not isinstance(dist, PairMarginals):
-        raise ValueError(
-            f"learner {name}: predict returned {type(dist).__name__}, expected a distribution over rankings "
-            "(rmcalib.ranking) or pair marginals"
-        )
-    if (len(dist), dist.n_items) != (n, n_items):
-        raise ValueError(
-            f"learner {name}: predict returned {len(dist)} forecasts of {dist.n_items} labels, "
-            f"expected {n} of {n_items}"
-        )

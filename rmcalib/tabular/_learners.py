@@ -7,19 +7,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, check_integer
-from rmcalib.ranking import (
-    Mallows,
-    PairMarginals,
-    PairwiseProbabilities,
-    PlackettLuce,
-    SparseRankings,
-)
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats
+from rmcalib.ranking import Mallows, PairMarginals, PairwiseProbabilities, PlackettLuce, SparseRankings
 from rmcalib.ranking._listed import index_of_orders, log_integer
 from rmcalib.ranking.events import as_orders
 
@@ -29,7 +23,6 @@ if TYPE_CHECKING:
 _LARGEST_DISPERSION = 20.0
 _SMALLEST = 1e-9
 
-Part = TypeVar("Part")
 Loss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 
 
@@ -101,7 +94,7 @@ class PlackettLuceLearner:
     """
 
     training: Training = field(default_factory=Training)
-    network_: "Network | None" = field(default=None, init=False, repr=False)
+    network_: "Network" = field(init=False, repr=False)
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "PlackettLuceLearner":
         """Minimise −Σ_i (u_π(i) − log Σ_{j≥i} exp u_π(j)), averaged over rows."""
@@ -120,7 +113,7 @@ class PlackettLuceLearner:
 
     def predict(self, X: ArrayLike) -> PlackettLuce:
         """Return Plackett-Luce distributions."""
-        return PlackettLuce(fitted(self.network_, self)(as_floats(X, "X", ndim=2)))
+        return PlackettLuce(self.network_(as_floats(X, "X", ndim=2)))
 
 
 @dataclass(eq=False)
@@ -153,9 +146,9 @@ class RankClassifier:
     classes: IntArray | None = None
     unseen_logit: float | None = None
     modified: bool = True
-    network_: "Network | None" = field(default=None, init=False, repr=False)
-    classes_: IntArray | None = field(default=None, init=False, repr=False)
-    unseen_logit_: float = field(default=-math.inf, init=False, repr=False)
+    network_: "Network" = field(init=False, repr=False)
+    classes_: IntArray = field(init=False, repr=False)
+    unseen_logit_: float = field(init=False, repr=False)
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "RankClassifier":
         """Minimise the cross-entropy of the observed rankings."""
@@ -165,8 +158,7 @@ class RankClassifier:
         classes = np.unique(ranked, axis=0) if self.classes is None else as_orders(self.classes, "classes")
         index = index_of_orders(classes, ranked)
         if (index == len(classes)).any():
-            row = int(np.argmax(index == len(classes)))
-            raise ValueError(f"classes: ranking {ranked[row].tolist()} of row {row} is not among them")
+            raise ValueError("classes: a ranking of the data is not among them")
         n_unseen = math.factorial(ranked.shape[1]) - len(classes)
         c = self.unseen_logit
         if c is None:
@@ -184,8 +176,8 @@ class RankClassifier:
 
     def predict(self, X: ArrayLike) -> SparseRankings:
         """Return the known rankings with their logits, and c for all others."""
-        logits = fitted(self.network_, self)(as_floats(X, "X", ndim=2))
-        return SparseRankings(fitted(self.classes_, self), logits, self.unseen_logit_)
+        logits = self.network_(as_floats(X, "X", ndim=2))
+        return SparseRankings(self.classes_, logits, self.unseen_logit_)
 
 
 @dataclass(eq=False)
@@ -198,7 +190,7 @@ class MallowsLearner:
 
     Attributes
     ----------
-    center_ : int array (m,), optional
+    center_ : int array (m,)
         The central ranking.
     dispersion_ : float
         The dispersion.
@@ -209,8 +201,8 @@ class MallowsLearner:
     array([0, 1, 2])
     """
 
-    center_: IntArray | None = field(default=None, init=False, repr=False)
-    dispersion_: float = field(default=0.0, init=False, repr=False)
+    center_: IntArray = field(init=False, repr=False)
+    dispersion_: float = field(init=False, repr=False)
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "MallowsLearner":
         """Find the centre by local search and the dispersion by maximum likelihood."""
@@ -226,7 +218,7 @@ class MallowsLearner:
     def predict(self, X: ArrayLike) -> Mallows:
         """Return the same Mallows distribution for every row."""
         n = len(as_floats(X, "X", ndim=2))
-        return Mallows(fitted(self.center_, self), np.full(n, self.dispersion_))
+        return Mallows(self.center_, np.full(n, self.dispersion_))
 
 
 @dataclass(eq=False)
@@ -256,13 +248,12 @@ class PairwiseLearner:
     seed: int = 0
     folds: int = 5
     shuffle: bool = True
-    models_: list[Any] | None = field(default=None, init=False, repr=False)
-    n_items_: int = field(default=0, init=False, repr=False)
+    models_: list[Any] = field(init=False, repr=False)
+    n_items_: int = field(init=False, repr=False)
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "PairwiseLearner":
         """Fit one classifier of "i before j" per pair i < j."""
         x, ranked = check_training_data(X, orders)
-        check_integer(self.folds, "folds", 2)
         positions = np.argsort(ranked, axis=1)
         first, second = np.triu_indices(ranked.shape[1], 1)
         before = positions[:, first] < positions[:, second]
@@ -274,7 +265,7 @@ class PairwiseLearner:
         """Return P(i before j) for all pairs: pair marginals without a distribution over rankings."""
         x = as_floats(X, "X", ndim=2)
         matrix = np.full((len(x), self.n_items_, self.n_items_), 0.5)
-        for model, i, j in zip(fitted(self.models_, self), *np.triu_indices(self.n_items_, 1), strict=True):
+        for model, i, j in zip(self.models_, *np.triu_indices(self.n_items_, 1), strict=True):
             p = np.full(len(x), model) if isinstance(model, float) else model.predict_proba(x)[:, 1]
             matrix[:, i, j], matrix[:, j, i] = p, 1 - p
         return PairwiseProbabilities(matrix)
@@ -311,7 +302,7 @@ class PlackettLuceFromPairs:
     """
 
     seed: int = 0
-    pairs_: PairwiseLearner | None = field(default=None, init=False, repr=False)
+    pairs_: PairwiseLearner = field(init=False, repr=False)
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "PlackettLuceFromPairs":
         """Fit the classifiers of all pairs."""
@@ -320,7 +311,7 @@ class PlackettLuceFromPairs:
 
     def predict(self, X: ArrayLike) -> PlackettLuce:
         """Return the Plackett-Luce distributions that fit the pairs best."""
-        return PlackettLuce(newman_utilities(fitted(self.pairs_, self).predict(X).matrix))
+        return PlackettLuce(newman_utilities(self.pairs_.predict(X).matrix))
 
 
 def newman_utilities(matrix: ArrayLike, *, iterations: int = 100) -> FloatArray:
@@ -338,7 +329,7 @@ def newman_utilities(matrix: ArrayLike, *, iterations: int = 100) -> FloatArray:
     m = p.shape[1]
     p[:, np.arange(m), np.arange(m)] = 0
     theta = np.full(p.shape[:2], 1 / m)
-    for _ in range(check_integer(iterations, "iterations", 1)):
+    for _ in range(iterations):
         sums = theta[:, :, None] + theta[:, None, :]
         won = (p * theta[:, None, :] / sums).sum(axis=2)
         lost = (p.transpose(0, 2, 1) / sums).sum(axis=2)
@@ -363,19 +354,6 @@ def check_training_data(X: ArrayLike, orders: ArrayLike) -> tuple[FloatArray, In
     return x, ranked
 
 
-def fitted(part: Part | None, learner: object) -> Part:
-    """Return a fitted part, or raise if ``fit`` was not called.
-
-    >>> fitted(None, MallowsLearner())
-    Traceback (most recent call last):
-    ...
-    ValueError: MallowsLearner: not fitted yet; call fit(X, orders) first
-    """
-    if part is None:
-        raise ValueError(f"{type(learner).__name__}: not fitted yet; call fit(X, orders) first")
-    return part
-
-
 def _good_turing_logit(index: IntArray, n_classes: int, n_unseen: int) -> float:
     if n_unseen == 0:
         return -math.inf
@@ -386,8 +364,8 @@ def _good_turing_logit(index: IntArray, n_classes: int, n_unseen: int) -> float:
 
 
 def _descend_distance(center: IntArray, beats: IntArray) -> tuple[IntArray, float]:
-    m = len(center)
-    first, second = np.triu_indices(m, 1)
+    """Exchange two labels of the centre as long as that lowers the total distance to the rankings."""
+    first, second = np.triu_indices(len(center), 1)
 
     def total(candidates: IntArray) -> IntArray:
         return beats[candidates[:, first], candidates[:, second]].sum(axis=1)
@@ -459,7 +437,14 @@ def train(features: FloatArray, n_outputs: int, loss: Loss, options: Training) -
             for other in options.earlier:
                 _layers(other)
             network = _layers(widths)
-        _descend(network, features, loss, options)
+        x = torch.tensor(features, dtype=torch.float32)
+        generator = torch.Generator().manual_seed(options.seed)
+        optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
+        for _ in range(options.epochs):
+            for rows in torch.split(torch.randperm(len(x), generator=generator), options.batch_size):
+                optimizer.zero_grad()
+                loss(network(x[rows]), rows).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
     finally:
         torch.set_num_threads(threads)
     linear = [layer for layer in network if isinstance(layer, torch.nn.Linear)]
@@ -476,21 +461,6 @@ def _layers(widths: tuple[int, ...]) -> "torch.nn.Sequential":
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
-
-
-def _descend(network: "torch.nn.Sequential", features: FloatArray, loss: Loss, options: Training) -> None:
-    import torch
-
-    x = torch.tensor(features, dtype=torch.float32)
-    generator = torch.Generator().manual_seed(options.seed)
-    optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
-    for _ in range(options.epochs):
-        shuffled = torch.randperm(len(x), generator=generator)
-        for start in range(0, len(x), options.batch_size):
-            rows = shuffled[start : start + options.batch_size]
-            optimizer.zero_grad()
-            loss(network(x[rows]), rows).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
 
 
 LEARNERS: dict[str, LearnerFactory] = {

@@ -16,31 +16,15 @@ One difference from the public code is left: it starts Newman's iterations of PL
 (segment), what 100 iterations reach depends on the start. Here all utilities are equal at first.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_choice
-from rmcalib.ranking import (
-    PairMarginals,
-    PlackettLuce,
-    SparseRankings,
-    ranks_from_orders,
-)
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.ranking import PairMarginals, PlackettLuce, SparseRankings, ranks_from_orders
 from rmcalib.ranking._listed import index_of_orders
+from rmcalib.tabular import _learners as learners
 from rmcalib.tabular._datasets import Dataset, fit_encoder
-from rmcalib.tabular._learners import (
-    LEARNERS,
-    Learner,
-    MallowsLearner,
-    PairwiseLearner,
-    PlackettLuceLearner,
-    RankClassifier,
-    Training,
-    newman_utilities,
-)
 
-REFERENCE_FOLDS = 5
+FOLDS = 5
 _SEED = 42
 _HIDDEN = (64, 32)
 _UNSEEN_LOGIT = -20.0
@@ -48,26 +32,18 @@ _SMALLEST_UTILITY = 1e-6
 _LISTED_FROM = 8
 
 
-class Split(NamedTuple):
-    """Row numbers of one fold."""
-
-    train: IntArray
-    calibration: IntArray
-    test: IntArray
-
-
-def reference_split(n: int, fold: int) -> Split:
-    """Return the rows of one of the five folds. The training rows are in file order, and split at 80%.
+def reference_split(n: int, fold: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the rows of one of the five folds for training (in file order, split at 80%), calibration and test.
 
     >>> [len(rows) for rows in reference_split(100, 0)]
     [64, 16, 20]
     """
     from sklearn.model_selection import KFold
 
-    splits = KFold(REFERENCE_FOLDS, shuffle=True, random_state=_SEED).split(np.empty(n))
+    splits = KFold(FOLDS, shuffle=True, random_state=_SEED).split(np.empty(n))
     train, test = list(splits)[fold]
     cut = int(0.8 * len(train))
-    return Split(train[:cut], train[cut:], test)
+    return train[:cut], train[cut:], test
 
 
 def reference_forecast(name: str, data: Dataset, fold: int, *, seed: int = _SEED) -> PairMarginals:
@@ -75,30 +51,33 @@ def reference_forecast(name: str, data: Dataset, fold: int, *, seed: int = _SEED
 
     ``seed`` is for the trees of rpc and pl-rpc, which the public code does not seed.
     """
-    check_choice(name, "learner", tuple(LEARNERS))
-    split = reference_split(len(data), fold)
+    train, calibration, test = reference_split(len(data), fold)
     features = _features(data)
-    classes = np.argsort(np.unique(ranks_from_orders(data.orders), axis=0), axis=1)
-    x, orders = features[split.train], data.orders[split.train]
-    if name == "rc":
-        training = Training(_HIDDEN, seed=_SEED, earlier=_earlier(features.shape[1], classes, fold))
-        classifier = RankClassifier(training, classes=classes, unseen_logit=_UNSEEN_LOGIT, modified=False)
-        classifier.fit(x, orders)
-        target = index_of_orders(classes, data.orders[split.calibration])
-        temperature = _early_temperature(classifier.predict(features[split.calibration]).logits, target)
-        logits = classifier.predict(features[split.test]).logits
-        # The logit of the unseen rankings is not divided.
-        return SparseRankings(classes, logits / temperature, _UNSEEN_LOGIT)
+    x, orders = features[train], data.orders[train]
+    if name == "mallows":
+        return learners.MallowsLearner().fit(x, orders).predict(features[test])
     if name in ("rpc", "pl-rpc"):
         # The added row ranks the labels from the last to the first, so that every pair has both orders.
         noise = np.random.default_rng([seed, fold]).normal(0, 0.1, (1, x.shape[1]))
         x, orders = np.concatenate([x, noise]), np.concatenate([orders, [np.arange(data.n_items)[::-1]]])
-        pairs = PairwiseLearner(seed, folds=2, shuffle=False).fit(x, orders).predict(features[split.test])
+        pairs = learners.PairwiseLearner(seed, folds=2, shuffle=False).fit(x, orders).predict(features[test])
         if name == "rpc":
             return pairs
-        return PlackettLuce(np.maximum(newman_utilities(pairs.matrix), np.log(_SMALLEST_UTILITY)))
-    other = _learner(name, features.shape[1], classes, fold)
-    return other.fit(x, orders).predict(features[split.test])
+        return PlackettLuce(np.maximum(learners.newman_utilities(pairs.matrix), np.log(_SMALLEST_UTILITY)))
+    # The public code draws the weights of RC, of PL and of one that is never used in every fold, from one seed.
+    classes = np.argsort(np.unique(ranks_from_orders(data.orders), axis=0), axis=1)
+    utilities, logits = ((features.shape[1], *_HIDDEN, width) for width in (data.n_items, len(classes)))
+    earlier = (logits, utilities, utilities) * fold
+    if name == "pl":
+        training = learners.Training(_HIDDEN, seed=_SEED, earlier=(*earlier, logits))
+        return learners.PlackettLuceLearner(training).fit(x, orders).predict(features[test])
+    training = learners.Training(_HIDDEN, seed=_SEED, earlier=earlier)
+    model = learners.RankClassifier(training, classes=classes, unseen_logit=_UNSEEN_LOGIT, modified=False)
+    model.fit(x, orders)
+    target = index_of_orders(classes, data.orders[calibration])
+    temperature = _early_temperature(model.predict(features[calibration]).logits, target)
+    # The logit of the unseen rankings is not divided.
+    return SparseRankings(classes, model.predict(features[test]).logits / temperature, _UNSEEN_LOGIT)
 
 
 def reference_support(orders: IntArray) -> IntArray | None:
@@ -115,20 +94,7 @@ def _features(data: Dataset) -> FloatArray:
     if data.texts.shape[1] == 0 and not np.isnan(data.numeric).any():
         return data.numeric
     # The political survey is encoded with all rows, including the test fold, and with the case numbers.
-    return fit_encoder(data, everything, identifiers=True).transform(data, everything)
-
-
-def _learner(name: str, n_features: int, classes: IntArray, fold: int) -> Learner:
-    if name == "pl":
-        earlier = (*_earlier(n_features, classes, fold), (n_features, *_HIDDEN, len(classes)))
-        return PlackettLuceLearner(Training(_HIDDEN, seed=_SEED, earlier=earlier))
-    return MallowsLearner()
-
-
-def _earlier(n_features: int, classes: IntArray, fold: int) -> tuple[tuple[int, ...], ...]:
-    """Return the layer widths of the networks of earlier folds: RC, PL, and one that is never used."""
-    utilities, logits = (n_features, *_HIDDEN, classes.shape[1]), (n_features, *_HIDDEN, len(classes))
-    return (logits, utilities, utilities) * fold
+    return fit_encoder(data, everything, identifiers=True)(everything)
 
 
 def _early_temperature(logits: FloatArray, target: IntArray) -> float:

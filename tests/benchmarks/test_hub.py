@@ -284,7 +284,7 @@ def results(n: int = 400) -> dict[str, Any]:
     }
 
 
-def test_published_scores_are_streamed_and_the_cache_is_small(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_published_scores_are_kept_without_their_texts(hub: LoopbackHub, tmp_path: Path) -> None:
     judge = results(3) | {"scores": [None] * 5}
     content = {
         "eval-set-scores/org/scored.json": json.dumps(results(), indent=4).encode(),
@@ -301,14 +301,13 @@ published('org/scored'); published('org/judge'); published('org/scroed'); publis
     lines = run(hub.url, tmp_path, code)
     expected = f"402 {400 * 4 + 3 + 5} {400 * 6 + 3 + 10.0} {commit(hub, 'datasets', RESULTS)}"
     assert lines[0] == expected
-    assert lines[1].startswith("ValueError: ")
+    assert "generative judge" in lines[1]
     assert lines[2].startswith("HubError: org/scroed: ")
     assert "org/scored" in lines[2]
     assert "../../x" in lines[3]
     stored = list((tmp_path / "rmcalib").rglob("*.parquet"))
     assert len(stored) == 1
     assert stored[0].stat().st_size < 100_000
-    assert hub.sent < 2_000_000  # of more than six
     offline = run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1")
     assert offline[0] == expected
     assert offline[1].startswith("HubError")

@@ -151,19 +151,21 @@ def test_smooth_and_binned_errors_find_the_same() -> None:
     for scale, calibrated in ((1.0, True), (3.0, False)):
         p, y, groups = forecasts(400, 4, 1, scale)
         events = Events.from_arrays(p, y, groups=groups)
-        for found in (binned(events, resamples=199), smooth(events, resamples=199)):
+        estimates: tuple[Any, ...] = (binned(events, resamples=199), smooth(events, resamples=199))
+        for found in estimates:
             assert (found.test().p_value > 0.05) is calibrated
             assert (found.interval().low == 0) is calibrated
-            assert abs(found.influence.sum()) < 1e-9
+            assert abs(found.influence().sum()) < 1e-9
 
 
 def test_the_influence_of_prompts_predicts_the_error_without_them() -> None:
     p, y, groups = forecasts(400, 4, 2, 3.0)
-    found = binned(Events.from_arrays(p, y, groups=groups), ErrorOptions(), resamples=9)
-    order = np.argsort(found.influence)
+    found: Any = binned(Events.from_arrays(p, y, groups=groups), ErrorOptions(), resamples=9)
+    influence = found.influence()
+    order = np.argsort(influence)
     for prompt in (order[0], order[-1]):
         kept = groups != prompt
-        assert ece(p[kept], y[kept]) - found.value == pytest.approx(-found.influence[prompt], abs=2e-4)
+        assert ece(p[kept], y[kept]) - found.value == pytest.approx(-influence[prompt], abs=2e-4)
 
 
 def duplicated(copies: int, seed: int) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:

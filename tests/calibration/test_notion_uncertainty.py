@@ -190,7 +190,7 @@ def test_undecided_events_have_no_weight() -> None:
     ("call", "message"),
     [
         (lambda d, lists: sub_k(d, lists, 2, open_events="guess"), "open_events: unknown 'guess'"),  # type: ignore[arg-type]
-        (lambda d, lists: sub_k(d, lists, 2, coverage=0.5), "cannot be counted in partial rankings"),
+        (lambda d, lists: sub_k(d, lists, 2, coverage=0.5), "coverage"),
         (lambda d, lists: full_rank(d, lists), "full_rank needs complete rankings"),
         (lambda d, lists: sub_k(d, lists, 2, protocol="reference"), "needs complete rankings"),
         (lambda d, lists: sub_k(d, lists.take(np.arange(3)), 2), "3 rankings for 5 instances"),

@@ -15,13 +15,8 @@ from rmcalib.calibration import (
     Scale,
     Softmax,
     corp,
-    cross_fitted_temperature,
     equal_temperatures,
-    fit_isotonic,
-    fit_platt,
     fit_temperature,
-    fit_top_1_temperature,
-    sub_k,
 )
 from rmcalib.calibration.maps import fit_sigmoid
 from rmcalib.calibration.temperature import Sigmoid
@@ -158,21 +153,12 @@ def test_the_fitted_temperature_is_the_optimum(name: str) -> None:
     assert fit_temperature(dist, dist.mode()).at_limit == "cold"
 
 
-def test_a_cross_fitted_temperature_lowers_the_error() -> None:
-    data = synthetic_plackett_luce(600, 4, confidence=3.0, rng=np.random.default_rng(0))
-    repaired = cross_fitted_temperature(data.forecast, data.orders)  # type: ignore[arg-type]
-    assert sub_k(repaired, data.orders, 2).value < 0.5 * sub_k(data.forecast, data.orders, 2).value
-
-
-def test_maps_repair_what_they_can() -> None:
+def test_a_sigmoid_is_fitted_to_labels() -> None:
     rng = np.random.default_rng(0)
     logits = rng.normal(size=4000) * 2
     y = (rng.random(4000) < 1 / (1 + np.exp(-logits / 2 - 0.5))).astype(float)
-    found = fit_platt(1 / (1 + np.exp(-logits)), y)
-    assert (found.slope, found.intercept) == pytest.approx((0.5, 0.5), abs=0.08)
     sigmoid = fit_sigmoid(logits, y)
     assert (sigmoid.temperature, sigmoid.threshold) == pytest.approx((2.0, -1.0), abs=0.25)
-    assert fit_isotonic([0.1, 0.4, 0.4, 0.9], [0, 1, 0, 1])([0.1, 0.4, 0.9]).tolist() == [0.0, 0.5, 1.0]
 
 
 @settings(max_examples=60)
@@ -190,8 +176,8 @@ def test_the_parts_of_a_score_add_up(rows: list[tuple[float, bool]]) -> None:
 
 def test_errors_name_the_bad_input() -> None:
     with pytest.raises(ValueError, match="1 outcomes for 2 rewards"):
-        fit_top_1_temperature([1.0, 2.0], [1], [0, 0])
+        Softmax.from_arrays([1.0, 2.0], [1], [0, 0])
     with pytest.raises(ValueError, match="group number 0"):
-        fit_top_1_temperature([1.0, 2.0], [1, 1], [0, 0])
+        Softmax.from_arrays([1.0, 2.0], [1, 1], [0, 0])
     with pytest.raises(ValueError, match="ExplicitRankings"):
         fit_temperature(ExplicitRankings([[0, 1]], [[1.0]]), [[0, 1]])

@@ -56,9 +56,9 @@ def test_a_metric_without_a_value_is_nan() -> None:
     ("chosen", "rejected", "message"),
     [
         ([1.0, 2.0], [1.0], "2 and 1 rewards"),
-        ([], [], "chosen: shape"),
-        ([[1.0, 2.0]], [[1.0, 2.0]], r"chosen: shape \(1, 2\)"),
-        ([1.0], [float("nan")], "rejected: reward 0 is not finite"),
+        ([], [], "chosen: "),
+        ([[1.0, 2.0]], [[1.0, 2.0]], r"chosen: .*\(1, 2\)"),
+        ([1.0], [float("nan")], "rejected: nan"),
     ],
 )
 def test_bad_input(chosen: list[float], rejected: list[float], message: str) -> None:

@@ -27,7 +27,7 @@ from rmcalib._util.hub import HubError
 from rmcalib.judges import Recipe, load_judge
 from rmcalib.judges import _vllm as vllm
 from rmcalib.judges._judge import scored_chunks
-from rmcalib.runs import BatchRequest, Scoring, Selection, run_batch
+from rmcalib.runs import Batch, run_batch
 from tests.hub.tiny import save_model, tiny_classifier, tiny_config
 from tests.judges.serving import Reply, Request, Server, serving
 
@@ -217,8 +217,7 @@ def test_a_batch_with_an_entry_for_vllm(fake: Fake, folder: Path, tmp_path: Path
     (tmp_path / "models.yaml").write_text(
         f"- {{model: {folder}, backend: vllm, python: {fake.python}, sign: -1}}\n"
     )
-    how = Scoring("demo", limit=4)
-    status = run_batch(BatchRequest(tmp_path / "models.yaml", Selection(), how, tmp_path / "runs"))
+    status = run_batch(Batch(tmp_path / "models.yaml", "demo", tmp_path / "runs", limit=4))
     assert status.counts() == {"done": 1}, status.content()
     (file,) = (tmp_path / "runs").rglob("scores.parquet")
     here = rewards(load_judge(str(folder), device="cpu"), 4)

@@ -92,6 +92,8 @@ def test_only_common_prompts_with_the_same_responses_are_compared() -> None:
     assert row["n"] == 25
     with pytest.raises(ValueError, match="no prompt in common"):
         compare(one, Scores.from_arrays([[1.0, 0.0]], item_id=["other"]))
+    renamed = Scores.from_columns({**one.columns(), "category": np.repeat("all", len(one))})
+    assert set(compare(one, renamed, resamples=20).table["category"]) == {"overall", *one.category}
 
 
 def test_noise_never_leads_a_leaderboard() -> None:

@@ -1,9 +1,6 @@
-"""Coefficients against scipy and plain loops, their bootstrap against explicit resampling."""
+"""Kendall's tau over models against scipy, its bootstrap against explicit resampling."""
 
 from __future__ import annotations
-
-import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,89 +8,58 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from rmcalib.metrics.correlation import METHODS, Method, correlate, correlation_rows, ranks_from_scores
+from rmcalib.metrics import Settings
+from rmcalib.metrics.correlation import LEADERBOARD, correlation_rows
 
-Values = st.lists(st.integers(0, 6), min_size=3, max_size=12)
+NAN = float("nan")
+Pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=12)
 
 
-def tau_by_pairs(x: list[int], y: list[int]) -> float:
-    """Tau-b by counting pairs."""
-    agree = untied_x = untied_y = 0
-    for i, j in itertools.combinations(range(len(x)), 2):
-        a, b = np.sign(x[i] - x[j]), np.sign(y[i] - y[j])
-        agree += int(a * b)
-        untied_x += int(a != 0)
-        untied_y += int(b != 0)
-    return float(agree / np.sqrt(untied_x * untied_y))
+def tau(
+    errors: list[float], scores: list[float], target: str = "Math", resamples: int = 20
+) -> dict[str, object]:
+    """The row of one kind of score."""
+    how = Settings(resamples=resamples, seed=5)
+    (row,) = correlation_rows("ece", np.array(errors, float), {target: np.array(scores, float)}, how)
+    return row
 
 
 @settings(deadline=None, max_examples=60)
-@given(Values, st.randoms(use_true_random=False))
-def test_kendall_counts_pairs(x: list[int], random: object) -> None:
-    y = [random.randint(0, 6) for _ in x]  # type: ignore[attr-defined]
-    found = correlate(x, y, resamples=20)
+@given(Pairs)
+def test_kendall_is_that_of_scipy(pairs: list[tuple[int, int]]) -> None:
+    x, y = map(list, zip(*pairs, strict=True))
+    found = tau(x, y)
     if len(set(x)) == 1 or len(set(y)) == 1:
-        assert found.value is None
-        assert found.note == "all models are equal"
+        assert found["value"] is None
         return
-    assert found.value == pytest.approx(tau_by_pairs(x, y))
-    assert found.value == pytest.approx(stats.kendalltau(x, y).statistic)
-    assert found.p_value == pytest.approx(stats.kendalltau(x, y).pvalue)
+    expected = stats.kendalltau(x, [-value for value in y])
+    assert found["value"] == pytest.approx(expected.statistic)
+    assert found["p_value"] == pytest.approx(expected.pvalue)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_bootstrap_is_that_of_explicit_resamples(method: Method) -> None:
+def test_the_bootstrap_is_that_of_explicit_resamples() -> None:
     rng = np.random.default_rng(3)
     x = rng.normal(size=15).round(1)
     y = (x + rng.normal(size=15)).round(1)
-    found = correlate(x, y, method=method, resamples=300, seed=5)
+    found = tau(x.tolist(), y.tolist(), resamples=300)
     drawn = np.random.default_rng(5).integers(15, size=(300, 15))
-    test: Any = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": stats.pearsonr}[method]
-    values = [test(x[index], y[index]).statistic for index in drawn]
-    low, high = np.nanquantile(values, [0.025, 0.975])
-    assert found.low == pytest.approx(low)
-    assert found.high == pytest.approx(high)
-    assert found.value == pytest.approx(test(x, y).statistic)
+    values = [stats.kendalltau(x[index], -y[index]).statistic for index in drawn]
+    assert (found["low"], found["high"]) == pytest.approx(tuple(np.nanquantile(values, [0.025, 0.975])))
 
 
 def test_a_positive_correlation_means_that_better_calibrated_models_have_better_scores() -> None:
-    rows = correlation_rows(
-        [0.1, 0.2, 0.3, 0.4], {"Math": [60, 70, 80, 90]}, metric="ece", leaderboard=[90, 80, 70, 60]
-    )
-    assert [(row["target"], row["value"]) for row in rows] == [("leaderboard", 1.0), ("Math", -1.0)]
+    assert tau([0.1, 0.2, 0.3, 0.4], [90, 80, 70, 60], LEADERBOARD)["value"] == 1
+    assert tau([0.1, 0.2, 0.3, 0.4], [60, 70, 80, 90])["value"] == -1
 
 
-def test_models_without_a_number_are_left_out() -> None:
-    nan = float("nan")
-    rows = correlation_rows([0.1, nan, 0.3, 0.2], {"a": [3, 9, 1, 2], "b": [nan] * 4}, metric="ece")
-    assert (rows[0]["value"], rows[0]["n"]) == (1.0, 3)
-    assert (rows[1]["value"], rows[1]["note"]) == (None, "no model has both numbers")
-
-
-def test_two_models_have_no_correlation() -> None:
-    assert correlate([1, 2], [1, 2]).note == "needs at least 3 models"
-    few = correlate([1, 2, 3], [1, 2, 3])
-    assert (few.value, few.low, few.high) == (1.0, -1.0, 1.0)
-
-
-def test_bad_input_is_refused() -> None:
-    with pytest.raises(ValueError, match="2 and 3 values"):
-        correlate([1, 2], [1, 2, 3])
-    with pytest.raises(ValueError, match="unknown 'tau'"):
-        correlate([1, 2, 3], [1, 2, 3], method="tau")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="level"):
-        correlate([1, 2, 3], [1, 2, 3], level=95)
-
-
-def test_equal_scores_have_no_order() -> None:
-    assert ranks_from_scores([5.0, 5.0]).tolist() == [1.0, 1.0]
-    assert correlation_rows([0.1, 0.2, 0.3], {}, metric="ece", leaderboard=[5, 5, 5])[0]["value"] is None
-
-
-def test_a_category_called_leaderboard_is_not_taken_for_the_leaderboard() -> None:
-    errors, best, other = [0.1, 0.2, 0.3, 0.4], [9.0, 8.0, 7.0, 6.0], [1.0, 2.0, 4.0, 3.0]
-    rows = correlation_rows(errors, {"leaderboard": other}, metric="ece", leaderboard=best, resamples=20)
-    assert {row["target"]: row["value"] for row in rows} == {
-        "leaderboard": 1.0,
-        "leaderboard (category)": pytest.approx(-2 / 3),
-    }
+def test_missing_few_and_equal_models() -> None:
+    some = tau([0.1, NAN, 0.3, 0.2], [3, 9, 1, 2])
+    assert (some["value"], some["low"], some["high"], some["n"]) == (1.0, -1.0, 1.0, 3)
+    for errors, scores in (
+        ([0.1, 0.2], [1.0, 2.0]),
+        ([0.1, 0.2, 0.3], [NAN] * 3),
+        ([0.1, 0.2, 0.3], [5.0] * 3),
+    ):
+        found = tau(errors, scores, LEADERBOARD)
+        assert found["value"] is None
+        assert found["note"]

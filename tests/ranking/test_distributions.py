@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from rmcalib.ranking import (
     ExplicitRankings,
-    HasTemperature,
     Mallows,
     Mixture,
     PairMarginals,
@@ -105,7 +104,7 @@ def test_marginals_mode_and_samples_follow_the_density(name: str, m: int) -> Non
 def test_temperatures(name: str) -> None:
     rng = np.random.default_rng(0)
     dist, _ = CASES[name](4, rng)
-    assert isinstance(dist, HasTemperature)
+    assert isinstance(dist, PlackettLuce | Mallows | SparseRankings)
     orders = dist.sample(1, rng)[0]
     if name != "plackett_luce":  # a temperature raises probabilities to a power
         power = np.exp(dist.log_prob(all_rankings(4)) / 2.0)
@@ -159,8 +158,7 @@ def test_relabelling_items_relabels_results(seed: int) -> None:
 @pytest.mark.parametrize("scale", [1e4, 1e300])
 def test_extreme_utilities(scale: float) -> None:
     dist = PlackettLuce(scale * np.array([np.linspace(1, -1, 30), np.zeros(30)]))
-    assert dist.top([[0], [0]])[:, 0].tolist() == pytest.approx([1.0, 1 / 30])
-    assert dist.top([[0, 1, 2]])[0, 0] == pytest.approx(1.0)
+    assert dist.top([[0]])[:, 0].tolist() == pytest.approx([1.0, 1 / 30])
     assert dist.sub([[0, 29], [29, 0]]).tolist() == [[1.0, 0.0], [0.5, 0.5]]
     assert np.isfinite(dist.log_prob(dist.mode())).all()
 

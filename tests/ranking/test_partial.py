@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from rmcalib.ranking import (
-    HasPartialRankings,
     Mallows,
     PartialRankings,
     PlackettLuce,
-    TooCostlyError,
     conditional_probabilities,
     read_preflib,
 )
@@ -23,7 +21,7 @@ from tests import oracles
 
 def case(
     name: str, n: int, m: int, rng: np.random.Generator
-) -> tuple[HasPartialRankings, list[oracles.Density]]:
+) -> tuple[PlackettLuce | Mallows, list[oracles.Density]]:
     if name == "plackett_luce":
         utilities = rng.normal(scale=1.5, size=(n, m))
         return PlackettLuce(utilities), [oracles.plackett_luce(row) for row in utilities.tolist()]
@@ -107,7 +105,7 @@ def test_results_that_take_too_long_raise() -> None:
         lambda: Mallows([np.arange(20)], 1.0).log_prob_partial(lists([[set(range(8))]], n_items=20)),
     ]
     for call in costly:
-        with pytest.raises(TooCostlyError, match="rankings"):
+        with pytest.raises(ValueError, match="rankings"):
             call()
 
 
@@ -164,18 +162,20 @@ def test_errors_name_file_and_line_of_a_bad_vote(kind: str, vote: str, tmp_path:
         read_preflib(write(tmp_path, kind, vote))
 
 
-def test_errors_name_a_bad_file(tmp_path: Path) -> None:
-    text = write(tmp_path, "soc", "10: 1,2,3,4", "3: 4,3,1,2").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    "name", ["cut.soc", "empty.soc", "votes.csv", "headless.soc", "nowhere.soc", "binary.soc"]
+)
+def test_errors_name_a_bad_file(name: str, tmp_path: Path) -> None:
+    whole = write(tmp_path, "soc", "10: 1,2,3,4", "3: 4,3,1,2").read_bytes()
+    cut, binary = whole[: whole.index(b"3: 4")], b"\xff\xfe\x00"
     contents = {
-        "cut.soc": text[: text.index("3: 4")],
-        "empty.soc": "",
-        "none.soc": text[: text.index("10: 1")],
-        "votes.csv": text,
-        "headless.soc": "5: 1,2\n",
+        "cut.soc": cut,
+        "empty.soc": b"",
+        "votes.csv": whole,
+        "headless.soc": b"5: 1,2\n",
+        "binary.soc": binary,
     }
-    for name, content in contents.items():
-        (tmp_path / name).write_text(content, encoding="utf-8")
-    (tmp_path / "binary.soc").write_bytes(b"\xff\xfe\x00")
-    for name in (*contents, "nowhere.soc", "binary.soc"):
-        with pytest.raises(ValueError, match=name):
-            read_preflib(tmp_path / name)
+    if name in contents:
+        (tmp_path / name).write_bytes(contents[name])
+    with pytest.raises(ValueError, match=name):
+        read_preflib(tmp_path / name)

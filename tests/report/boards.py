@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib.report import Evaluation, Leaderboard, evaluate, report_from_runs
+from rmcalib.metrics import Board
+from rmcalib.report import Evaluation, evaluate, report_from_runs
 from rmcalib.runs import run_folder
 from rmcalib.runs._run import keep_scores
 from rmcalib.scores import Scores
@@ -65,8 +66,8 @@ def evaluation(n: int = 90, **options: Any) -> Evaluation:
     return evaluate(synthetic(n=n, manifest={"model": "org/rm"}), resamples=50, **options)
 
 
-def board_of(folders: Iterable[str | Path], **options: Any) -> Leaderboard:
+def board_of(folders: Iterable[str | Path], **options: Any) -> Board:
     """Return the leaderboard of runs of one benchmark."""
-    found = report_from_runs(folders, **options)
-    assert isinstance(found, Leaderboard)
-    return found
+    board = report_from_runs(folders, **options).board
+    assert board is not None
+    return board

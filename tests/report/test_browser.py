@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from rmcalib.metrics import Settings
-from rmcalib.report import evaluate, prompts, write_leaderboard
+from rmcalib.report import evaluate, prompts, report_from_runs
 from tests.hooks import PATIENCE
-from tests.report.boards import board_of, synthetic, write_runs
+from tests.report.boards import synthetic, write_runs
 from tests.report.test_pages import texts
 
 BROWSER = next(
@@ -154,8 +154,8 @@ def test_every_control_of_an_evaluation_works(n: int, width: int, tmp_path: Path
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_leaderboard_sorts(width: int, tmp_path: Path) -> None:
-    board = board_of([write_runs(tmp_path / "runs", 4)], settings=Settings(resamples=20))
-    page = write_leaderboard(board, tmp_path / "report")
+    report = report_from_runs([write_runs(tmp_path / "runs", 4)], settings=Settings(resamples=20))
+    page = report.write(tmp_path / "report")
     seen = act(page, BOARD, width, tmp_path / "profile")
     assert seen["errors"] == []
     assert seen["overflow"] is False

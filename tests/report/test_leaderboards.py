@@ -10,34 +10,26 @@ import numpy as np
 import pytest
 
 from rmcalib.metrics import Settings
-from rmcalib.report import (
-    Joint,
-    Leaderboard,
-    document_of,
-    leaderboard_from_table,
-    open_scores,
-    read_official,
-    report_from_runs,
-    write_joint,
-    write_leaderboard,
-)
-from rmcalib.report.official import Official
+from rmcalib.report import report_from_runs, report_from_table
+from rmcalib.report.pages import document_of
+from rmcalib.report.runs import open_scores
 from rmcalib.scores import Scores
-from tests.report.boards import board_of, synthetic, write_run, write_runs
+from tests.report.boards import BENCHMARK, board_of, synthetic, write_run, write_runs
 
 PAPER = Path(__file__).parents[2] / "results/published_reward_models.csv"
 FAST = Settings(resamples=50)
 
 
 def test_the_papers_table_gives_the_papers_correlations() -> None:
-    board = leaderboard_from_table(PAPER)
+    board = report_from_table(PAPER).board
+    assert board is not None
     found = {row["target"]: row for row in board.correlations}
     expected = {"leaderboard": 0.7713, "Factuality": 0.6448, "Precise IF": 0.5955, "Math": 0.5417}
     expected |= {"Safety": 0.7260, "Focus": 0.7531}
     assert {name: round(found[name]["value"], 4) for name in expected} == expected
     assert len(board.models) == 48
-    fewer = leaderboard_from_table(PAPER, bradley_terry_only=True)
-    assert len(fewer.models) < 48
+    fewer = report_from_table(PAPER, bradley_terry_only=True)
+    assert len(fewer.boards[PAPER.name].models) < 48
     assert any("LxzGordon/URM-LLaMa-3.1-8B" in note for note in fewer.notes)
     assert any(section.name == "correlations" for section in document_of(board).sections)
 
@@ -57,12 +49,13 @@ def test_models_are_ranked_by_what_their_probabilities_are_worth(tmp_path: Path)
 
 
 def test_files_equal_the_tables_and_stale_ones_are_removed(tmp_path: Path) -> None:
-    board = board_of([write_runs(tmp_path / "runs", 4)], settings=FAST)
+    report = report_from_runs([write_runs(tmp_path / "runs", 4)], settings=FAST)
+    board = next(iter(report.boards.values()))
     out = tmp_path / "report"
     (out / "figures").mkdir(parents=True)
     for name in ("check.csv", "training.csv", "figures/training.pdf"):
         (out / name).write_text("old")
-    page = write_leaderboard(board, out)
+    page = report.write(out)
     assert page == out / "report.html"
     with (out / "leaderboard.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -74,18 +67,17 @@ def test_files_equal_the_tables_and_stale_ones_are_removed(tmp_path: Path) -> No
     for name in ("check.csv", "training.csv", "figures/training.pdf"):
         assert not (out / name).exists()
     before = page.read_bytes()
-    assert write_leaderboard(board, out).read_bytes() == before
+    assert report.write(out).read_bytes() == before
 
 
 def test_official_scores_are_checked_and_similar_names_suggested(tmp_path: Path) -> None:
     table = tmp_path / "official.csv"
     table.write_text("model,family,score,Math\norg/model-0,llama,50,40\norg/Model-1,qwen,60.5,\n")
-    official = read_official(table)
-    assert official.figures["org/model-0"] == {"overall": 0.5, "Math": 0.4}
-    board = board_of([write_runs(tmp_path / "runs", 2)], official=official, settings=FAST)
+    board = board_of([write_runs(tmp_path / "runs", 2)], official=table, settings=FAST)
     found = {(row["model"], row["category"]): row for row in board.check}
     assert set(found) == {("org/model-0", "overall"), ("org/model-0", "Math")}
     row = found["org/model-0", "Math"]
+    assert (row["official"], found["org/model-0", "overall"]["official"]) == (0.4, 0.5)
     assert row["difference"] == pytest.approx(row["ours"] - 0.4)
     assert any("org/model-1" in note and "org/Model-1" in note for note in board.notes)
 
@@ -93,11 +85,12 @@ def test_official_scores_are_checked_and_similar_names_suggested(tmp_path: Path)
 def test_steps_of_one_training_are_in_order(tmp_path: Path) -> None:
     for step in (100, 20, 3):
         write_run(tmp_path / f"step-{step}", "mine", synthetic(step, skill=step / 50), step=step)
-    board = board_of([tmp_path], settings=FAST)
+    report = report_from_runs([tmp_path], settings=FAST)
+    board = report.boards[BENCHMARK]
     assert [row["step"] for row in board.training] == [3, 20, 100]
     kept = {row["step"]: row["kept_information"] for row in board.training}
     assert [row["step"] for row in board.training if row["best"]] == [max(kept, key=lambda step: kept[step])]
-    write_leaderboard(board, tmp_path / "report")
+    report.write(tmp_path / "report")
     assert (tmp_path / "report/figures/training.pdf").read_bytes()[:4] == b"%PDF"
 
 
@@ -120,54 +113,52 @@ def test_several_benchmarks_are_side_by_side(tmp_path: Path) -> None:
     for model, scales in (("org/a", (2.0, 2.0)), ("org/b", (0.2, 6.0))):
         for i, (name, scale) in enumerate(zip(("org/one", "two<b>"), scales, strict=True)):
             write_run(tmp_path / "runs", model, synthetic(i, n=150, scale=scale), benchmark=name)
-    joint = report_from_runs([tmp_path / "runs"], settings=FAST)
-    assert isinstance(joint, Joint)
-    assert joint.benchmarks == ["org/one", "two<b>"]
-    p = {row["model"]: row["p_value"] for row in joint.models}
+    report = report_from_runs([tmp_path / "runs"], settings=FAST)
+    assert list(report.boards) == ["org/one", "two<b>"]
+    assert {row["benchmark"] for row in report.rows} == set(report.boards)
+    p = {row["model"]: row["p_value"] for row in report.models}
     assert p["org/b"] < 0.05
-    page = write_joint(joint, tmp_path / "report")
+    page = report.write(tmp_path / "report")
     assert "two<b>" not in page.read_text(encoding="utf-8")
-    addresses = document_of(joint).links.values()
+    addresses = document_of(report).links.values()
     assert len(addresses) == 2
     assert all((page.parent / address).is_file() for address in addresses)
-    stored = json.loads((tmp_path / "report/report.json").read_text())
-    assert stored["benchmarks"] == joint.benchmarks
-    official = Official("x.csv", {})
+    assert json.loads((tmp_path / "report/report.json").read_text())["benchmarks"] == list(report.boards)
     with pytest.raises(ValueError, match="org/one"):
-        report_from_runs([tmp_path / "runs"], official=official, settings=FAST)
-    one = board_of([tmp_path / "runs"], benchmark="one", settings=FAST)
-    assert one.benchmark == "org/one"
+        report_from_runs([tmp_path / "runs"], official="x.csv", settings=FAST)
+    assert list(report_from_runs([tmp_path / "runs"], benchmark="one", settings=FAST).boards) == ["org/one"]
 
 
-def test_parts_of_a_benchmark_and_the_whole_are_one_benchmark(tmp_path: Path) -> None:
+def test_a_part_of_a_benchmark_is_left_out_beside_the_whole(tmp_path: Path) -> None:
     whole = synthetic(1, n=90)
     write_run(tmp_path, "org/a", whole, benchmark="demo")
+    half = whole.take(np.arange(90) % 2 == 0)
     for model in ("org/a", "org/b"):
-        for i in (0, 1):
-            write_run(tmp_path, model, whole.take(np.arange(90) % 2 == i), benchmark=f"demo-{i + 1}of2")
-    board = report_from_runs([tmp_path], settings=FAST)
-    assert isinstance(board, Leaderboard)
-    kept = {row["model"]: row["values"]["kept_information"] for row in board.models}
-    assert kept["org/b"]["n"] == 90
-    assert kept["org/b"]["value"] == pytest.approx(kept["org/a"]["value"])
+        write_run(tmp_path, model, half, benchmark="demo-1of2")
+    report = report_from_runs([tmp_path], settings=FAST)
+    models = {name: [row["model"] for row in board.models] for name, board in report.boards.items()}
+    assert models == {"demo": ["org/a"], "demo-1of2": ["org/b"]}
+    assert any("org/a: demo-1of2" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
         ("", "no models"),
+        ("model,score,ece\n", "no models"),
         ("model,score\na,1\n", "ece_score"),
         ("name,score,ece\na,1,2\n", "model"),
-        ("model,score,ece\na,1,x\n", "line 2.*'x'"),
-        ("model,score,ece\na,1,0.1\na,2,0.2\n", "line 3.*'a'"),
-        ("model,score,ece\n,1,1\n", "line 2"),
+        ("model,score,ece\na,1,x\n", "ece is 'x'"),
+        ("model,score,ece\na,1,0.1\na,2,0.2\n", "'a'"),
+        ("model,score,ece\n,1,1\n", "''"),
+        ("model,score,ece\na,1,1,2,3\n", "line 2"),
     ],
 )
 def test_bad_tables_give_one_line(text: str, named: str, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text(text)
     with pytest.raises(ValueError, match=named) as error:
-        leaderboard_from_table(table)
+        report_from_table(table)
     assert str(table) in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -16,7 +16,7 @@ import numpy as np
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import Recipe, Scale, ScoredItem
 from rmcalib.judges._scoring import CHUNK
-from rmcalib.runs import Listed
+from rmcalib.runs._plan import Listed
 from rmcalib.scores import Scores
 
 COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import pytest
 
 import rmcalib
 from rmcalib._util.files import write_json
-from rmcalib.runs import BatchRequest, Evaluator, Scoring, Status, run_batch, run_folder
+from rmcalib.runs import Batch, run_batch, run_folder
 from rmcalib.runs._run import Run
+from rmcalib.runs._status import Status
 from rmcalib.scores import Scores
 from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny
@@ -61,11 +63,11 @@ def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(output: Path, *models: Any, version: str = "1", fresh: bool = False) -> Status:
     """Run a batch of judges without models; the metrics are made from a version."""
 
-    def write(_: object, scores: Scores, __: object, folder: Path) -> None:
-        write_json(folder / "metrics.json", {"prompts": scores.n_items, "made_from": version})
+    def evaluate(_: object, scores: Scores, __: object) -> tuple[str, Callable[[Path], object]]:
+        content = {"prompts": scores.n_items, "made_from": version}
+        return version, lambda folder: write_json(folder / "metrics.json", content)
 
-    request = BatchRequest(models, how=Scoring(LONG), output=output, fresh=fresh)
-    return run_batch(request, evaluator=Evaluator(write, lambda *_: version))
+    return run_batch(Batch(models, LONG, output, fresh=fresh), evaluate=evaluate)
 
 
 def test_failing_and_dying_judges_do_not_stop_the_others(output: Path) -> None:
@@ -191,10 +193,10 @@ def test_a_batch_in_use_is_refused_in_one_line(output: Path) -> None:
 
 INTERRUPTED = """
 import sys
-from rmcalib.runs import BatchRequest, Scoring, run_batch
+from rmcalib.runs import Batch, run_batch
 from tests.runs.small_runs import LONG, listed
 if __name__ == "__main__":
-    run_batch(BatchRequest([listed(delay=float(sys.argv[2]))], how=Scoring(LONG), output=sys.argv[1]))
+    run_batch(Batch([listed(delay=float(sys.argv[2]))], LONG, sys.argv[1]))
 """
 
 

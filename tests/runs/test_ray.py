@@ -25,7 +25,7 @@ DRIVER = """
 import json, sys
 import ray
 from ray.cluster_utils import Cluster as Nodes
-from rmcalib.runs import BatchRequest, Cluster, Scoring, run_batch
+from rmcalib.runs import Batch, Cluster, run_batch
 from tests.runs.small_runs import listed
 
 nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": "127.0.0.1"})
@@ -39,10 +39,9 @@ def lose_a_node(status):
         nodes.remove_node(lost, allow_graceful=False)
 
 models = [listed(delay=0.3), listed("broken", fault="the judge is broken"), listed("large")]
-how = Scoring("demo", cluster=Cluster(shards=2), limit=320)
-status = run_batch(BatchRequest(models[:2], how=how, output=sys.argv[1]), on_change=lose_a_node)
-large = Scoring("demo", cluster=Cluster(cpus=64), limit=32)
-failed = run_batch(BatchRequest(models[2:], how=large, output=sys.argv[1]))
+batch = Batch(models[:2], "demo", sys.argv[1], cluster=Cluster(shards=2), limit=320)
+status = run_batch(batch, on_change=lose_a_node)
+failed = run_batch(Batch(models[2:], "demo", sys.argv[1], cluster=Cluster(cpus=64), limit=32))
 ray.shutdown()
 nodes.shutdown()
 entries = [*status.content()["models"], *failed.content()["models"]]

@@ -49,7 +49,7 @@ def write_tidy(
     import pyarrow.parquet as pq
 
     rows = [
-        {"model": model, "kind": model, "problem": i, "response": numbers[j], "score": _listed(value)}
+        {"model": model, "problem": i, "response": numbers[j], "score": _listed(value)}
         for model, problems in (scores or SCORES).items()
         for i, own in enumerate(problems)
         for j, value in enumerate(own)

@@ -55,11 +55,11 @@ def test_rewardbench_scores_flat_and_nested(scores: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"subset": []}, "lists of one length"),
-        ({"id": [""]}, "id 0"),
+        ({"subset": []}, "different lengths"),
+        ({"id": [""]}, "id.0"),
         ({"scores": [None]}, "generative judge"),
-        ({"scores": [[1, None]]}, "score 1"),
-        ({"scores": [[1, [2, 3]]]}, "score 1"),
+        ({"scores": [[1, None]]}, "scores.0.1"),
+        ({"scores": [[1, [2, 3]]]}, "scores.0.1"),
         ({"scores": [[1, float("nan")]]}, "reward is nan"),
         *(({"num_correct": [value]}, "num_correct") for value in (None, "one", True, 0, 1.5)),
     ],
@@ -144,15 +144,12 @@ def test_bad_entries_of_rewardmath_are_named(tmp_path: Path, change: dict[str, A
         load_scores(written(content, tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("model", None), ("problem", [1]), ("response", None), ("response", 0.5), ("score", float("inf"))],
-)
+@pytest.mark.parametrize(("column", "value"), [("model", None), ("response", None), ("score", float("inf"))])
 def test_bad_rows_of_a_tidy_table_are_named(tmp_path: Path, column: str, value: Any) -> None:
     row = {"model": "m", "problem": 0, "score": 1.0, column: value}
     rows = [{"response": response, **row} for response in (0, 1)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "bad.parquet")
-    with pytest.raises(ValueError, match="row 0"):
+    with pytest.raises(ValueError, match=r"bad.parquet: .*row [01]"):
         load_scores(tmp_path / "bad.parquet")
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.scores import SCALES, STEPS, Scores, load_scores, look
+from rmcalib.scores import Scores, load_scores, look
+from rmcalib.scores._meaning import SCALES, STEPS
 
 N, M = 60, 4
 

@@ -179,6 +179,8 @@ def test_votes() -> None:
     assert scores.label.tolist() == [1, 0, 0, 0.5, 0.5, 0]  # two responses share first place
     assert scores.decided().item_id.tolist() == ["0"] * 3
     assert scores.decided().votes is not None
+    table = scores.to_pandas().drop(columns=["label", "is_correct"], errors="ignore")
+    assert load_scores(table).label.tolist() == scores.label.tolist()
     plain = Scores.from_arrays(REWARDS)
     assert plain.decided() is plain
 

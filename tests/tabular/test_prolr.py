@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rmcalib.ranking import PlackettLuce
-from rmcalib.tabular import LEARNERS, MallowsLearner, Plan, Questions, load_dataset, run_prolr
+from rmcalib.tabular import LEARNERS, Plan, Questions, load_dataset, run_prolr
 from tests.tabular.files import small
 
 PLAN = Plan(learners=("mallows",), folds=2, questions=Questions(sub=(2,), top=(1,), resamples=20))
@@ -210,10 +210,8 @@ def test_the_cost_of_k_is_known_before_the_start() -> None:
         ({"data": small(9), "plan": Plan()}, "synthetic-0: 9 rows"),
         ({"learners": {}}, "learners"),
         ({"learners": {"a/b": Uniform}}, "learners: .*'a/b'"),
-        ({"learners": {"a": 3}}, "learners: 'a'"),
-        ({"learners": {"a": lambda seed: MallowsLearner()}, "processes": 2}, "learners: 'a'"),  # noqa: ARG005
-        ({"learners": {"a": Wrong}}, "learner a: .*ndarray"),
-        ({"learners": {"a": Short}}, "learner a: .*expected 30 of 3"),
+        ({"learners": {"a": Wrong}}, "learner a: "),
+        ({"learners": {"a": Short}}, "learner a: .*30 rows and 3"),
         ({"learners": {"a": Uniform}, "plan": Plan(training="reference")}, "training"),
     ],
 )
@@ -234,7 +232,6 @@ def test_bad_input_is_named(options: dict[str, Any], named: str) -> None:
         (Questions, {"notions": ("full-rank-95",)}, "notion: full-rank-95"),
         (Questions, {"protocols": ("both",)}, "protocol: unknown"),
         (Questions, {"discrepancies": ("l2",)}, "discrepancy: unknown"),
-        (Questions, {"bandwidth": 0.0}, "bandwidth: 0.0"),
         (Questions, {"sub": (1,)}, "k: 1"),
         (Questions, {"stagewise": True, "notions": ("full-rank",)}, "stagewise"),
     ],

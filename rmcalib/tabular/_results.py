@@ -1,24 +1,23 @@
-"""The label-ranking experiment from Python: ``run_prolr``, its result, its tables and its figure."""
+"""The result of ``run_prolr``: its tables and its figure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmcalib._util.files import write_csv, write_file
 from rmcalib._util.storage import as_path
-from rmcalib.tabular._datasets import Dataset, load_dataset
-from rmcalib.tabular._experiment import Plan, run_experiment
-from rmcalib.tabular._learners import LearnerFactory
+from rmcalib.tabular._datasets import Dataset
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from rmcalib.tabular._experiment import Plan
 
 _KEYS = ("dataset", "learner", "family", "notion", "k", "protocol", "discrepancy", "training", "truth")
 # The name, colour and marker of each learner in figures.
@@ -33,66 +32,6 @@ _GREY = "#8a8f98"
 _DOTTED: dict[str, Any] = {"linewidth": 0.8, "linestyle": ":", "zorder": 1}
 _OTHERS = ("#4f6d7a", "#a65e2e", "#6b8e23", "#b04a7a", "#3d3d8f", "#7a6f2f")
 _REPAIRS = {"t": ", temperature", "u": ", with uniform", "pl": ", with Plackett-Luce"}
-
-
-def run_prolr(
-    data: str | Dataset | Sequence[str | Dataset] = "iris",
-    plan: Plan | None = None,
-    *,
-    learners: Mapping[str, LearnerFactory] | None = None,
-    folder: str | Path | None = None,
-    processes: int = 1,
-    fresh: bool = False,
-    on_done: Callable[[str], None] = lambda label: None,  # noqa: ARG005 (for a progress bar)
-) -> "ProlrResult":
-    """Train label-ranking learners by cross-validation and measure the calibration of their forecasts.
-
-    Parameters
-    ----------
-    data : str, Dataset, or a sequence of them
-        Names of public data sets (``DATASETS``), or your own from :func:`read_csv`.
-    plan : Plan, optional
-        Learners, folds, seed, and what to measure. ``Plan()`` by default.
-    learners : mapping of str to callable, optional
-        Your own learners, which replace those of the plan. Each value is a function that takes a seed and
-        returns a :class:`Learner`. ``LEARNERS`` holds the built-in ones.
-    folder : str or Path, optional
-        Where finished folds are kept. Running the same experiment again continues where it stopped. By
-        default, nothing is kept.
-    processes : int
-        Number of folds that are trained at the same time. With more than one, your own learners must be
-        functions or classes of a module.
-    fresh : bool
-        Start over, even if ``folder`` holds another run.
-    on_done : callable
-        Called with the label of each finished fold.
-
-    Returns
-    -------
-    ProlrResult
-        The results are in ``table``, their means over folds in ``summary``.
-
-    Examples
-    --------
-    >>> from rmcalib.tabular import MallowsLearner, Questions
-    >>> plan = Plan(folds=2, questions=Questions(sub=(2,), top=(), resamples=0))
-    >>> result = run_prolr("iris", plan, learners={"my-mallows": lambda seed: MallowsLearner()})
-    >>> result.summary[["learner", "notion", "folds"]].values.tolist()[0]
-    ['my-mallows', 'kendall_tau', 2]
-    """
-    given = [data] if isinstance(data, str | Dataset) else list(data)
-    datasets = tuple(load_dataset(one) if isinstance(one, str) else one for one in given)
-    names = [one.name for one in datasets]
-    if len(set(names)) < len(names):
-        raise ValueError(f"data: two data sets are called {max(names, key=names.count)!r}")
-    chosen = Plan() if plan is None else plan
-
-    with TemporaryDirectory() as temporary:
-        where = temporary if folder is None else folder
-        table = run_experiment(
-            datasets, chosen, where, learners=learners, processes=processes, fresh=fresh, on_done=on_done
-        )
-    return ProlrResult(datasets, chosen, table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +49,7 @@ class ProlrResult:
 
     Examples
     --------
-    >>> from rmcalib.tabular import Questions
+    >>> from rmcalib.tabular import Plan, Questions, run_prolr
     >>> plan = Plan(learners=("mallows",), folds=2, questions=Questions(sub=(2,), top=(), resamples=0))
     >>> result = run_prolr("wine", plan)
     >>> result.table[["dataset", "learner", "notion"]].values.tolist()[0]
@@ -118,7 +57,7 @@ class ProlrResult:
     """
 
     datasets: tuple[Dataset, ...]
-    plan: Plan
+    plan: "Plan"
     table: "pd.DataFrame"
 
     @cached_property
