@@ -2,7 +2,7 @@
 
 import sys
 
-from rmcalib._util.interrupts import INTERRUPTED, answer_interrupts, end_now
+from rmcalib._util.processes import INTERRUPTED, answer_interrupts, end_now
 
 
 def main() -> None:

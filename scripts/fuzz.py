@@ -262,7 +262,8 @@ def one_file(folder: Path, rng: random.Random) -> tuple[Path, Callable[[Path], o
     import yaml
 
     from rmcalib._util.files import read_csv_table
-    from rmcalib.benchmarks import known_entry, load_benchmark
+    from rmcalib.benchmarks import load_benchmark
+    from rmcalib.benchmarks._entries import known_entry
     from rmcalib.judges import registry
     from rmcalib.repair import Calibrator
     from rmcalib.runs._plan import read_models

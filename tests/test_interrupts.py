@@ -49,8 +49,8 @@ main()
 def test_an_immediate_second_interrupt_is_ignored_and_a_later_one_ends() -> None:
     done = run("""
 import signal, time
-from rmcalib._util import interrupts
-interrupts.answer_interrupts()
+from rmcalib._util import processes
+processes.answer_interrupts()
 try:
     signal.raise_signal(signal.SIGINT)
 except KeyboardInterrupt:
@@ -58,7 +58,7 @@ except KeyboardInterrupt:
 signal.raise_signal(signal.SIGINT)  # forwarded by a launcher
 print("still there")
 now = time.monotonic()
-interrupts.time.monotonic = lambda: now + 2
+processes.time.monotonic = lambda: now + 2
 signal.raise_signal(signal.SIGINT)
 print("never")
 """)
@@ -69,7 +69,7 @@ def test_an_ignored_interrupt_stays_ignored() -> None:
     done = run("""
 import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
-from rmcalib._util.interrupts import answer_interrupts
+from rmcalib._util.processes import answer_interrupts
 answer_interrupts()
 signal.raise_signal(signal.SIGINT)
 print("goes on")
@@ -83,7 +83,7 @@ def test_processes_end_with_their_parent(tmp_path: Path) -> None:
 import os, signal, sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from rmcalib._util.interrupts import end_with_parent, spared
+from rmcalib._util.processes import end_with_parent, spared
 if __name__ == "__main__":
     pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=end_with_parent)
     with spared():

@@ -179,7 +179,8 @@ def test_a_long_id_does_not_fill_the_memory(suffix: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json", "x.csv", "x.parquet", "x.yaml"])
 def test_fifos_are_not_waited_for(name: str, tmp_path: Path) -> None:
-    from rmcalib.benchmarks import known_entry, load_benchmark
+    from rmcalib.benchmarks import load_benchmark
+    from rmcalib.benchmarks._entries import known_entry
 
     os.mkfifo(tmp_path / name)
     with pytest.raises(ValueError, match=name):

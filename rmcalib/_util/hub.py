@@ -101,6 +101,7 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
         return wanted
     if not _REVISION.fullmatch(wanted) or ".." in wanted:  # it becomes a file name in the cache
         raise HubError(f"{name}: revision: {wanted!r} is not a branch, tag or commit")
+    import huggingface_hub
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -118,7 +119,8 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
     except Exception as error:
         answered = isinstance(error, HfHubHTTPError) and _status(error) in (401, 403, 404)
         if not answered and ref.is_file():
-            _close_session()  # later downloads must not reuse a dead connection
+            # Later downloads must not reuse a dead connection.
+            huggingface_hub.utils.reset_sessions() if _is_old_hub() else huggingface_hub.close_session()
             commit = ref.read_text().strip()
             if not constants.HF_HUB_OFFLINE:
                 notice = f"{name}: the Hub at {constants.ENDPOINT} does not answer; using commit "
@@ -153,7 +155,8 @@ def fetch_model(
         disable_progress_bars()
     patterns = [*SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
     if not small_files_only:
-        patterns += [*_SAFE_WEIGHTS, *(file for file in extra_files if allow_pickle or _is_safe(file))]
+        safe = (file for file in extra_files if allow_pickle or file.endswith(".safetensors"))
+        patterns += [*_SAFE_WEIGHTS, *safe]
     with translated(name, revision=revision):
 
         def download(patterns: list[str]) -> Path:
@@ -228,35 +231,14 @@ def without_hub() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def translated(
-    name: str, *, repo_type: RepoType = "model", revision: str | None = None, upload: bool = False
-) -> Iterator[None]:
+def translated(name: str, *, repo_type: RepoType = "model", revision: str | None = None) -> Iterator[None]:
     """Turn any error of the Hugging Face libraries in the block into a `HubError`."""
     try:
         yield
     except HubError:
         raise
     except Exception as error:
-        raise explain(error, name, repo_type=repo_type, revision=revision, upload=upload) from error
-
-
-def explain(
-    error: BaseException,
-    name: str,
-    *,
-    repo_type: RepoType = "model",
-    revision: str | None = None,
-    upload: bool = False,
-) -> HubError:
-    """Return an error that says in one line why `name` could not be loaded or changed, and what to do.
-
-    >>> print(explain(OSError(28, "No space left on device"), "org/rm"))
-    org/rm: OSError: [Errno 28] No space left on device
-    """
-    reason = _reason(error, name, repo_type, upload)
-    if "/" in name and Path(name).parent.is_dir() and not Path(name).exists():  # probably a misspelled path
-        reason += f". (There is a folder {Path(name).parent} here, but no {Path(name).name} in it)"
-    return HubError(f"{name}{f'@{revision}' if revision else ''}: {reason}")
+        raise explain(error, name, repo_type=repo_type, revision=revision) from error
 
 
 _UNREACHABLE = {
@@ -265,44 +247,42 @@ _UNREACHABLE = {
 }
 
 
-def _reason(error: BaseException, name: str, repo_type: RepoType, upload: bool) -> str:
-    """Name the causes that have a remedy; of any other, the library's own words are shown."""
+def explain(
+    error: BaseException, name: str, *, repo_type: RepoType = "model", revision: str | None = None
+) -> HubError:
+    """Return an error that says in one line why `name` could not be loaded or changed.
+
+    Not found, gated and unreachable have a remedy; of anything else, the library's own words are shown.
+
+    >>> print(explain(OSError(28, "No space left on device"), "org/rm"))
+    org/rm: OSError: [Errno 28] No space left on device
+    """
     from huggingface_hub import constants
 
-    kind = "data set" if repo_type == "dataset" else "model"
-    page = f"{constants.ENDPOINT}/{'datasets/' if repo_type == 'dataset' else ''}{name}"
+    kind, place = ("data set", "datasets/") if repo_type == "dataset" else ("model", "")
     chain = list(_causes(error))
     text = " ".join(str(cause) for cause in chain)
     names = {cls.__name__ for cause in chain for cls in type(cause).__mro__}
     status = next((answer for cause in chain if (answer := _status(cause)) is not None), None)
+    log_in = "log in (`hf auth login`) or set HF_TOKEN"
+    reason = f"{type(error).__name__}: {why(error).removeprefix(f'{type(error).__name__}: ')}"
     if "GatedRepoError" in names or "is a gated dataset" in text:
-        return (
-            f"the {kind} is gated: accept its terms at {page}, then log in (`hf auth login`) or set HF_TOKEN"
+        reason = f"the {kind} is gated: accept its terms at {constants.ENDPOINT}/{place}{name}, then {log_in}"
+    elif "RevisionNotFoundError" in names or "doesn't exist for dataset" in text:
+        reason = "no such revision (give a branch, a tag or a full commit)"
+    elif names & {"RepositoryNotFoundError", "DatasetNotFoundError"}:
+        reason = f"no such {kind} at {constants.ENDPOINT} (if it is private, {log_in})"
+    elif isinstance(error, TimeoutError):
+        reason = f"the Hub at {constants.ENDPOINT} gave {error}; what is already downloaded is kept"
+    elif status is not None:
+        reason = f"the Hub failed ({status}); what is already downloaded is kept"
+    elif names & _UNREACHABLE or (repo_type == "dataset" and isinstance(error, FileNotFoundError)):
+        reason = (
+            f"the Hub at {constants.ENDPOINT} cannot be reached, and the {kind} is not in the local cache"
         )
-    if "RevisionNotFoundError" in names or "doesn't exist for dataset" in text:
-        return "no such revision (give a branch, a tag or a full commit)"
-    if names & {"RepositoryNotFoundError", "DatasetNotFoundError"}:
-        log_in = "if it is private, log in: `hf auth login`, or set HF_TOKEN"
-        return f"no such {kind} at {constants.ENDPOINT} ({log_in})"
-    if isinstance(error, TimeoutError):
-        return f"the Hub at {constants.ENDPOINT} gave {error}; what is already downloaded is kept"
-    if status is not None:
-        remedy = "try again later" if status == 429 or status >= 500 else f"log in with access to {page}"
-        return f"the Hub failed ({status}): {remedy}; what is already downloaded is kept"
-    if "trust_remote_code" in text:
-        return OWN_CODE
-    if "SafetensorError" in names or "UnpicklingError" in names:
-        return f"the weights are damaged ({why(error)}): fetch or save them again"
-    if names & _UNREACHABLE or (repo_type == "dataset" and isinstance(error, FileNotFoundError)):
-        if upload:  # a cache or a local folder does not help
-            return f"the Hub at {constants.ENDPOINT} cannot be reached, so nothing was uploaded"
         if constants.HF_HUB_OFFLINE:
-            return "not in the local cache, and HF_HUB_OFFLINE is set"
-        place = "file" if repo_type == "dataset" else "folder"
-        missing = f"and the {kind} is not in the local cache"
-        remedy = f"try `rmcalib doctor`, or give the path of a local {place}"
-        return f"the Hub at {constants.ENDPOINT} cannot be reached, {missing}: {remedy}"
-    return f"{type(error).__name__}: {why(error).removeprefix(f'{type(error).__name__}: ')}"
+            reason = "not in the local cache, and HF_HUB_OFFLINE is set"
+    return HubError(f"{name}{f'@{revision}' if revision else ''}: {reason}")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -317,15 +297,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _status(error: BaseException) -> int | None:
     """Return the status code of the Hub's answer; None if the error has none."""
     return getattr(getattr(error, "response", None), "status_code", None)
-
-
-def _close_session() -> None:
-    import huggingface_hub
-
-    if _is_old_hub():
-        huggingface_hub.utils.reset_sessions()
-    else:
-        huggingface_hub.close_session()
 
 
 def _is_old_hub() -> bool:
@@ -369,10 +340,6 @@ def _is_temporary(error: BaseException) -> bool:
         return status == 429 or status >= 500
     broken = {"TransportError", "ConnectionError", "ChunkedEncodingError"}
     return bool({cls.__name__ for cls in type(error).__mro__} & broken)
-
-
-def _is_safe(file: str) -> bool:
-    return file.endswith(".safetensors")
 
 
 def _ref_file(cache: Path, name: str, repo_type: RepoType, revision: str) -> Path:

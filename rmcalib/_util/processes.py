@@ -1,26 +1,31 @@
-"""Processes of ``torchrun`` or ``accelerate launch`` that work on one job, and isolated child processes.
+"""Processes: several that work on one job, child processes, and Ctrl-C.
 
-Each process scores a part of the prompts. Common work is done in steps (`Team.step`): no process continues
-before all have finished a step. If one process fails, all fail with its message, and the main process reports
-it.
+With ``torchrun`` or ``accelerate launch``, each process scores a part of the prompts. Common work is done in
+steps (`Team.step`): no process continues before all have finished a step. If one process fails, all fail with
+its message, and the main process reports it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import multiprocessing
 import os
+import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 # Processes may have very different amounts to score. If one dies, the launcher ends all.
 _PATIENCE = datetime.timedelta(days=7)
 _BAD_INPUT = (ValueError, OSError, MemoryError)
 _CLOSING = 0.5  # seconds
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
+_AGAIN = 1.0  # seconds; launchers forward a Ctrl-C to processes that already got it from the terminal
 
 
 class PeerError(RuntimeError):
@@ -209,3 +214,66 @@ def isolated(code: str, *args: str) -> list[str]:
     paths = [path for path in sys.path if path not in ("", ".", str(Path.cwd()))]
     setup = _SETUP.format(folder=str(Path(__file__).resolve().parents[1]), paths=paths)
     return [sys.executable, "-I", "-W", "ignore", "-c", f"{setup}\n{code}", *args]
+
+
+# Ctrl-C: the first one ends a command cleanly, a later second one ends it at once.
+
+
+def answer_interrupts() -> None:
+    """Let the first Ctrl-C raise KeyboardInterrupt. A second one, over a second later, ends the process.
+
+    So the cleanup is never interrupted halfway. It finishes, or the process ends as with ``kill -9``, after
+    which every command can be resumed. If Ctrl-C is ignored (``nohup``), it stays ignored.
+    """
+    first: float | None = None
+
+    def answer(*_: object) -> None:
+        nonlocal first
+        if first is None:
+            first = time.monotonic()
+            raise KeyboardInterrupt
+        if time.monotonic() - first > _AGAIN:
+            end_now()
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, answer)
+
+
+def end_now(code: int = INTERRUPTED) -> NoReturn:
+    """End the process without waiting for threads, which may hang in a download."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # the reader has closed it
+            continue
+    os._exit(code)
+
+
+@contextlib.contextmanager
+def spared() -> Iterator[None]:
+    """Block Ctrl-C for processes that are started in the block; their parent handles it.
+
+    >>> with spared():
+    ...     signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    True
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # child processes inherit the mask
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with_parent() -> None:
+    """End this process, which `multiprocessing` has started, when its parent ends for any reason."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -7,7 +7,6 @@ methods. An object is written in one request: readers see all of it or nothing.
 from __future__ import annotations
 
 import difflib
-import functools
 import re
 import stat
 from pathlib import Path
@@ -22,10 +21,6 @@ _WITHOUT_FOLDERS = frozenset(
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
 _LOCAL = ("file://", "local://")
 _LARGEST = 8 * 2**30
-_QUESTIONS = (
-    *("info", "exists", "isdir", "isfile", "ls", "find", "glob", "cat_file", "pipe_file", "makedirs"),
-    *("mkdir", "rm", "rm_file"),
-)
 
 
 class StorageError(ValueError):
@@ -74,7 +69,6 @@ def as_path(place: str | Path) -> Path:
     try:
         path = UPath(place.rstrip("/"))
         path.fs.invalidate_cache()  # imports the package for this kind of storage
-        _limit_times(path.fs)
     except ImportError as error:
         package = _package(kind)
         remedy = f"pip install {package}" if package else why(error)
@@ -84,22 +78,6 @@ def as_path(place: str | Path) -> Path:
             raise StorageError(f"{place}: unknown kind of storage {kind!r} (use s3, gs, abfs, ...)") from None
         raise StorageError(f"{place}: {why(error)}") from None
     return cast("Path", path)
-
-
-def _limit_times(fs: Any) -> None:
-    """Give all questions to a file system a deadline, also those of `Path.exists`: its own have none."""
-    for name in _QUESTIONS:
-        own = vars(fs).get(name)  # asynchronous file systems have their methods there
-        if not isinstance(own, functools.partial) and hasattr(fs, name):
-            setattr(fs, name, functools.partial(_asked, fs, name, own))
-
-
-def _asked(fs: Any, name: str, own: Any, *args: Any, **options: Any) -> Any:
-    method = own or getattr(type(fs), name).__get__(fs)
-    try:
-        return within(lambda: method(*args, **options))
-    except TimeoutError as error:
-        raise StorageError(f"{fs.unstrip_protocol(str(args[0]))}: {error}") from error
 
 
 def shown(path: str | Path) -> str:
@@ -124,7 +102,7 @@ def find_files(folder: Path, pattern: str) -> list[Path]:
     remote: Any = folder
     try:
         remote.fs.invalidate_cache()
-        names = remote.fs.find(remote.path)
+        names = within(lambda: remote.fs.find(remote.path))
     except FileNotFoundError:
         return []
     except Exception as error:
@@ -156,7 +134,7 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
     remote: Any = path
     try:
-        return bytes(remote.fs.cat_file(remote.path))
+        return bytes(within(lambda: remote.fs.cat_file(remote.path)))
     except (FileNotFoundError, IsADirectoryError):
         raise FileNotFoundError(2, "No such file or directory", str(path)) from None
     except Exception as error:
@@ -200,14 +178,13 @@ def write_object(path: Path, content: bytes) -> None:
     try:
         if remote.protocol not in _WITHOUT_FOLDERS:
             remote.fs.makedirs(remote.parent.path, exist_ok=True)
-        remote.fs.pipe_file(remote.path, content)
+        within(lambda: remote.fs.pipe_file(remote.path, content))
     except Exception as error:
         raise _failure(path, "written", error) from error
 
 
 def _failure(path: Path, done: str, error: Exception) -> StorageError:
-    late = isinstance(error, StorageError)  # it names the path
-    return StorageError(str(error) if late else f"{path}: cannot be {done}: {why(error)}")
+    return StorageError(f"{path}: cannot be {done}: {why(error)}")
 
 
 def why(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -80,9 +80,7 @@ def parse_json(content: bytes, where: str) -> Any:
     except RecursionError:
         raise ValueError(f"{where}: nested too deeply") from None
     except ValueError as error:  # also a number with thousands of digits
-        several = where.endswith(".json") and "Extra data" in str(error)
-        hint = " (one object per line? then its name should end in .jsonl)" if several else ""
-        raise ValueError(f"{where}: not JSON: {error}{hint}") from error
+        raise ValueError(f"{where}: not JSON: {error}") from error
     # Most lines have fewer brackets than levels are allowed; only the others are searched.
     if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
         raise ValueError(f"{where}: nested too deeply (more than {DEEPEST} levels)")
@@ -189,21 +187,13 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def problems_of(
-    error: ValidationError, *, names: Mapping[Any, str] | None = None, most: int = 5
-) -> list[str]:
-    """Return the problems that pydantic found, each with its place and the value.
-
-    ``names`` has other names for the outermost fields, such as the columns of a file.
-    """
+def problems_of(error: ValidationError, *, place: str = "", most: int = 5) -> list[str]:
+    """Return the problems that pydantic found in a value, each with its place in it and what is there."""
     missing, lines = [], []
+    outer = [place] if place else []
     for one in error.errors(include_url=False):
-        first, *others = one["loc"] or ("",)
-        # Parts in angle brackets say which type of several was tried.
-        inner = [part for part in others if not str(part).startswith("<")]
-        place = ".".join(str(part) for part in ((names or {}).get(first, first), *inner))
-        plain = _PLAIN.get(one["type"], one["msg"].removeprefix("Value error, "))
-        text = plain.format(**one.get("ctx", {})) if one["type"] in _PLAIN else plain
+        place = ".".join([*outer, *map(str, one["loc"])])
+        text = one["msg"].removeprefix("Value error, ")
         if one["type"] == "missing":
             missing.append(place)
         else:
@@ -211,20 +201,6 @@ def problems_of(
     if missing:
         lines.insert(0, f"no value for {', '.join(missing)}")
     return [*lines[:most], *([f"{len(lines) - most} more problems"] if len(lines) > most else [])]
-
-
-# pydantic speaks of Python's types; those who write files do not.
-_PLAIN = {
-    "string_type": "must be a text",
-    "too_short": "has {actual_length}, and needs at least {min_length}",
-    "too_long": "has {actual_length}, and may have at most {max_length}",
-    "tuple_type": "must be a list",
-    "list_type": "must be a list",
-    "dict_type": "must be an object",
-    "model_type": "must be an object",
-    "extra_forbidden": "is not a known key",
-    "unexpected_keyword_argument": "is not a known key",
-}
 
 
 def repeated(values: Iterable[T]) -> T | None:

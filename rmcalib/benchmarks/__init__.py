@@ -1,6 +1,6 @@
 """Benchmarks: prompts with responses and which are correct, from the Hub, from files, or built in."""
 
-from rmcalib.benchmarks._entries import BenchmarkEntry, benchmarks, known_entry
+from rmcalib.benchmarks._entries import BenchmarkEntry, benchmarks
 from rmcalib.benchmarks._items import Benchmark, Item
 from rmcalib.benchmarks._load import load_benchmark
 from rmcalib.benchmarks._official import OfficialScore, official_score
@@ -11,7 +11,6 @@ __all__ = [
     "Item",
     "OfficialScore",
     "benchmarks",
-    "known_entry",
     "load_benchmark",
     "official_score",
 ]

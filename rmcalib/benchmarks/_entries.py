@@ -122,13 +122,6 @@ class BenchmarkEntry:
         """The Hub id if the benchmark is a single data set, else None."""
         return self.hub[0].id if len(self.hub) == 1 else None
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The columns that every row must have."""
-        from rmcalib.benchmarks._formats import needed_columns
-
-        return needed_columns(self)
-
 
 def benchmarks() -> dict[str, BenchmarkEntry]:
     """Return all benchmarks that can be read, built-in ones first.
@@ -193,14 +186,17 @@ def entry_for(benchmark: str | Benchmark) -> BenchmarkEntry | None:
 
 def read_entry(path: Path) -> BenchmarkEntry:
     """Read the YAML file of a benchmark. All mistakes are named at once."""
-    from rmcalib.benchmarks._formats import READERS
+    from rmcalib.benchmarks._formats import GROUPED, READERS
     from rmcalib.benchmarks._official import OFFICIAL
 
     entry = typed(BenchmarkEntry, parse_yaml(read_input(path), str(path)), str(path))
-    for key, value, known in (("reader", entry.reader, READERS), ("official", entry.official, OFFICIAL)):
+    for key, value, known in (
+        ("reader", entry.reader, {*READERS, *GROUPED}),
+        ("official", entry.official, {*OFFICIAL}),
+    ):
         if isinstance(value, str) and value not in known:
             raise ValueError(
-                f"{path}: {key}: unknown {shortened(repr(value), 100)} (have: {', '.join(known)})"
+                f"{path}: {key}: unknown {shortened(repr(value), 100)} (have: {', '.join(sorted(known))})"
             )
     return entry
 

@@ -20,7 +20,7 @@ from rmcalib.benchmarks._entries import BenchmarkEntry, HubSource, benchmarks, e
 from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks._formats import Raw
+    from rmcalib.benchmarks._formats import Row
 
 
 DEMO = Path(__file__).parents[1] / "demo" / "benchmark.jsonl"
@@ -226,9 +226,8 @@ def _benchmark(
     if first is None:
         raise ValueError(f"{source}: contains no prompts")
     if entry is None:  # RewardBench 2 has our schema, and more columns
-        theirs = known_entry("reward-bench-2")
-        is_theirs = isinstance(first[1], dict) and all(name in first[1] for name in theirs.needs)
-        entry = theirs if is_theirs else known_entry("rmcalib")
+        is_theirs = isinstance(first[1], dict) and {"num_correct", "total_completions"} <= {*first[1]}
+        entry = known_entry("reward-bench-2" if is_theirs else "rmcalib")
     places: list[str] = []
     items: list[Item] = []
     left_out: dict[str, int] = {}
@@ -248,44 +247,42 @@ def _benchmark(
 
 
 def _items(rows: Iterator[tuple[str, Any]], entry: BenchmarkEntry, places: list[str]) -> Iterator[Item | str]:
-    """Yield items, or the reasons why rows are left out. The problems of all rows are one error."""
-    from rmcalib.benchmarks._formats import READERS, Raw
+    """Yield items, or the reasons why rows are left out. The problems of several rows are one error."""
+    from rmcalib.benchmarks._formats import GROUPED, READERS, Row
 
-    problems: list[str] = []
-    read = entry.reader
-
-    def parsed(parse: Any) -> Iterator[Any]:
+    def objects() -> Iterator[Row]:
         for number, (where, values) in enumerate(rows):
             places.append(where)
-            try:
-                if not isinstance(values, dict):
-                    raise ValueError(f"{where}: expected an object {{...}}")
-                yield parse(Raw(where, number, values, entry))
-            except ValueError as error:
-                is_first = not problems and "no value for" in str(error)
-                problems.append(f"{error}{_hint(values, entry) if is_first else ''}")
-            if len(problems) == _MOST_PROBLEMS:
-                break
-        if problems:
-            more = len(problems) - 3
-            raise ValueError("; ".join(problems[:3]) + (f"; and {more} more problems" if more > 0 else ""))
+            if not isinstance(values, dict):
+                raise ValueError(f"{where}: expected an object {{...}}")
+            yield Row(where, number, values, entry)
 
-    if isinstance(read, str):
-        format = READERS[read]
-        yield from format.items(parsed(format.read))
-    else:
-        yield from parsed(lambda raw: _called(read, raw))
+    reader = entry.reader
+    if isinstance(reader, str) and reader in GROUPED:
+        yield from GROUPED[reader](objects())
+        return
+    problems: list[str] = []
+    for row in objects():
+        try:
+            yield READERS[reader](row) if isinstance(reader, str) else _called(reader, row)
+        except ValueError as error:
+            problems.append(str(error))
+        if len(problems) == _MOST_PROBLEMS:
+            break
+    if problems:
+        more = len(problems) - 3
+        raise ValueError("; ".join(problems[:3]) + (f"; and {more} more problems" if more > 0 else ""))
 
 
-def _called(read: Any, raw: Raw) -> Item | str:
+def _called(read: Any, row: Row) -> Item | str:
     """Return what the function of a plug-in makes of a row."""
     try:
-        found = read(raw.values)
+        found = read(row.values)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{raw.where}: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{row.where}: {type(error).__name__}: {error}") from error
     if not isinstance(found, (Item, str)):
         raise ValueError(
-            f"{raw.where}: the reader returned {type(found).__name__}, neither an Item nor a str"
+            f"{row.where}: the reader returned {type(found).__name__}, neither an Item nor a str"
         )
     return found
 
@@ -298,14 +295,6 @@ def _checked(item: Item, where: str) -> Item:
     if item.n_correct >= len(item.responses) or (item.votes is None and not item.n_correct):
         raise ValueError(f"{where}: a prompt needs a correct and a wrong response, or votes")
     return item
-
-
-def _hint(values: Any, entry: BenchmarkEntry) -> str:
-    """Return what a row with missing values needs, and which benchmarks it looks like."""
-    needed = {name: other.needs for name, other in benchmarks().items() if other.needs}
-    like = [name for name, needs in needed.items() if all(values.get(one) is not None for one in needs)]
-    hint = f"; the row looks like {' or '.join(like[:2])}: give --format" if like else ""
-    return f" (a row needs {', '.join(entry.needs)}){hint}"
 
 
 def _check_ids(ids: list[str], names: list[str], places: list[str], source: str) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_integer, segment_log_softmax
+from rmcalib.calibration.simulation import choose
 from rmcalib.calibration.temperature import Scale, Softmax
 
 _BEYOND = 20.0  # how far beyond the fitted temperatures to search, on a log scale
@@ -145,14 +146,7 @@ class _Table:
 
 def _draw(one: Softmax, log_t: float, resamples: int, rng: np.random.Generator) -> Iterator[FloatArray]:
     """Yield the rewards of the correct responses (G,), below the largest: observed ones, then drawn ones."""
-    sizes = one.sizes
-    below, starts = one.below, np.cumsum(sizes) - sizes
-    yield below[one.correct]
-    chance = np.exp(segment_log_softmax(below / np.exp(log_t), sizes))
-    reached = np.cumsum(chance)
-    before = np.repeat(reached[starts] - chance[starts], sizes)
-    reached = np.minimum(reached - before, 1.0)  # within each prompt
-    reached[starts + sizes - 1] = 1.0
+    yield one.below[one.correct]
+    chance = np.exp(segment_log_softmax(one.below / np.exp(log_t), one.sizes))
     for _ in range(resamples):
-        late = np.repeat(rng.random(len(sizes)), sizes) >= reached
-        yield below[starts + np.add.reduceat(late, starts, dtype=np.int64)]
+        yield one.below[choose(rng.random((1, len(one.sizes))), chance, one.sizes)[0]]

@@ -258,16 +258,20 @@ class KernelForecast:
 
     def weights(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield rows j and their weights w_ji over all i, (sets, rows, n); w_jj = 0."""
-        for rows, kernel in self._kernels():
+        n_sets, n, n_classes = self.p.shape
+        log_constant = _log_constants(self.p, self.widths)
+        for rows in chunks(n, n_sets * max(n, n_classes)):
+            log_kernel = log_constant[:, None, :] + _cross(self.p, rows) / self.widths[:, None, None]
+            _leave_out(log_kernel, np.arange(rows.start, rows.stop))
+            kernel = np.exp(log_kernel - log_kernel.max(axis=2, keepdims=True))
             yield rows, kernel / kernel.sum(axis=2, keepdims=True)
 
     def class_errors(self, classes: IntArray) -> FloatArray:
         """Return how much each class adds to the error, given outcomes (sets, n): (sets, C)."""
         target = self.targets(classes)
         total = np.zeros((len(self.p), self.p.shape[2]))
-        for rows, kernel in self._kernels():
-            local = kernel @ target / kernel.sum(axis=2, keepdims=True)
-            total += (np.abs(local - self.p[:, rows]) ** self.norm).sum(axis=1)
+        for rows, weight in self.weights():
+            total += (np.abs(weight @ target - self.p[:, rows]) ** self.norm).sum(axis=1)
         return total / self.p.shape[1]
 
     def errors(self, outcomes: IntArray) -> FloatArray:
@@ -312,14 +316,6 @@ class KernelForecast:
         for rows, weight in self.weights():
             result[:, rows] = weight.mean(axis=0) @ target
         return result
-
-    def _kernels(self) -> Iterator[tuple[slice, FloatArray]]:
-        n_sets, n, n_classes = self.p.shape
-        log_constant = _log_constants(self.p, self.widths)
-        for rows in chunks(n, n_sets * max(n, n_classes)):
-            log_kernel = log_constant[:, None, :] + _cross(self.p, rows) / self.widths[:, None, None]
-            _leave_out(log_kernel, np.arange(rows.start, rows.stop))
-            yield rows, np.exp(log_kernel - log_kernel.max(axis=2, keepdims=True))
 
 
 def kernel_forecast(p: FloatArray, bandwidth: float | None, norm: Literal[1, 2]) -> KernelForecast:

@@ -186,7 +186,7 @@ def draw_sums(
     return null, drawn
 
 
-def choose(uniform: NDArray[np.float32], q: FloatArray, sizes: IntArray) -> SmallInts:
+def choose(uniform: NDArray[np.floating[Any]], q: FloatArray, sizes: IntArray) -> SmallInts:
     """Choose an alternative of each prompt with probabilities ``q`` (A,) from uniform numbers (R, n): rows (R, n)."""
     first = np.cumsum(sizes) - sizes
     total = np.cumsum(q)

@@ -1,15 +1,14 @@
 """Temperatures: the scale of rewards, what a wrong scale loses, and temperatures of distributions over rankings.
 
-Softmax forecasts (one response of a prompt is the best) and sigmoid forecasts (a response beats another, or
-is correct on its own) are one family: the mean log loss is convex in β = 1/T. `Scale` fits T and measures
-what T = 1 loses.
+Forecasts of which response of a prompt is the best, and of which one of a pair is better, are one family,
+`Softmax`: the mean log loss is convex in β = 1/T. `Scale` fits T and measures what T = 1 loses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -138,11 +137,16 @@ def find_temperature(
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """Top-1 forecasts softmax(r/T): rewards r (N,) of the responses, prompt by prompt, one of them correct."""
+    """Choices with probabilities softmax(r/T): rewards r (N,), choice by choice, one of them correct.
+
+    A choice is one of the responses of a prompt, or, with ``prompt`` (P,), one of its pairs: the pairs of a
+    prompt are averaged first.
+    """
 
     r: FloatArray
     correct: BoolArray
     sizes: IntArray
+    prompt: IntArray | None = None
 
     @classmethod
     def from_arrays(cls, rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> Softmax:
@@ -160,6 +164,13 @@ class Softmax:
         order = np.argsort(index, kind="stable")
         return cls(r[order], y[order] == 1, np.bincount(index))
 
+    @classmethod
+    def of_pairs(cls, log_odds: FloatArray, prompt: IntArray) -> Softmax:
+        """Build from the log-odds (P,) of what happened in each pair, with its prompt."""
+        n = len(log_odds)
+        r = np.column_stack([log_odds, np.zeros(n)]).reshape(-1)
+        return cls(r, np.tile([True, False], n), np.full(n, 2), prompt)
+
     @cached_property
     def _starts(self) -> IntArray:
         return np.cumsum(self.sizes) - self.sizes
@@ -169,13 +180,28 @@ class Softmax:
         """The rewards minus the largest of their prompt, so that nothing overflows."""
         return self.r - np.repeat(np.maximum.reduceat(self.r, self._starts), self.sizes)
 
+    @cached_property
+    def _weight(self) -> FloatArray:
+        """What each choice counts for its prompt: (P,)."""
+        if self.prompt is None:
+            return np.ones(len(self.sizes))
+        return 1 / np.bincount(self.prompt)[self.prompt]
+
+    def _per_prompt(self, values: FloatArray) -> FloatArray:
+        """Return the mean over the choices of each prompt: (P,) -> (n,)."""
+        if self.prompt is None:
+            return values
+        return np.bincount(self.prompt, values * self._weight).astype(np.float64)
+
     @property
     def uniform(self) -> FloatArray:
         """The log loss of a uniform guess for each prompt: log m."""
-        return np.log(self.sizes)
+        return self._per_prompt(np.log(self.sizes))
 
-    independent = 1.0
-    """The least factor of the variance of slopes: 1, because a prompt is one observation."""
+    @property
+    def independent(self) -> float:
+        """The least factor of the variance of slopes: 1 if a prompt is one observation."""
+        return float(self._weight.mean())
 
     def fit(self) -> TemperatureFit:
         """Return the best temperature."""
@@ -188,13 +214,14 @@ class Softmax:
         """Return −log P(correct)."""
         if temperature == 0:  # only the largest reward has a probability; equal ones share it
             ties = np.add.reduceat(self.below == 0, self._starts, dtype=np.float64)
-            return np.where(self.below[self.correct] == 0, np.log(ties), np.inf)
-        return -segment_log_softmax(self.below / temperature, self.sizes)[self.correct]
+            return self._per_prompt(np.where(self.below[self.correct] == 0, np.log(ties), np.inf))
+        return self._per_prompt(-segment_log_softmax(self.below / temperature, self.sizes)[self.correct])
 
     def mean_slope(self, beta: float) -> float:
         """Return the mean of E[r] − r_correct."""
         p = np.exp(segment_log_softmax(self.r * beta, self.sizes))
-        return float((np.add.reduceat(p * self.r, self._starts) - self.r[self.correct]).mean())
+        slopes = np.add.reduceat(p * self.r, self._starts) - self.r[self.correct]
+        return float(self._per_prompt(slopes).mean())
 
     def slopes(self, temperature: float) -> tuple[FloatArray, FloatArray]:
         """Return slope and curvature by log β."""
@@ -202,15 +229,30 @@ class Softmax:
         p = np.exp(logs)
         mean = np.add.reduceat(p * logs, self._starts)
         spread = np.add.reduceat(p * (logs - np.repeat(mean, self.sizes)) ** 2, self._starts)
-        return mean - logs[self.correct], spread
+        return self._per_prompt(mean - logs[self.correct]), self._per_prompt(spread)
 
     def margins(self) -> tuple[FloatArray, FloatArray]:
-        """Return the reward of the first choice minus that of the correct response, and of the runner-up."""
-        first, second = first_and_next(self.r, self.sizes)
-        return self.r[first] - self.r[self.correct], self.r[first] - self.r[second]
+        """Return the reward of the first choice minus that of the correct response, and of the runner-up.
 
-    def divergence(self, temperature: float) -> float:
-        """Return what T = 1 loses if softmax(r/T) is true: the mean KL divergence of softmax(r) from it."""
+        Of the pairs of a prompt, the closest is the one that may be wrong next.
+        """
+        first, second = first_and_next(self.r, self.sizes)
+        wrong, closest = (
+            self._per_prompt(self.r[first] - self.r[self.correct]),
+            self.r[first] - self.r[second],
+        )
+        if self.prompt is not None:
+            distance, closest = closest * self._weight, np.full(len(wrong), np.inf)
+            np.minimum.at(closest, self.prompt, distance)
+        return wrong, closest
+
+    def divergence(self, temperature: float) -> float | None:
+        """Return what T = 1 loses if softmax(r/T) is true: the mean KL divergence of softmax(r) from it.
+
+        The pairs of a prompt depend on each other: for them it is not known.
+        """
+        if self.prompt is not None:
+            return None
         logs = segment_log_softmax(self.below, self.sizes)
         q = (self.below == 0).astype(np.float64) if temperature == 0 else np.exp(self.below / temperature)
         q /= np.repeat(np.add.reduceat(q, self._starts), self.sizes)
@@ -223,69 +265,7 @@ class Softmax:
         """Return slopes and curvatures by β at 0: mean(r) − r_correct and the variance of r of each prompt."""
         mean = np.add.reduceat(self.r, self._starts) / self.sizes
         spread = np.add.reduceat((self.r - np.repeat(mean, self.sizes)) ** 2, self._starts) / self.sizes
-        return mean - self.r[self.correct], spread
-
-
-@dataclass(frozen=True, eq=False)
-class Sigmoid:
-    """Forecasts of what happened with log-odds d (P,); the rows of a prompt are averaged first."""
-
-    d: FloatArray
-    prompt: IntArray
-
-    @cached_property
-    def _weight(self) -> FloatArray:
-        return 1 / np.bincount(self.prompt)[self.prompt]
-
-    def _per_prompt(self, values: FloatArray) -> FloatArray:
-        return np.bincount(self.prompt, values * self._weight).astype(np.float64)
-
-    @property
-    def uniform(self) -> FloatArray:
-        """Log 2."""
-        return np.full(int(self.prompt.max()) + 1, np.log(2))
-
-    @property
-    def independent(self) -> float:
-        """The least factor of the variance of slopes: that of independent pairs."""
-        return float(self._weight.mean())
-
-    def fit(self) -> TemperatureFit:
-        """Return the best temperature."""
-        return find_temperature(self.mean_slope)
-
-    def losses(self, temperature: float) -> FloatArray:
-        """Return the mean of log(1 + exp(−d/T)) of each prompt."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            margin = np.where(self.d == 0, 0.0, self.d / temperature)
-        return self._per_prompt(np.logaddexp(0.0, -margin))
-
-    def mean_slope(self, beta: float) -> float:
-        """Return the mean of −d σ(−βd)."""
-        from scipy.special import expit
-
-        return float(self._per_prompt(-self.d * expit(-beta * self.d)).mean())
-
-    def slopes(self, temperature: float) -> tuple[FloatArray, FloatArray]:
-        """Return slope and curvature by log β."""
-        from scipy.special import expit
-
-        x = self.d / temperature
-        q = expit(-x)
-        return self._per_prompt(-x * q), self._per_prompt(x * x * q * (1 - q))
-
-    def margins(self) -> tuple[FloatArray, FloatArray]:
-        """Return the mean log-odds against what happened, and the smallest that could have been."""
-        closest = np.full(len(self.uniform), np.inf)
-        np.minimum.at(closest, self.prompt, np.abs(self.d) * self._weight)
-        return self._per_prompt(np.maximum(-self.d, 0.0)), closest
-
-    def divergence(self, temperature: float) -> None:
-        """Pairs of a prompt depend on each other: no divergence is known."""
-
-    def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
-        """Return slopes and curvatures by β at 0."""
-        return self._per_prompt(-self.d / 2), self._per_prompt(self.d**2 / 4)
+        return self._per_prompt(mean - self.r[self.correct]), self._per_prompt(spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,10 +287,8 @@ class Scale:
     (1.356, 0.189, 5.461)
     """
 
-    model: Softmax | Sigmoid
+    model: Softmax
     cluster: IntArray | None = None
-    _limits: dict[float, Limits] = field(default_factory=dict, repr=False)
-    _more: dict[float, _More] = field(default_factory=dict, repr=False)
 
     @cached_property
     def fit(self) -> TemperatureFit:
@@ -421,10 +399,9 @@ class Scale:
         low, high = self._likelihood_limits(level)
         return low, max(high, self._with_more_errors(level).temperature)
 
-    def _likelihood_limits(self, level: float) -> Limits:
-        if level not in self._limits:
-            self._limits[level] = self._find_limits(level)
-        return self._limits[level]
+    @cached_property
+    def _likelihood_limits(self) -> Callable[[float], Limits]:
+        return lru_cache(self._find_limits)
 
     def _find_limits(self, level: float) -> Limits:
         from scipy.optimize import brentq
@@ -450,16 +427,15 @@ class Scale:
         curved = float(curvature.mean())
         return max(self.model.independent, spread / curved) if curved > 0 else self.model.independent
 
-    def _with_more_errors(self, level: float) -> _More:
+    @cached_property
+    def _with_more_errors(self) -> Callable[[float], _More]:
+        return lru_cache(self._fit_more)
+
+    def _fit_more(self, level: float) -> _More:
         """Fit the temperature to losses with more wrong choices than were seen: as many as an exact interval allows.
 
         The loss of a wrong choice exceeds that of a right one by the margin of their rewards over T.
         """
-        if level not in self._more:
-            self._more[level] = self._fit_more(level)
-        return self._more[level]
-
-    def _fit_more(self, level: float) -> _More:
         margin = frequency_distances(*self.model.margins(), level, self.cluster)[0]
         fit = find_temperature(lambda beta: self.model.mean_slope(beta) + margin)
         now = float(self._now.mean())

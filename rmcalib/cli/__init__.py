@@ -12,7 +12,7 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter
 
 from rmcalib import __version__
-from rmcalib._util.interrupts import INTERRUPTED, end_now
+from rmcalib._util.processes import INTERRUPTED, end_now
 from rmcalib._util.terminal import clean_line
 from rmcalib._util.texts import parse_yaml
 from rmcalib._util.waiting import is_late

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
@@ -18,40 +18,11 @@ from rmcalib.cli.sources import judge_options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rmcalib.runs import Cluster
     from rmcalib.runs._batch import Evaluate
     from rmcalib.runs._plan import PlanEntry
     from rmcalib.runs._status import Status
 
-
-@Parameter(name="*", group=Group("Where to run", sort_key=2))
-@dataclass(frozen=True)
-class Where:
-    """Where the models run."""
-
-    engine: Literal["local", "ray"] = "local"
-    """Run on this machine or on a Ray cluster."""
-    address: Annotated[str | None, Parameter(metavar="WHERE")] = None
-    """Ray cluster: 'local' (default) starts one on this machine, 'auto' finds a running one, or HOST:PORT."""
-    shards: Annotated[int | None, Parameter(metavar="N", validator=at_least(1))] = None
-    """Ray workers that share a model's prompts; default 1."""
-    gpus: Annotated[float | None, Parameter(metavar="X", validator=at_least(0))] = None
-    """GPUs of one Ray worker; default what the model needs."""
-    gpu_memory: Annotated[str | None, Parameter(metavar="SIZE")] = None
-    """Memory of one GPU of the cluster; default 80GB."""
-    free_disk: bool = False
-    """Remove a model from the Hub's cache when it is done."""
-    ignore_memory: bool = False
-    """Also try models that seem too large."""
-
-    def of_ray(self) -> dict[str, Any]:
-        """Return the options that only Ray has."""
-        return {
-            "--address": self.address,
-            "--shards": self.shards,
-            "--gpus": self.gpus,
-            "--gpu-memory": self.gpu_memory,
-        }
+WHERE = Group("Where to run", sort_key=2)
 
 
 def command(
@@ -64,7 +35,13 @@ def command(
     family: Annotated[Names, Parameter(metavar="NAME")] = (),
     dry_run: bool = False,
     no_metrics: Annotated[bool, Parameter(group=MORE)] = False,
-    where: Where = Where(),
+    engine: Annotated[Literal["local", "ray"], Parameter(group=WHERE)] = "local",
+    address: Annotated[str | None, Parameter(metavar="WHERE", group=WHERE)] = None,
+    shards: Annotated[int | None, Parameter(metavar="N", group=WHERE, validator=at_least(1))] = None,
+    gpus: Annotated[float | None, Parameter(metavar="X", group=WHERE, validator=at_least(0))] = None,
+    gpu_memory: Annotated[str | None, Parameter(metavar="SIZE", group=WHERE)] = None,
+    free_disk: Annotated[bool, Parameter(group=WHERE)] = False,
+    ignore_memory: Annotated[bool, Parameter(group=WHERE)] = False,
     scoring: Scoring = Scoring(),
     measuring: Measuring = Measuring(),
     common: Common = Common(),
@@ -89,32 +66,52 @@ def command(
         Only print the plan.
     no_metrics
         Do not write each model's metrics and page.
+    engine
+        Run on this machine or on a Ray cluster.
+    address
+        Ray cluster: 'local' (default) starts one on this machine, 'auto' finds a running one, or HOST:PORT.
+    shards
+        Ray workers that share a model's prompts; default 1.
+    gpus
+        GPUs of one Ray worker; default what the model needs.
+    gpu_memory
+        Memory of one GPU of the cluster; default 80GB.
+    free_disk
+        Remove a model from the Hub's cache when it is done.
+    ignore_memory
+        Also try models that seem too large.
     """
     from rmcalib.judges import LoadOptions
-    from rmcalib.runs import Batch, Selection, plan_batch, run_batch
-    from rmcalib.runs._plan import parse_parameters
+    from rmcalib.runs import Batch, Cluster, Selection, plan_batch, run_batch
+    from rmcalib.runs._plan import parse_bytes, parse_parameters
 
     if len(scoring.benchmark) > 1:
         raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
+    of_ray = {"--address": address, "--shards": shards, "--gpus": gpus, "--gpu-memory": gpu_memory}
+    cluster = None
+    if scores:
+        given = {"--benchmark": scoring.benchmark, "--limit": scoring.limit, "-J": scoring.judge}
+        more = {"--backend": scoring.backend, "--free-disk": free_disk}
+        refuse({**given, **more, **of_ray}, "no model is run with --scores published")
+    elif engine == "ray":
+        cluster = Cluster(address or "local", shards or 1, gpus, parse_bytes(gpu_memory or "80GB"))
+    else:
+        refuse(of_ray, "it needs --engine ray")
     size = None if max_params is None else parse_parameters(max_params)
     batch = Batch(
         models,
         scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
         scoring.output,
         Selection(include, exclude, size, family),
-        LoadOptions() if scores else LoadOptions(**judge_options(scoring)),
-        None if scores else _cluster(where),
+        LoadOptions(**judge_options(scoring)),
+        cluster,
         published=scores is not None,
         fresh=scoring.fresh,
         format=scoring.format,
         limit=scoring.limit,
-        free_disk=where.free_disk,
-        ignore_memory=where.ignore_memory,
+        free_disk=free_disk,
+        ignore_memory=ignore_memory,
     )
-    if scores:
-        given = {"--benchmark": scoring.benchmark, "--limit": scoring.limit, "-J": scoring.judge}
-        more = {"--backend": scoring.backend, "--free-disk": where.free_disk, **where.of_ray()}
-        refuse({**given, **more}, "no model is run with --scores published")
     with session(common) as screen:
         if dry_run:
             return _show_plan(plan_batch(batch), screen)
@@ -126,18 +123,6 @@ def command(
         elif screen.prints:
             _print_summary(status, str(scoring.output))
     return int("failed" in status.counts())
-
-
-def _cluster(where: Where) -> Cluster | None:
-    """Return the Ray cluster that the options describe; without Ray, they are refused."""
-    from rmcalib.runs import Cluster
-    from rmcalib.runs._plan import parse_bytes
-
-    if where.engine != "ray":
-        refuse(where.of_ray(), "it needs --engine ray")
-        return None
-    memory = parse_bytes(where.gpu_memory or "80GB")
-    return Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
 
 
 def _evaluate(measuring: Measuring) -> Evaluate:
@@ -186,8 +171,8 @@ def _live_table(screen: Screen) -> Iterator[Callable[[Status], None] | None]:
 def _status_table(status: Status) -> Any:
     """Draw the states: what is being worked on, failures, what waits, what is done."""
     status.tick()
-    counts = ", ".join(f"{count} {state}" for state, count in status.counts().items())
-    rows = table("model", "size", "state", "progress", "tokens/s", "time", "left", title=counts)
+    title = ", ".join(f"{count} {state}" for state, count in status.counts().items())
+    rows = table("model", "size", "state", "progress", "tokens/s", "left", title=title)
     entries = sorted(status.models.values(), key=lambda entry: _ORDER.index(entry.state))
     for entry in entries[:_ROWS]:
         add_row(
@@ -197,7 +182,6 @@ def _status_table(status: Status) -> Any:
             entry.state,
             f"{entry.responses_done / entry.responses:.0%}" if entry.responses else "",
             f"{entry.tokens_per_second:,.0f}" if entry.tokens_per_second else "",
-            _duration(entry.seconds) if entry.seconds else "",
             _duration(entry.seconds_left) if entry.seconds_left else "",
             style=_STYLES.get(entry.state, ""),
         )
@@ -218,31 +202,28 @@ def _show_plan(plan: list[PlanEntry], screen: Screen) -> int:
             memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
             time = "?" if entry.seconds is None else _duration(entry.seconds)
             add_row(shown, entry.model, _size(entry.parameters), memory, entry.device, time)
-        if run:
-            print_table(open_console(), shown)
-        known = [entry.seconds for entry in run if entry.seconds is not None]
-        about = f"about {_duration(sum(known))} (a rough guess from sizes)" if known else "of unknown size"
-        print_lines("", f"{len(run)} to run, {about}." if run else "No model to run.")
-        skipped = [f"  {entry.model}: {entry.skipped}" for entry in plan if entry.skipped]
-        if skipped:
-            print_lines(f"{len(skipped)} skipped:", *skipped)
+        print_table(open_console(), shown)
+        seconds = _duration(sum(entry.seconds or 0 for entry in run))
+        print_lines("", f"{len(run)} to run, about {seconds} (a rough guess from sizes).")
+        _print_reasons("skipped", {entry.model: entry.skipped for entry in plan if entry.skipped})
         print_lines("Next: the same command without --dry-run")
     return 0
 
 
 def _print_summary(status: Status, place: str) -> None:
     """Print what was done, what failed and why, and what was skipped."""
-    by_state: dict[str, list[Any]] = {}
-    for entry in status.models.values():
-        by_state.setdefault(entry.state, []).append(entry)
-    done = by_state.get("done", [])
+    entries = status.models.values()
+    done = [entry for entry in entries if entry.state == "done"]
     new = sum(entry.fresh for entry in done)
     print_lines(f"{len(done)} done ({new} now, {len(done) - new} before)")
     for title, state in (("failed, to be tried again by the next run", "failed"), ("skipped", "skipped")):
-        entries = by_state.get(state, [])
-        if entries:
-            print_lines(f"{len(entries)} {title}:", *(f"  {entry.model}: {entry.why}" for entry in entries))
+        _print_reasons(title, {entry.model: entry.why for entry in entries if entry.state == state})
     following({"Results": place}, f"rmcalib report {place}" if done else "")
+
+
+def _print_reasons(title: str, found: dict[str, str]) -> None:
+    if found:
+        print_lines(f"{len(found)} {title}:", *(f"  {model}: {why}" for model, why in found.items()))
 
 
 def _size(billions: float | None) -> str:
@@ -252,8 +233,7 @@ def _size(billions: float | None) -> str:
 
 
 def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} d"
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -55,7 +55,7 @@ class Condition:
         row = find_value(rows, self.metric, self.category)
         if row is None or row[self.part] is None:
             what = "value" if self.part == "value" else f"{self.part} end of the interval"
-            why = _why_no_row(self.metric) if row is None else row["note"] or "it is not available"
+            why = (row or {}).get("note") or "it is not available"
             raise ValueError(f"--fail-if '{self.text}': no {what} of {self.metric} ({self.category}): {why}")
         if not self.size:
             return float(row[self.part])
@@ -82,15 +82,6 @@ class Condition:
     def met(self, rows: Iterable[Mapping[str, Any]]) -> bool:
         """Return whether the condition holds, so that the run fails."""
         return self.holds(self.value(rows))
-
-
-def _why_no_row(metric: str) -> str:
-    """Return why the table has no row of a metric: those of votes and of several answers can be left out."""
-    from rmcalib.metrics import catalogue
-
-    prompts = catalogue()[metric].prompts
-    missing = {"votes": "people's votes", "several": "several correct responses"}.get(prompts)
-    return "it is not computed" if missing is None else f"no prompt has {missing}"
 
 
 def parse_condition(text: str, names: Iterable[str] | None = None) -> Condition:

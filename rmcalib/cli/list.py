@@ -84,10 +84,9 @@ def _models() -> dict[str, Row]:
 def _benchmarks() -> dict[str, Row]:
     from rmcalib.benchmarks import benchmarks
 
-    left_out = ("name", "reader", "choices", "no_single_answer", "official", "sections")
+    left_out = ("name", "reader", "columns", "choices", "no_single_answer", "official", "sections")
     return {
-        entry.name: _fields(entry, *left_out)
-        | {"hub": [source.id for source in entry.hub], "columns": entry.needs}
+        entry.name: _fields(entry, *left_out) | {"hub": [source.id for source in entry.hub]}
         for entry in benchmarks().values()
     }
 

@@ -1,6 +1,6 @@
 """The options that commands share. Each is declared once; a command takes the groups that it needs.
 
-The text under a field, or the `help` of an alias, is the help of the option.
+The help of an option is in the docstring of its group or command, or is the `help` of its alias.
 """
 
 import sys
@@ -168,31 +168,47 @@ MetricName = Annotated[Name, Parameter(metavar="NAME", completer=_complete("metr
 @Parameter(name="*", group=OUTPUT)
 @dataclass(frozen=True)
 class Common:
-    """The options of every command."""
+    """The options of every command.
+
+    Parameters
+    ----------
+    json
+        Print the result as JSON on standard output.
+    quiet
+        Print only errors, and the result with --json.
+    config
+        YAML file with values for these options; the command line takes precedence.
+    """
 
     json: bool = False
-    """Print the result as JSON on standard output."""
     quiet: Annotated[bool, Parameter(alias="-q")] = False
-    """Print only errors, and the result with --json."""
     config: InputFile | None = None
-    """YAML file with values for these options; the command line takes precedence."""
 
 
 @Parameter(name="*", group=MORE)
 @dataclass(frozen=True)
 class Reading:
-    """How files of scores are read."""
+    """How files of scores are read.
+
+    Parameters
+    ----------
+    columns
+        Which column is what, such as prompt=id,response=text,reward=score,label=best; also category, cluster,
+        step.
+    scale
+        What the numbers are; default rewards, or what they certainly are.
+    cluster
+        Column that says which prompts belong together.
+    missing
+        Responses without a score: refuse the file, count them as the lowest, or drop their prompts.
+    """
 
     columns: Annotated[str | None, Parameter(metavar="ROLE=COLUMN,...", group=MAIN)] = None
-    """Which column is what, such as prompt=id,response=text,reward=score,label=best; also category, cluster, step."""
     scale: Annotated[
         Literal["reward", "probability", "logprob", "rating", "logit"] | None, Parameter(group=MAIN)
     ] = None
-    """What the numbers are; default rewards, or what they certainly are."""
     cluster: Annotated[str | None, Parameter(metavar="COLUMN")] = None
-    """Column that says which prompts belong together."""
     missing: Literal["refuse", "lowest", "drop"] | None = None
-    """Responses without a score: refuse the file, count them as the lowest, or drop their prompts."""
 
     def refuse(self, why: str, *allowed: str) -> None:
         """Refuse options that would do nothing."""
@@ -202,41 +218,61 @@ class Reading:
 @Parameter(name="*", group=MORE)
 @dataclass(frozen=True)
 class Measuring:
-    """How the metrics are computed."""
+    """How the metrics are computed.
+
+    Parameters
+    ----------
+    resamples
+        Resamples for intervals and p-values.
+    """
 
     resamples: Annotated[int, Parameter(metavar="N", validator=at_least(20, 100_000))] = 1000
-    """Resamples for intervals and p-values."""
     seed: Seed = 0
 
 
 @Parameter(name="*", group=MORE)
 @dataclass(frozen=True)
 class Scoring:
-    """What to score, and how."""
+    """What to score, and how.
+
+    Parameters
+    ----------
+    benchmark
+        A name that `rmcalib list benchmarks` shows, a Hub data set (@revision), or a file; default
+        reward-bench-2.
+    limit
+        At most this many prompts, taken evenly from the whole benchmark.
+    backend
+        What runs the model: transformers (the default), or vllm, whose server is started and stopped for it.
+    format
+        How the benchmark's file is written, such as rm-bench or trl; default rmcalib's own schema.
+    """
 
     benchmark: Annotated[Benchmarks, Parameter(group=MAIN)] = ()
-    """A name that `rmcalib list benchmarks` shows, a Hub data set (@revision), or a file; default reward-bench-2."""
     limit: Annotated[int | None, Parameter(metavar="N", group=MAIN, validator=at_least(1))] = None
-    """At most this many prompts, taken evenly from the whole benchmark."""
     output: Annotated[Place, Parameter(group=MAIN)] = "runs"
     judge: JudgeSettings = ()
     backend: Annotated[Literal["transformers", "vllm"] | None, Parameter(group=MAIN)] = None
-    """What runs the model: transformers (the default), or vllm, whose server is started and stopped for it."""
     format: Annotated[Name | None, Parameter(metavar="NAME")] = None
-    """How the benchmark's file is written, such as rm-bench or trl; default rmcalib's own schema."""
     fresh: Fresh = False
 
 
 @Parameter(name="*", group=MAIN)
 @dataclass(frozen=True)
 class Judged:
-    """The judge that is run, and on which prompts."""
+    """The judge that is run, and on which prompts.
+
+    Parameters
+    ----------
+    model
+        Hub id, local folder, registered judge, or demo (the default); several allowed in eval.
+    part
+        Only part K of N of the prompts: calibrate on 1/2, evaluate on 2/2.
+    """
 
     model: Models = ()
-    """Hub id, local folder, registered judge, or demo (the default); several allowed in eval."""
     endpoint: Endpoint = None
     part: Annotated[Name | None, Parameter(metavar="K/N", group=MORE)] = None
-    """Only part K of N of the prompts: calibrate on 1/2, evaluate on 2/2."""
 
 
 def refuse(options: dict[str, Any], why: str) -> None:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rmcalib._util.terminal import add_row, open_console, print_table, table
 from rmcalib.cli import options
 from rmcalib.cli.options import MORE, Common, Names, at_least, refuse
-from rmcalib.cli.screen import following, print_json, print_lines, session
+from rmcalib.cli.screen import following, print_json, session
 
 if TYPE_CHECKING:
     from rmcalib.tabular import Dataset
@@ -33,7 +33,6 @@ def command(
     discrepancy: Annotated[Names, Parameter(metavar="NAMES", group=MORE)] = ("abs", "jeffreys_unit"),
     bandwidth: Annotated[float | None, Parameter(metavar="H", group=MORE)] = None,
     recalibrate: Annotated[bool, Parameter(group=MORE)] = False,
-    stagewise: Annotated[bool, Parameter(group=MORE)] = False,
     resamples: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(0, 100_000))] = 100,
     processes: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 1,
     fresh: options.Fresh = False,
@@ -70,8 +69,6 @@ def command(
         Bandwidth of the kernel of full-rank; by default it is chosen.
     recalibrate
         Also fit repairs on a fifth of each training fold: a temperature, and mixtures.
-    stagewise
-        Test each k in turn, and stop where the error is too large for a calibrated forecast.
     resamples
         Resamples for intervals and p-values; 0 for none.
     processes
@@ -91,7 +88,6 @@ def command(
         discrepancies=discrepancies,
         bandwidth=bandwidth,
         resamples=resamples,
-        stagewise=stagewise,
     )
     plan = Plan(learner, folds, seed, training, recalibrate=recalibrate, questions=questions)
     folder = output or Path("runs/prolr") / "+".join(one.name for one in datasets)
@@ -110,20 +106,17 @@ def command(
                 datasets, plan, folder=folder, processes=processes, fresh=fresh, on_done=on_done
             )
         results, _, *figures = result.write(folder)
-        verdicts = result.verdicts if stagewise else []
         if screen.json:
             print_json(
                 {
                     "results": str(results),
                     "figures": [str(path) for path in figures],
-                    "stagewise": verdicts,
                     "summary": result.summary.to_dict("records"),
                 }
             )
         elif screen.prints:
             for one in result.datasets:
                 _print(result, one)
-            print_lines(*verdicts)
             following({"Results": folder}, "the same command with --recalibrate (does a repair help?)")
     return 0
 

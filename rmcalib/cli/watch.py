@@ -95,7 +95,7 @@ def command(
             written={"Steps": to, "Page": page},
             then="" if ended else "the same command with --follow (wait for new steps)",
         )
-    met = [one for one in conditions if one.met(_rows(found.steps[-1]))] if found.steps else []
+    met = [one for one in conditions if found.steps and one.met(_rows(found.steps[-1]))]
     for one in met:
         say(f"step {found.steps[-1]['step']:g}: {one.text} holds")
     return int(found.alarm is not None or bool(met))

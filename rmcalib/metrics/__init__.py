@@ -2,9 +2,8 @@
 
 from rmcalib.metrics.board import Board, leaderboard
 from rmcalib.metrics.catalogue import Metric, catalogue, metric
-from rmcalib.metrics.comparison import Comparison, compare
+from rmcalib.metrics.comparison import Comparison, compare, prompts_needed
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.planning import prompts_needed
 from rmcalib.metrics.views import Part
 
 __all__ = [

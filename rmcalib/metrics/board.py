@@ -5,28 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray, FloatArray
+from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.terminal import clean_line
 from rmcalib.calibration.errors import reliability
 from rmcalib.judges import registry
 from rmcalib.judges._registry import recipe_of_run, why_no_calibration
-from rmcalib.metrics.catalogue import Metric, catalogue
+from rmcalib.metrics import correlation
+from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.comparison import named_scores
-from rmcalib.metrics.correlation import (
-    LEADERBOARD,
-    ModelErrors,
-    correlate_errors,
-    correlation_rows,
-    model_errors,
-)
 from rmcalib.metrics.diagrams import bin_rows, rejection_rows
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.ranks import rank_sets
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, parts_of, tidy_row
 from rmcalib.metrics.views import Part, whole_part
@@ -42,10 +34,6 @@ SCORE = "rewardbench_score"
 BOARD_DRAWS = 200
 """The number of simulated data sets for calibration errors on a leaderboard."""
 _ALWAYS = ("kept_information", "lost_information", "ece", "ece_at_temperature", "reference_top_1")
-_UNINFORMATIVE = (
-    "these prompts do not show that its rewards have usable information; at a high temperature such rewards "
-    "give a uniform guess, whose ECE is near 0"
-)
 
 
 @dataclass(frozen=True)
@@ -53,7 +41,7 @@ class Entry:
     """One model of a leaderboard: its name, how to read its scores, why it is not calibrated, and its family."""
 
     name: str
-    scores: Callable[[], Scores]
+    scores: Scores | Callable[[], Scores]
     no_calibration: str | None = None
     family: str | None = None
 
@@ -95,12 +83,12 @@ class Board(Shown):
     models: list[Row]
     metrics: list[Row]
     correlations: list[Row]
-    split_correlations: list[Row]
     ranks: list[Row]
-    reliability: list[Row]
-    rejection: list[Row]
-    notes: list[str]
     settings: Settings
+    split_correlations: list[Row] = field(default_factory=list)
+    reliability: list[Row] = field(default_factory=list)
+    rejection: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     benchmark: str = ""
     protocol: str = "exact"
     score_name: str = "score"
@@ -192,94 +180,85 @@ def leaderboard(
     entries = []
     for name, one in named_scores(scores, names).items():
         recipe = recipe_of_run(name, one.manifest, known)
-        entries.append(Entry(name, partial(_itself, one), why_no_calibration(recipe), recipe.family))
+        entries.append(Entry(name, one, why_no_calibration(recipe), recipe.family))
     settings = Settings(resamples=resamples, level=level, seed=seed)
     return measure_entries(entries, metric=metric, settings=settings)
 
 
-def sortable_metrics() -> list[str]:
-    """Return the names of the metrics that a leaderboard can be sorted by."""
-    return [name for name, one in catalogue().items() if one.ranked != "nowhere" and one.better is not None]
-
-
 def check_sortable(metric: str) -> None:
     """Raise a ValueError unless a leaderboard can be sorted by this metric."""
-    if metric not in sortable_metrics():
-        raise ValueError(f"metric: unknown {metric!r} (have: {', '.join(sortable_metrics())})")
+    have = [name for name, one in catalogue().items() if one.ranked != "nowhere" and one.better is not None]
+    if metric not in have:
+        raise ValueError(f"metric: unknown {metric!r} (have: {', '.join(have)})")
 
 
 def measure_entries(
     entries: Sequence[Entry],
     *,
     metric: str = DEFAULT_METRIC,
-    settings: Settings | None = None,
+    settings: Settings,
     on_model: Callable[[int, int, str], None] | None = None,
 ) -> Board:
     """Measure and rank models, reading the scores of one after the other."""
-    settings = settings or Settings()
     check_sortable(metric)
     metrics: list[Row] = []
-    curves: tuple[list[Row], list[Row]] = ([], [])
-    chance: dict[str, float] = {}
+    curves: list[Row] = []
+    rejection: list[Row] = []
     prompts: dict[str, str] = {}
     sizes: dict[str, float] = {}
-    errors: dict[str, ModelErrors] = {}
-    worth: dict[str, tuple[float, FloatArray]] = {}
+    chance: dict[str, float] = {}
+    worth: dict[str, correlation.Measured] = {}
+    errors: dict[str, correlation.ModelErrors] = {}
     for i, entry in enumerate(entries):
+        name, scores = entry.name, entry.scores() if callable(entry.scores) else entry.scores
         if on_model is not None:
-            on_model(i, len(entries), entry.name)
-        scores = entry.scores()
+            on_model(i, len(entries), name)
         whole = whole_part(scores, seed=settings.seed)
-        metrics += [
-            {"model": entry.name, **row, "category": clean_line(row["category"])}
-            for row in board_rows(whole, settings, entry.no_calibration)
-        ]
-        prompts[entry.name] = _digest(scores)
-        sizes[entry.name] = round(len(scores) / scores.n_items, 1)
+        metrics += [{"model": name, **row} for row in _board_rows(whole, settings, entry.no_calibration)]
+        prompts[name] = hashlib.sha256(
+            "\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")
+        ).hexdigest()
+        sizes[name] = round(len(scores) / scores.n_items, 1)
         one = whole.prompts("one")
-        if one is None:
-            continue
-        chance[entry.name] = float((1 / one.sizes).mean())
-        if entry.no_calibration is not None:
+        if one is not None:
+            chance[name] = float((1 / one.sizes).mean())
+        if one is None or entry.no_calibration is not None:
             continue
         diagram = reliability(one.top_1.p, one.top_1.y, bins=settings.bins)
-        curves[0].extend({"model": entry.name, **row} for row in bin_rows(diagram))
-        curves[1].extend({"model": entry.name, **row} for row in rejection_rows(one, settings.seed))
-        worth[entry.name] = one.scale.kept, one.scale.kept_influence()
-        errors[entry.name] = model_errors(one)
+        curves += [{"model": name, **row} for row in bin_rows(diagram)]
+        rejection += [{"model": name, **row} for row in rejection_rows(one, settings.seed)]
+        worth[name] = one.scale.kept, one.scale.kept_influence()
+        errors[name] = correlation.model_errors(one)
     board = rank_models(
         [entry.name for entry in entries],
         metrics,
         metric=metric,
-        categories=[name for name in dict.fromkeys(row["category"] for row in metrics) if name != OVERALL],
-        correlated=tuple(dict.fromkeys((metric, *_ALWAYS))),
         ranked_by=("accuracy", *_ALWAYS),
         chance=chance,
         settings=settings,
-        curves=curves,
-        notes=_size_notes(metric, sizes) + _prompt_notes(prompts),
-        split_correlations=correlate_errors(
-            errors, {one.name: one.family for one in entries if one.family}, settings
-        ),
     )
-    same_prompts = len({prompts[name] for name in worth}) == 1
-    return _with_rank_sets(board, worth) if metric == DEFAULT_METRIC and same_prompts else board
+    if metric == DEFAULT_METRIC and len({prompts[name] for name in worth}) == 1:
+        sets = dict(zip(worth, rank_sets(list(worth.values()), settings), strict=True))
+        for row in board.models:
+            row["rank_low"], row["rank_high"] = sets.get(row["model"], (None, None))
+    families = {one.name: one.family for one in entries if one.family}
+    return replace(
+        board,
+        split_correlations=correlation.correlate_errors(errors, families, settings),
+        reliability=curves,
+        rejection=rejection,
+        notes=_size_notes(metric, sizes) + _prompt_notes(prompts),
+    )
 
 
-def board_rows(
-    whole: Part,
-    settings: Settings,
-    no_calibration: str | None = None,
-    metrics: Sequence[Metric] | None = None,
-) -> list[Row]:
+def _board_rows(whole: Part, settings: Settings, no_calibration: str | None) -> list[Row]:
     """Return the rows of the metrics that a leaderboard shows, with fewer simulated data sets."""
     fewer = replace(settings, resamples=min(BOARD_DRAWS, settings.resamples))
-    wanted = [one for one in catalogue().values() if one.ranked != "nowhere"] if metrics is None else metrics
     return [
-        row
+        row | {"category": clean_line(row["category"])}
         for part in parts_of(whole)
-        for one in wanted
-        if one.ranked == "everywhere" or part.name == OVERALL
+        for one in catalogue().values()
+        if one.ranked == "everywhere" or (one.ranked == "overall" and part.name == OVERALL)
         if (row := tidy_row(one, part, fewer, no_calibration)) is not None
     ]
 
@@ -289,90 +268,110 @@ def rank_models(
     metrics: Sequence[Row],
     *,
     metric: str,
-    categories: Sequence[str],
-    correlated: Sequence[str],
     ranked_by: Sequence[str],
     settings: Settings,
     chance: Mapping[str, float] | None = None,
-    curves: tuple[list[Row], list[Row]] = ([], []),
-    notes: Sequence[str] = (),
-    split_correlations: Sequence[Row] = (),
 ) -> Board:
     """Rank models by rows of metrics, and correlate errors with scores. ``chance``: accuracy of a random choice."""
     found: dict[str, dict[tuple[str, str], Row]] = {name: {} for name in models}
     for row in metrics:
         found[row["model"]][row["category"], row["metric"]] = row
-    notes, score = list(notes), SCORE
-    if not np.isfinite(_column(found, SCORE)).any():
-        score = "accuracy"
-        notes.append("There is no score over all categories, so accuracy is used instead.")
-    scores = _column(found, score)
-    columns = {name: scores if name == "score" else _column(found, name) for name in (*ranked_by, metric)}
-    if "ece_at_temperature" in columns:
-        columns["ece_at_temperature"][_uninformative(found)] = np.nan
+    categories = [name for name in dict.fromkeys(row["category"] for row in metrics) if name != OVERALL]
+
+    def column(name: str, category: str = OVERALL) -> FloatArray:
+        """Return the values of a metric, one per model (n,); NaN where there is none."""
+        values = [rows.get((category, name), {}).get("value") for rows in found.values()]
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+    score = SCORE if np.isfinite(column(SCORE)).any() else "accuracy"
+    scores = column(score)
     informed = [_better_than_guess(found[name], (chance or {}).get(name)) for name in models]
     guesses = np.array([one is False for one in informed], dtype=bool)
+    errors = {name: _badness(name, column(name)) for name in (*ranked_by, metric)} | {"score": -scores}
+    if "ece_at_temperature" in errors:
+        # At a high temperature, rewards without usable information give a uniform guess, whose ECE is near 0.
+        usable = (rows.get((OVERALL, "usable_information"), {}).get("low") for rows in found.values())
+        errors["ece_at_temperature"][[low is not None and low <= 0 for low in usable]] = np.nan
     ranks = {
-        name: _ranks(_badness(name, values), guesses & (name not in ("score", "accuracy")))
-        for name, values in columns.items()
+        name: _ranks(values, guesses & (name not in ("score", "accuracy"))) for name, values in errors.items()
     }
-    rows = [
-        _wide(found[name], name, categories, metric, scores[i])
-        | {"ranks": {by: ranks[by][i] for by in ranked_by}, "rank": ranks[metric][i]}
-        | {"rank_low": None, "rank_high": None, "better_than_guess": informed[i]}
-        for i, name in enumerate(models)
-    ]
-    for row in rows:
-        if row["rank"] is None and metric in row["values"]:
-            row["why"] = _UNINFORMATIVE
+    rows: list[Row] = []
+    for i, name in enumerate(models):
+        own = found[name]
+        main = own.get((OVERALL, metric), {"value": None, "note": ""})
+        why = main["note"] or ("not measured" if main["value"] is None else "no usable information is shown")
+        rows.append(
+            {
+                "model": name,
+                "rank": ranks[metric][i],
+                "rank_low": None,
+                "rank_high": None,
+                "better_than_guess": informed[i],
+                "score": float(scores[i]) if np.isfinite(scores[i]) else None,
+                "values": {
+                    key: row
+                    for (category, key), row in own.items()
+                    if category == OVERALL and row["value"] is not None
+                },
+                "category_scores": {name: own.get((name, SCORE), {}).get("value") for name in categories},
+                "ranks": {by: ranks[by][i] for by in ranked_by},
+                "why": "" if ranks[metric][i] is not None else why,
+            }
+        )
     rows.sort(key=lambda row: (row["rank"] is None, row["rank"] or 0, row["model"]))
     # One category is the same as all of them together.
     several = categories if len(categories) > 1 else ()
-    targets = {LEADERBOARD: scores} | {name: _column(found, SCORE, name) for name in several}
-    correlations = [
-        row
-        for name in correlated
-        for row in correlation_rows(name, _badness(name, _column(found, name)), targets, settings)
-    ]
+    targets = {correlation.LEADERBOARD: scores} | {name: column(SCORE, name) for name in several}
+    correlated = [name for name in dict.fromkeys((metric, *ranked_by)) if name not in ("score", "accuracy")]
     return Board(
         metric=metric,
         score=score,
-        categories=list(categories),
+        categories=categories,
         models=rows,
         metrics=list(metrics),
-        correlations=correlations,
-        split_correlations=list(split_correlations),
-        ranks=[
-            {"model": row["model"], "by": by, "rank": row["ranks"][by]}
-            for row in rows
-            for by in ranked_by
-            if row["ranks"][by] is not None
+        correlations=[
+            row
+            for name in correlated
+            for row in correlation.correlation_rows(name, _badness(name, column(name)), targets, settings)
         ],
-        reliability=curves[0],
-        rejection=curves[1],
-        notes=[*notes, *_rank_notes(metric, rows)],
+        ranks=[
+            {"model": row["model"], "by": by, "rank": rank}
+            for row in rows
+            for by, rank in row["ranks"].items()
+            if rank is not None
+        ],
         settings=settings,
     )
 
 
-def _with_rank_sets(board: Board, worth: Mapping[str, tuple[float, FloatArray]]) -> Board:
-    """Add the ranks that each model may have, among the models that have one."""
-    names = list(worth)
-    sets = rank_sets(
-        [worth[name][0] for name in names],
-        [worth[name][1] for name in names],
-        level=board.settings.level,
-        resamples=board.settings.resamples,
-        seed=board.settings.seed,
-    )
-    known = dict(zip(names, sets, strict=True))
-    models = [
-        row
-        if row["model"] not in known
-        else row | dict(zip(("rank_low", "rank_high"), known[row["model"]], strict=True))
-        for row in board.models
-    ]
-    return replace(board, models=models)
+def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> list[tuple[int, int]]:
+    """Return for each model the ranks that it may have: [1 + number surely better, M − number surely worse].
+
+    Models are given by their values, of which larger ones are better, and what each prompt contributes to the
+    deviation of that value (n,). A model is surely better if the difference is larger than the 95% point of the
+    largest of all standardised differences, from a multiplier bootstrap over prompts (Mogstad et al. 2024).
+    """
+    value = np.array([value for value, _ in measured])
+    influence = np.array([influence for _, influence in measured])
+    n_models, n = influence.shape
+    if n_models < 2 or n < 2:
+        return [(1, n_models)] * n_models
+    one, other = np.triu_indices(n_models, 1)
+    covariance = influence @ influence.T * n / (n - 1)
+    variance = np.diag(covariance)
+    spread = np.sqrt(np.maximum(variance[one] + variance[other] - 2 * covariance[one, other], 0.0))
+    known = spread > 1e-12 * max(float(np.sqrt(variance.max())), 1e-300)
+    rng, largest = np.random.default_rng(settings.seed), []
+    for part in chunks(settings.resamples, max(n, len(one))):
+        moved = rng.standard_normal((part.stop - part.start, n)) @ influence.T
+        ratio = np.abs(moved[:, one] - moved[:, other])[:, known] / spread[known]
+        largest.append(ratio.max(axis=1, initial=0.0))
+    limit = float(np.quantile(np.concatenate(largest), settings.level))
+    difference = value[one] - value[other]
+    surely = np.where(known, np.abs(difference) > limit * spread, np.abs(difference) > 1e-12)
+    better, worse = np.where(difference > 0, one, other)[surely], np.where(difference > 0, other, one)[surely]
+    above, below = np.bincount(worse, minlength=n_models), np.bincount(better, minlength=n_models)
+    return [(1 + int(up), n_models - int(down)) for up, down in zip(above, below, strict=True)]
 
 
 def _better_than_guess(found: Mapping[tuple[str, str], Row], chance: float | None) -> bool | None:
@@ -389,66 +388,18 @@ def _better_than_guess(found: Mapping[tuple[str, str], Row], chance: float | Non
 
 def _ranks(errors: FloatArray, last: BoolArray) -> list[int | None]:
     """1 for the best; ``last`` come after the others; equal ones share the better rank; None for no value."""
-    known = [(bool(late), error) for late, error in zip(last, errors, strict=True) if np.isfinite(error)]
-    return [
-        1 + int(sum(other < (bool(late), error) for other in known)) if np.isfinite(error) else None
-        for late, error in zip(last, errors, strict=True)
+    places = [
+        (late, error) if np.isfinite(error) else None
+        for late, error in zip(last.tolist(), errors.tolist(), strict=True)
     ]
-
-
-def _column(
-    found: Mapping[str, Mapping[tuple[str, str], Row]], name: str, category: str = OVERALL
-) -> FloatArray:
-    """Return the values of a metric, one per model (n,); NaN where there is none."""
-    values = [rows.get((category, name), {}).get("value") for rows in found.values()]
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-
-
-def _uninformative(found: Mapping[str, Mapping[tuple[str, str], Row]]) -> BoolArray:
-    """Return which models (n,) are not shown to have usable information: its interval reaches 0."""
-    usable = [rows.get((OVERALL, "usable_information"), {}) for rows in found.values()]
-    return np.array([row.get("low") is not None and row["low"] <= 0 for row in usable], dtype=bool)
+    ordered = sorted(place for place in places if place is not None)
+    return [None if place is None else 1 + ordered.index(place) for place in places]
 
 
 def _badness(name: str, values: FloatArray) -> FloatArray:
-    """Numbers that are smaller for better values (n,)."""
-    if name == "score":
-        return -values
+    """Numbers that are smaller for better values (n,); columns of a user's table are errors."""
     metric = catalogue().get(name)
     return values if metric is None else np.array([metric.badness(value) for value in values])
-
-
-def _wide(
-    found: Mapping[tuple[str, str], Row], name: str, categories: Sequence[str], metric: str, score: float
-) -> Row:
-    def of(category: str, wanted: str) -> Row | None:
-        row = found.get((category, wanted))
-        return None if row is None or row["value"] is None else row
-
-    own = [name for category, name in found if category == OVERALL]
-    values = {key: of(OVERALL, key) for key in dict.fromkeys((metric, *catalogue(), *own))}
-    main = found.get((OVERALL, metric))
-    has_value = main is not None and main["value"] is not None
-    category_score = {c: of(c, SCORE) for c in categories}
-    return {
-        "model": name,
-        "why": "" if has_value else (main or {}).get("note") or "not measured",
-        "score": float(score) if np.isfinite(score) else None,
-        "values": {key: row for key, row in values.items() if row is not None},
-        "category_scores": {c: None if r is None else r["value"] for c, r in category_score.items()},
-        "category_ece": {c: row for c in categories if (row := of(c, "ece")) is not None},
-    }
-
-
-def _rank_notes(metric: str, rows: Sequence[Row]) -> list[str]:
-    notes = []
-    known = [row["rank"] for row in rows if row["rank"] is not None]
-    if len(known) > 1 and len(set(known)) == 1:
-        label = catalogue()[metric].label if metric in catalogue() else metric
-        notes.append(f"All models have the same {label}, so their order has no meaning.")
-    if len(known) < 3:
-        notes.append("Correlations need at least three models with probabilities.")
-    return notes
 
 
 def _size_notes(metric: str, sizes: Mapping[str, float]) -> list[str]:
@@ -474,12 +425,3 @@ def _prompt_notes(prompts: Mapping[str, str]) -> list[str]:
     return [
         f"Not all models were scored on the same prompts. These differ from most: {odd}. Compare with care."
     ]
-
-
-def _digest(scores: Scores) -> str:
-    ids = "\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(ids).hexdigest()
-
-
-def _itself(scores: Scores) -> Scores:
-    return scores

@@ -8,6 +8,7 @@ are compared as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,6 @@ from rmcalib.judges import registry
 from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics.catalogue import Metric, chosen_metrics
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.planning import prompts_needed
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, parts_of, why_missing
 from rmcalib.metrics.views import Part, whole_part
@@ -121,6 +121,51 @@ def compare(
         if metric.compared and (row := _row(metric, one, other, (why[0], why[1]), settings)) is not None
     ]
     return Comparison(called[0], called[1], rows, settings, _needed(wholes))
+
+
+def prompts_needed(gap: float, *, spread: float = 0.45, level: float = 0.95, power: float = 0.8) -> int:
+    """Return how many prompts show a gap of this size: n = (z₁₋α/₂ + z_power)² σ²/δ².
+
+    Parameters
+    ----------
+    gap : float
+        The gap δ between what a model says and how often it is right, as a fraction: 0.03 for 3 points.
+    spread : float
+        The standard deviation σ of (says − right) over prompts; 0.45 is usual for four responses. `evaluate`
+        reports it for a model.
+    level : float
+        Confidence level of the interval that must exclude 0.
+    power : float
+        How often it shall do so.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> prompts_needed(0.03), prompts_needed(0.1)
+    (1766, 159)
+    """
+    if not (math.isfinite(gap) and gap != 0):
+        raise ValueError(f"gap: {gap} is not a size; give a fraction such as 0.03 for 3 points")
+    if not (math.isfinite(spread) and spread > 0):
+        raise ValueError(f"spread: {spread} is not a positive number")
+    return math.ceil((_quantiles(level, power) * spread / gap) ** 2)
+
+
+def smallest_gap(n: int, *, spread: float, level: float = 0.95, power: float = 0.8) -> float:
+    """Return the smallest gap that n prompts show with this power."""
+    return _quantiles(level, power) * spread / math.sqrt(n)
+
+
+def _quantiles(level: float, power: float) -> float:
+    from scipy.special import ndtri
+
+    for name, value in (("level", level), ("power", power)):
+        if not 0 < value < 1:
+            raise ValueError(f"{name}: {value} is out of range, expected a number between 0 and 1")
+    return float(ndtri((1 + level) / 2) + ndtri(power))
 
 
 def _needed(wholes: Sequence[Part]) -> int | None:

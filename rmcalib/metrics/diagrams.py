@@ -1,4 +1,4 @@
-"""Tidy tables that figures are drawn from: reliability, isotonic curves, margins, accuracy of the surest prompts."""
+"""Tidy tables that figures are drawn from: reliability, isotonic curves, accuracy of the surest prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration.errors import Reliability, consistency_band, reliability
 from rmcalib.calibration.events import Events
 from rmcalib.calibration.maps import corp
-from rmcalib.metrics.measures import Settings, margins
+from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, Row, shown_name
 from rmcalib.metrics.views import Part
 
@@ -42,21 +42,6 @@ def isotonic_rows(whole: Part) -> list[Row]:
             for i in corners
         ]
     return rows
-
-
-def margin_rows(whole: Part, *, bins: int = 30) -> list[Row]:
-    """Return the histograms of margins, overall and by category."""
-    panels = list(_panels(whole))
-    if not panels:
-        return []
-    reach = float(np.abs(np.quantile(margins(panels[0][1]), [0.01, 0.99])).max()) or 1.0
-    edges = np.linspace(-reach, reach, bins + 1)
-    return [
-        {"panel": name, "low": float(edges[b]), "high": float(edges[b + 1]), "count": int(counts[b])}
-        for name, part in panels
-        for counts in [np.histogram(np.clip(margins(part), edges[0], edges[-1]), edges)[0]]
-        for b in range(bins)
-    ]
 
 
 def rejection_rows(part: Part, seed: int = 0) -> list[Row]:

@@ -6,21 +6,18 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib.benchmarks import OfficialScore
-from rmcalib.benchmarks._official import ties_scores
-from rmcalib.calibration.estimates import NO_INTERVAL, Estimate
-from rmcalib.calibration.intervals import bootstrap_limits, proportion_interval
+from rmcalib.benchmarks import _official as official
+from rmcalib.calibration.estimates import Estimate
+from rmcalib.calibration.intervals import Limits, bootstrap_limits, proportion_interval
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.rewardbench import category_scores, item_accuracy, tied_categories, ties_sums
-from rmcalib.metrics.views import Part
-
-_ALIKE = "no interval: a category has only one prompt, or all resamples of Ties are equal"
+from rmcalib.metrics.views import Part, tied_categories
+from rmcalib.scores import Scores
 
 
 def rewardbench_score(part: Part, settings: Settings) -> Estimate:
-    """Return the score of a category, or the mean of all categories."""
+    """Return RewardBench 2's score of a category, or the mean of all categories."""
     whole = part.whole or part
-    decided = whole.prompts("all") or whole
-    scores = decided.scores
+    scores = (whole.prompts("all") or whole).scores
     values, tied = category_scores(scores), tied_categories(scores)
     names = list(values) if part.name == whole.name else [str(part.category[0])]
     value = float(np.mean([values[name] for name in names]))
@@ -29,23 +26,22 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
         return Estimate.missing(
             len(part), f"{called} has no ids ref:N and tied:N, which RewardBench's score needs"
         )
-    category = scores.category[scores.offsets[:-1]]
-    accuracy = item_accuracy(scores)
+    category, accuracy = scores.category[scores.offsets[:-1]], item_accuracy(scores)
 
-    def limits_of(name: str, level: float) -> tuple[float, float] | None:
+    def limits_of(name: str, level: float) -> Limits | None:
         """Exact limits of accuracy, or in Ties percentiles; None if they cannot be known."""
         if name not in tied:
             own = accuracy[category == name]
             return proportion_interval(own, level) if len(own) > 1 else None
-        sums = ties_sums(scores, name)
+        sums = _ties_sums(scores, name)
         if int(sums[:, -1].sum()) < 2:
             return None
         low, high = bootstrap_limits(
-            sums, ties_scores, level=level, resamples=settings.resamples, seed=settings.seed
+            sums, official.ties_scores, level=level, resamples=settings.resamples, seed=settings.seed
         )
         return (low, high) if low < high else None
 
-    def limits(level: float) -> tuple[float, float] | None:
+    def limits(level: float) -> Limits | None:
         found = [limits_of(name, level) for name in names]
         if any(one is None for one in found):
             return None
@@ -56,25 +52,41 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
         return value - float(below), value + float(above)
 
     def influence() -> FloatArray:
-        """Return what each prompt contributes; prompts of Ties, whose score is no mean, contribute nothing."""
-        ids = part.scores.item_id[part.starts]
-        mine = np.isin(scores.item_id[scores.offsets[:-1]], ids)
         each = np.zeros(len(accuracy))
         for name in names:
-            if name not in tied:
-                rows = category == name
-                each[rows] = (accuracy[rows] - accuracy[rows].mean()) / rows.sum() / len(names)
-        return each[mine]
+            rows = category == name
+            each[rows] = (accuracy[rows] - accuracy[rows].mean()) / rows.sum() / len(names)
+        return each[np.isin(scores.item_id[scores.offsets[:-1]], part.scores.item_id[part.starts])]
 
-    note = NO_INTERVAL if len(part) == 1 else _ALIKE
-    has_ties = any(name in tied for name in names)
-    return Estimate(
-        value,
-        len(part),
-        note="" if limits(settings.level) is not None else note,
-        limits=limits,
-        influence=None if has_ties else influence,
-    )
+    has_ties = any(name in tied for name in names)  # their score is no mean
+    return Estimate(value, len(part), limits=limits, influence=None if has_ties else influence)
+
+
+def category_scores(scores: Scores) -> dict[str, float]:
+    """Return each category's score in [0, 1], in the order of appearance: mean accuracy, or the Ties score.
+
+    The Ties score is between -0.01 and 1.01, and NaN if there are no pairs of ids ref:N and tied:N.
+    """
+    accuracy, tied = item_accuracy(scores), tied_categories(scores)
+    category = scores.category[scores.offsets[:-1]]
+    found = {}
+    for name in dict.fromkeys(category.tolist()):
+        found[name] = float(accuracy[category == name].mean())
+        if name in tied:
+            total = _ties_sums(scores, name).sum(axis=0, keepdims=True)
+            found[name] = float(official.ties_scores(total)[0]) if total[0, -1] > 0 else float("nan")
+    return found
+
+
+def item_accuracy(scores: Scores) -> FloatArray:
+    """Return the accuracy of each prompt: (n_items,), in the order of the scores."""
+    return official.shared_first_place(official.scored_items(scores))
+
+
+def _ties_sums(scores: Scores, category: str) -> FloatArray:
+    """Return the contribution of each number N to the Ties score: (numbers, 8)."""
+    rows = scores.category == category
+    return official.ties_sums(scores.item_id[rows], scores.reward[rows], scores.is_correct[rows])
 
 
 def official_score(part: Part, _: Settings) -> Estimate:
@@ -89,8 +101,7 @@ def official_of(part: Part) -> OfficialScore | None:
     """Return the official score of all prompts, or of the category of these; None if there is none."""
     whole = part.whole or part
     category = "all" if part.name == whole.name else str(part.category[0])
-    wanted = (
-        one for one in whole.official if (one.metric, one.category) == (whole.official[0].metric, category)
-    )
-    found = next(wanted, None)
-    return found if found is not None and np.isfinite(found.value) else None
+    for one in whole.official:
+        if (one.metric, one.category) == (whole.official[0].metric, category) and np.isfinite(one.value):
+            return one
+    return None

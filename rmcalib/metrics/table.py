@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from rmcalib._util.arrays import FloatArray
+from rmcalib.benchmarks import Benchmark
+from rmcalib.calibration import ece_interval, mean_interval
 from rmcalib.calibration.estimates import NO_INTERVAL, Estimate
 from rmcalib.metrics.catalogue import Metric
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.official import official_of
 from rmcalib.metrics.views import Part
+from rmcalib.scores import Scores
 
 OVERALL = "overall"
 """The name of all prompts together in the column ``category``."""
@@ -106,3 +110,92 @@ def _is_pointwise(part: Part) -> bool:
         return False
     correct = np.add.reduceat(part.is_correct, part.starts, dtype=np.int64)
     return bool((correct[part.one_answer] != 1).any()) or bool(np.isnan(part.label).any())
+
+
+def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray | None:
+    """Return the number of characters of each scored response."""
+    if benchmark is None:
+        return None
+    texts = {item.id: [float(len(response)) for response in item.responses] for item in benchmark.items}
+    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
+    lengths: list[float] = []
+    for name, size in zip(scores.item_id[starts].tolist(), sizes.tolist(), strict=True):
+        found = texts.get(name)
+        if found is None or len(found) != size:
+            return None
+        lengths += found
+    return np.array(lengths)
+
+
+def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
+    """Return how scores differ from their benchmark, in sentences."""
+    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets).tolist()
+    names, categories = scores.item_id[starts].tolist(), scores.category[starts].tolist()
+    items = {item.id: item for item in benchmark.items}
+    there = [
+        (items[name], size, category)
+        for name, size, category in zip(names, sizes, categories, strict=True)
+        if name in items
+    ]
+    strange, missing = len(names) - len(there), len(items) - len(there)
+    other_sizes = sum(len(item.responses) != size for item, size, _ in there)
+    other_categories = sum(item.category != category for item, _, category in there)
+    has = {n: "has" if n == 1 else "have" for n in (missing, other_sizes, other_categories)}
+    differences = {
+        f"of the {len(names)} scored prompts {'is' if strange == 1 else 'are'} not in": strange,
+        f"of the {len(there)} others {has[other_sizes]} another number of responses in": other_sizes,
+        f"of the {len(there)} others {has[other_categories]} another category in": other_categories,
+    }
+    notes = [f"{n} {text} {benchmark.name}." for text, n in differences.items() if n]
+    if missing:
+        notes.append(f"{missing} of the {len(items)} prompts of {benchmark.name} {has[missing]} no scores.")
+    return notes
+
+
+def answer_rows(scores: Scores, settings: Settings) -> list[Row]:
+    """Measure what a language model that judges answers in addition to its rewards: P(yes), and its votes."""
+    prompt = np.repeat(np.arange(scores.n_items), np.diff(scores.offsets))
+    y, unknown = scores.is_correct.astype(np.float64), np.full(len(scores), np.nan)
+    p, votes, n, low, high = (
+        scores.details.get(name, unknown) for name in ("p_yes", "votes", "vote_count", "low", "high")
+    )
+    p, n = np.clip(p, 0, 1), np.where(n >= 2, n, np.nan)
+    square = (votes / n - y) ** 2
+    first = np.flatnonzero(scores.reward == np.maximum.reduceat(scores.reward, scores.offsets[:-1])[prompt])
+    chosen = first[np.unique(prompt[first], return_index=True)[1]]
+    width = unknown.copy()
+    width[chosen] = (high - low)[chosen]
+    brier = "Brier score of the fraction of votes, over responses"
+    columns = {
+        "yes_gap": (p - y, "mean P(yes) minus the fraction of correct responses"),
+        "yes_ece": (p, "calibration error of P(yes), over responses"),
+        "yes_brier": ((p - y) ** 2, "Brier score of P(yes), over responses"),
+        "votes_brier": (square, brier),
+        "votes_fair_brier": (
+            square - votes * (n - votes) / (n**2 * (n - 1)),
+            f"{brier}, expected for infinitely many votes",
+        ),
+        "votes_width": (width, "mean width of the 95% interval of the first choice's fraction of votes"),
+    }
+    rows = []
+    for name, (values, meaning) in columns.items():
+        known = np.isfinite(values)
+        if not known.any():
+            continue
+        if name == "yes_ece":
+            found = ece_interval(
+                p[known],
+                y[known],
+                groups=prompt[known],
+                draw="independent",
+                clusters=prompt[known],
+                bins=settings.bins,
+                resamples=settings.resamples,
+                level=settings.level,
+                rng=settings.seed,
+            )
+        else:
+            found = mean_interval(values[known], clusters=prompt[known], level=settings.level)
+        limits = {"value": found.value, "low": found.low, "high": found.high}
+        rows.append({"name": name, **limits, "n": int(known.sum()), "meaning": meaning})
+    return rows

@@ -14,6 +14,7 @@ An event is fixed before its outcome is known. "A correct response is first" is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,14 +25,14 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups
 from rmcalib.benchmarks import OfficialScore
+from rmcalib.benchmarks._entries import entry_for
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index, bin_sums
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events, Independent, OneOf, Voters, Winners
 from rmcalib.calibration.intervals import first_and_next
 from rmcalib.calibration.maps import fit_sigmoid
-from rmcalib.calibration.temperature import Scale, Sigmoid, Softmax, cross_fit
+from rmcalib.calibration.temperature import Scale, Softmax, cross_fit
 from rmcalib.calibration.votes import VoteForecasts, vote_correlation, with_tie_outcome
-from rmcalib.metrics.rewardbench import tied_categories
 from rmcalib.ranking import PlackettLuce
 from rmcalib.ranking._plackett_luce import RaggedPlackettLuce
 from rmcalib.scores import Scores
@@ -47,6 +48,7 @@ _MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has ex
 MANY_PAIRS = 20_000_000
 """With more ordered pairs than this, pairs are measured without simulated worlds."""
 _FOLDS = 5
+_TIED_ID = re.compile(r"(ref|tied):.+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -423,7 +425,7 @@ class Part:
     @cached_property
     def pair_scale(self) -> Scale:
         """The scale of the pairs."""
-        return Scale(Sigmoid(*self.pair_log_odds))
+        return Scale(Softmax.of_pairs(*self.pair_log_odds))
 
     @cached_property
     def at_temperature(self) -> Part:
@@ -477,6 +479,20 @@ def whole_part(
         calibrator=calibrator,
         ties=ties,
         seed=seed,
+    )
+
+
+def tied_categories(scores: Scores) -> frozenset[str]:
+    """Return the categories without a single right answer: RewardBench 2's Ties."""
+    starts = scores.offsets[:-1]
+    ids, category = scores.item_id[starts], scores.category[starts]
+    names = np.unique(category).tolist()
+    about = scores.manifest
+    entry = entry_for(str(about.get("benchmark_format") or about.get("benchmark") or "").partition("@")[0])
+    if entry is not None and entry.no_single_answer:
+        return frozenset(names) & entry.no_single_answer
+    return frozenset(
+        name for name in names if all(_TIED_ID.fullmatch(one) for one in ids[category == name].tolist())
     )
 
 

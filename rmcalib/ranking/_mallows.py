@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
 from rmcalib.ranking._distribution import RankingDistribution, TooCostlyError, as_temperatures
 from rmcalib.ranking._partial import PartialRankings
-from rmcalib.ranking.events import as_events, as_orders, unique_rows
+from rmcalib.ranking.events import as_events, as_orders, occurs_unchecked, unique_rows
 
 MAX_WORK = 1e10
 """Largest number of state updates for exact sub-k marginals (about a minute on one core)."""
@@ -126,13 +126,12 @@ class Mallows(RankingDistribution):
         places = np.argsort(centers, axis=1)[:, array].reshape(-1, array.shape[1])
         patterns, index = unique_rows(places, self.n_items)
         index = index.reshape(len(centers), len(array))
-        ranks = Mallows(np.arange(self.n_items), dispersions)._sample_ranks(size, rng)
         counts = np.zeros((len(dispersions), len(patterns)))
-        for rows in chunks(len(patterns), size * len(dispersions)):
-            holds = np.ones((size, len(dispersions), len(patterns[rows])), dtype=bool)
-            for place in range(array.shape[1] - 1):
-                holds &= ranks[:, :, patterns[rows, place]] < ranks[:, :, patterns[rows, place + 1]]
-            counts[:, rows] = holds.sum(axis=0)
+        drawn = Mallows(np.arange(self.n_items), dispersions).sample(size, rng)
+        for number in range(len(dispersions)):
+            for rows in chunks(len(patterns), size):
+                happens = occurs_unchecked(drawn[:, number], patterns[rows], "sub")
+                counts[number, rows] = happens.sum(axis=0)
         share = counts / size
         # (x + 1)/(size + 2), so that the standard error of an event that was never drawn is not 0.
         smoothed = (counts + 1) / (size + 2)
@@ -163,7 +162,19 @@ class Mallows(RankingDistribution):
         [[[1, 0]], [[1, 0]]]
         """
         check_integer(size, "size", 1)
-        places = np.argsort(self._sample_ranks(size, rng), axis=2)
+        n, m = self.center.shape
+        # The positions of the items of the centre: column j is for the j-th one.
+        ranks = np.zeros((size, n, m), dtype=np.int64)
+        rate = self.dispersion
+        for item in range(1, m):
+            uniform = rng.random((size, n))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                geometric = -np.log1p(uniform * np.expm1(-rate * (item + 1))) / rate
+            behind = np.where(rate > 0, geometric, uniform * (item + 1))
+            place = item - np.minimum(behind.astype(np.int64), item)
+            ranks[:, :, :item] += ranks[:, :, :item] >= place[:, :, None]
+            ranks[:, :, item] = place
+        places = np.argsort(ranks, axis=2)
         return np.take_along_axis(np.broadcast_to(self.center, places.shape), places, axis=2)
 
     def log_prob_partial(self, rankings: PartialRankings) -> FloatArray:
@@ -253,21 +264,6 @@ class Mallows(RankingDistribution):
             return float((rate * (distance - expected.sum(axis=1))).mean())
 
         return slope
-
-    def _sample_ranks(self, size: int, rng: np.random.Generator) -> IntArray:
-        """Return the positions (size, n, m) of the centre's items: column j is for the j-th item."""
-        n, m = self.center.shape
-        ranks = np.zeros((size, n, m), dtype=np.int64)
-        rate = self.dispersion
-        for item in range(1, m):
-            uniform = rng.random((size, n))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                geometric = -np.log1p(uniform * np.expm1(-rate * (item + 1))) / rate
-            behind = np.where(rate > 0, geometric, uniform * (item + 1))
-            place = item - np.minimum(behind.astype(np.int64), item)
-            ranks[:, :, :item] += ranks[:, :, :item] >= place[:, :, None]
-            ranks[:, :, item] = place
-        return ranks
 
     def _log_top(self, events: IntArray) -> FloatArray:
         centers, center_of, _, _ = self._distinct()

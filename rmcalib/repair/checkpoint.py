@@ -200,7 +200,7 @@ def push_checkpoint(folder: str | Path, repo_id: str) -> str:
         address = api.create_repo(repo_id, repo_type="model", exist_ok=True)
         api.upload_folder(repo_id=repo_id, folder_path=str(folder), commit_message=message)
     except Exception as error:
-        raise explain(error, repo_id, upload=True) from error
+        raise explain(error, repo_id) from error
     return str(address)
 
 

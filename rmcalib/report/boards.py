@@ -24,10 +24,11 @@ from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import clean_line, count
 from rmcalib.metrics import Board
 from rmcalib.metrics.catalogue import TRAINING_METRICS
+from rmcalib.metrics.table import OVERALL
 from rmcalib.metrics.transfer import NO_TEMPERATURE, Transfer
 from rmcalib.report import document as doc
 from rmcalib.report import figures
-from rmcalib.report.document import Cell, Column, Document, Drawing, Section
+from rmcalib.report.document import Cell, Column, Document, Drawing, Section, entry
 from rmcalib.report.pages import footer_of, metric_cell, metric_column
 from rmcalib.report.sentences import HEADLINE, PAIRS, Row, Rows, direction, metric_name, outside_zero, p_text
 
@@ -159,7 +160,7 @@ def _ranking(board: Board) -> doc.Table:
         if key in known and key != main:
             columns[metric_column(key, label, page_only=key not in _BRIEF)] = partial(_value_cell, key)
     if board.score_name != "accuracy" and any(row["score"] is not None for row in board.models):
-        columns[board.score_name] = lambda row: Cell(number(row["score"]), row["score"])
+        columns[board.score_name] = entry("score", number)
     return doc.table_of("Models", board.models, columns, _marks(board.models), sortable=True)
 
 
@@ -203,16 +204,12 @@ def _categories(board: Board) -> Section | None:
     if len(board.categories) < 2:
         return None
     shown = list(board.categories)[:_MOST_CATEGORIES]
-    columns: doc.Columns = {_MODEL: lambda row: row["model"]}
-    columns |= {Column(name): partial(_score_cell, name) for name in shown}
+    columns: doc.Columns = {_MODEL: entry(OVERALL), **{name: entry(name, number) for name in shown}}
+    rows = [{**row["category_scores"], OVERALL: row["model"]} for row in board.models]
     left = len(board.categories) - len(shown)
     caption = f"leaderboard.csv has {left:,} more categories." if left else ""
-    table = doc.table_of("Scores by category", board.models, columns, caption, sortable=True)
+    table = doc.table_of("Scores by category", rows, columns, caption, sortable=True)
     return Section("categories", "Scores by category", [table])
-
-
-def _score_cell(category: str, row: Row) -> Cell:
-    return Cell(number(row["category_scores"][category]), row["category_scores"][category])
 
 
 def _correlations(board: Board) -> Section | None:
@@ -230,11 +227,11 @@ def _correlations(board: Board) -> Section | None:
         {
             Column("error", text=True): lambda row: metric_name(row["metric"]),
             Column("score", text=True): target,
-            Column("coefficient", text=True): lambda row: row["method"],
+            Column("coefficient", text=True): entry("method"),
             "value": lambda row: Cell(number(row["value"]), row["value"], tip=row["note"]),
             "interval": interval,
-            "p-value": lambda row: Cell(p_value(row["p_value"]), row["p_value"]),
-            "models": lambda row: str(row["n"]),
+            "p-value": entry("p_value", p_value),
+            "models": entry("n"),
         },
         _CORRELATED,
     )
@@ -250,10 +247,10 @@ def _check(board: Board) -> Section | None:
         return Cell(f"{row['difference']:+.4f}", row["difference"], "bad" if off else "")
 
     columns: doc.Columns = {
-        _MODEL: lambda row: row["model"],
-        Column("category", text=True): lambda row: row["category"],
-        "ours": lambda row: Cell(number(row["ours"]), row["ours"]),
-        "official": lambda row: Cell(number(row["official"]), row["official"]),
+        _MODEL: entry("model"),
+        Column("category", text=True): entry("category"),
+        "ours": entry("ours", number),
+        "official": entry("official", number),
         "difference": difference,
     }
     ordered = sorted(board.check, key=lambda row: -abs(row["difference"]))
@@ -266,7 +263,7 @@ def _protocol(board: Board) -> Section | None:
     known = [row for row in board.models if "reference_top_1" in row["values"]]
     if not known:
         return None
-    columns: doc.Columns = {_MODEL: lambda row: row["model"]}
+    columns: doc.Columns = {_MODEL: entry("model")}
     columns |= {
         metric_column(name): partial(_value_cell, name) for name in ("reference_top_1", "ece", "accuracy")
     }
@@ -312,7 +309,7 @@ def report_document(report: Report) -> Document:
     short = short_names(dict.fromkeys(row["model"] for row in rows))
     columns: doc.Columns = {
         _MODEL: lambda row: _name_cell(row, short[row["model"]]),
-        Column("benchmark", text=True): lambda row: row["benchmark"],
+        Column("benchmark", text=True): entry("benchmark"),
         "rank": lambda row: Cell(str(row["rank"] or "–"), row["rank"]),
     }
     for name, label in HEADLINE.items():
@@ -323,9 +320,9 @@ def report_document(report: Report) -> Document:
     tested = [row for row in report.models if row["p_value"] is not None]
     if tested:
         one_temperature: doc.Columns = {
-            _MODEL: lambda row: row["model"],
-            Column("one temperature for all?", text=True): lambda row: row["words"],
-            "p-value": lambda row: Cell(p_value(row["p_value"]), row["p_value"]),
+            _MODEL: entry("model"),
+            Column("one temperature for all?", text=True): entry("words"),
+            "p-value": entry("p_value", p_value),
         }
         first.append(doc.table_of("One temperature for all benchmarks", tested, one_temperature))
     return Document(
@@ -355,10 +352,10 @@ def _effects(effects: Rows) -> Section:
         return Cell(number(row["information"]), row["information"], "bad" if worse else "")
 
     columns: doc.Columns = {
-        _MODEL: lambda row: row["model"],
-        Column("fitted on", text=True): lambda row: row["fitted_on"],
-        Column("used on", text=True): lambda row: row["used_on"],
-        "T": lambda row: Cell(temperature_text(row["temperature"]), row["temperature"]),
+        _MODEL: entry("model"),
+        Column("fitted on", text=True): entry("fitted_on"),
+        Column("used on", text=True): entry("used_on"),
+        "T": entry("temperature", temperature_text),
         "lost information": lost,
         "kept information": kept,
     }

@@ -60,7 +60,7 @@ class Card:
         from huggingface_hub import CommitOperationAdd, HfApi
 
         name = check_repo_id(repository)
-        with translated(name, upload=True):
+        with translated(name):
             api = HfApi()
             api.model_info(
                 name, timeout=10

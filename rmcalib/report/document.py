@@ -76,6 +76,16 @@ Columns = dict[str | Column, Callable[[Any], Cell | str]]
 """The columns of a table: a heading, and a function from a row to its cell."""
 
 
+def entry(key: str, form: Callable[[Any], str] = str) -> Callable[[Any], Cell]:
+    """Return what makes a cell of one entry of a row; numbers are shown by ``form`` and sorted by value."""
+
+    def cell(row: Any) -> Cell:
+        value = row[key]
+        return Cell(form(value), None if isinstance(value, str) else value)
+
+    return cell
+
+
 def table_of(
     name: str,
     rows: Iterable[Any],

@@ -18,15 +18,21 @@ from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.calibration.estimates import difference_of
 from rmcalib.judges import Recipe, registry
 from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
-from rmcalib.metrics.answers import answer_rows
 from rmcalib.metrics.audit import audit, cancelling, check_groupings
 from rmcalib.metrics.catalogue import Metric, catalogue, chosen_metrics
-from rmcalib.metrics.diagrams import isotonic_rows, margin_rows, reliability_rows
+from rmcalib.metrics.comparison import smallest_gap
+from rmcalib.metrics.diagrams import isotonic_rows, reliability_rows
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.planning import smallest_gap
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, metric_rows
-from rmcalib.metrics.texts import response_lengths
+from rmcalib.metrics.table import (
+    OVERALL,
+    Row,
+    answer_rows,
+    estimate_of,
+    find_value,
+    metric_rows,
+    response_lengths,
+)
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
 from rmcalib.report.sentences import evaluation_sentences, score_notes
 from rmcalib.runs._folder import inputs_hash
@@ -64,7 +70,7 @@ class Evaluation(Shown):
         correct or not), prompts, responses, clusters, chance (accuracy of a random
         choice), smallest_gap (that these prompts can show), cancels (p-value that errors of both signs
         cancel), gain (of a temperature on other prompts, with its interval).
-    reliability, isotonic, margins, answers : list of dict
+    reliability, isotonic, answers : list of dict
         The tables that figures are drawn from, and metrics of a language model's answers.
     decisions : Decisions, optional
         When the first choice can be accepted; None if there are no probabilities.
@@ -93,7 +99,6 @@ class Evaluation(Shown):
     facts: dict[str, Any]
     reliability: list[Row]
     isotonic: list[Row]
-    margins: list[Row]
     answers: list[Row]
     decisions: Decisions | None
     notes: list[str]
@@ -130,7 +135,6 @@ class Evaluation(Shown):
             "metrics": self.rows,
             "groups": self.groups,
             "reliability": self.reliability,
-            "margins": self.margins,
             **({"isotonic": self.isotonic} if self.isotonic else {}),
             **({"answers": self.answers} if self.answers else {}),
             **({} if self.decisions is None else {"decisions": self.decisions.content()}),
@@ -263,7 +267,6 @@ def evaluate(
         facts=_facts(whole, shown, settings, reason) | {"view": view},
         reliability=[] if reason else reliability_rows(whole, settings, view),
         isotonic=isotonic_rows(whole) if curve == "isotonic" and shown is not None else [],
-        margins=margin_rows(whole),
         answers=answer_rows(own, settings),
         decisions=None if shown is None or metrics is not None else _decisions(shown, settings),
         notes=[*notes, *score_notes(own, texts, recipe, whole, pointwise=view == "pointwise")],

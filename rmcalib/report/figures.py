@@ -157,18 +157,13 @@ def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
         one.set_xlim(-0.02, 1.02)
 
 
-def histogram_figure(rows: Table, xlabel: str, ylabel: str, *, wrong_below: float = 0.0) -> Figure:
-    """Draw a histogram of rows with low, high and count; bins below a limit are wrong choices, and hatched."""
+def histogram_figure(rows: Table, xlabel: str, ylabel: str) -> Figure:
+    """Draw a histogram of rows with low, high and count."""
     figure = _figure(4.6, 2.5)
     axes = figure.subplots()
     _plain(axes)
-    for row in rows:
-        wrong = row["high"] <= wrong_below
-        style: dict[str, Any] = (
-            {"color": "none", "edgecolor": BAD, "hatch": "//////"} if wrong else {"color": BLUE}
-        )
-        width = 0.92 * (row["high"] - row["low"])
-        axes.bar(row["low"], row["count"], width=width, align="edge", linewidth=0.6, **style)
+    widths = [0.92 * (row["high"] - row["low"]) for row in rows]
+    axes.bar(_column(rows, "low"), _column(rows, "count"), width=widths, align="edge", color=BLUE)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     return figure
@@ -244,21 +239,15 @@ def says_right_figure(table: Table) -> Figure | None:
     _plain(axes)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
     short = short_names(known)
-    looks = {name: _look(own) for name, own in known.items()}
-    for look in dict.fromkeys(looks.values()):
-        names, (colour, marker) = [name for name in known if looks[name] == look], look
-        x = [known[name]["mean_confidence"]["value"] for name in names]
-        y = [known[name]["accuracy"]["value"] for name in names]
-        low, high = ([known[name]["accuracy"][end] for name in names] for end in ("low", "high"))
-        if None not in (*low, *high):
-            axes.vlines(x, low, high, color=colour, linewidth=1)
-        axes.plot(x, y, marker, color=colour, markersize=6)
-    if named:
-        for i, (name, own) in enumerate(known.items()):
-            place = own["mean_confidence"]["value"], own["accuracy"]["value"]
-            axes.annotate(str(i + 1), place, (5, 4), textcoords="offset points", fontsize=8, color=INK)
-            colour, marker = looks[name]
-            axes.plot([], [], marker, color=colour, label=_shown(f"{i + 1}  {short[name]}", 44))
+    for i, (name, own) in enumerate(known.items(), start=1):
+        says, right, (colour, marker) = own["mean_confidence"]["value"], own["accuracy"], _look(own)
+        label = _shown(f"{i}  {short[name]}", 44) if named else None
+        axes.plot(says, right["value"], marker, color=colour, markersize=6, label=label)
+        if right["low"] is not None:
+            axes.vlines(says, right["low"], right["high"], color=colour, linewidth=1)
+        if named:
+            place = (says, right["value"])
+            axes.annotate(str(i), place, (5, 4), textcoords="offset points", fontsize=8, color=INK)
     axes.set_xlabel("says: mean confidence")
     axes.set_ylabel("right: accuracy")
     for axis in (axes.xaxis, axes.yaxis):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rmcalib._util.files import read_csv_table
 from rmcalib._util.terminal import clean_line
-from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._entries import known_entry
 from rmcalib.judges import Recipe, registry
 from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
 from rmcalib.metrics import Board, Settings
@@ -27,6 +27,7 @@ from rmcalib.report.sentences import HEADLINE
 
 CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 _OF_PAIRS = "pairwise_brier"
+_CONTENT = ("benchmark", "metric", "protocol", "correlations", "split_correlations", "check", "training")
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,7 @@ class Report(Shown):
             tables = {name: [_finite(row) for row in rows] for name, rows in tables.items()}
             about: Row = {"benchmarks": list(self.boards), "values": self.rows, **tables}
         else:
-            names = (
-                "benchmark",
-                "metric",
-                "protocol",
-                "correlations",
-                "split_correlations",
-                "check",
-                "training",
-            )
-            about = {"models": board.wide_rows(), **{name: getattr(board, name) for name in names}}
+            about = {name: getattr(board, name) for name in _CONTENT} | {"models": board.wide_rows()}
         return {"summary": self.summary, **about, "notes": self.notes}
 
     def write(self, folder: str | Path) -> Path:
@@ -243,8 +235,6 @@ def report_from_table(
         kept,
         metrics,
         metric=error,
-        categories=list(scores)[1:],
-        correlated=(error,),
         ranked_by=("score", error),
         settings=settings or Settings(),
     )

@@ -19,7 +19,7 @@ from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, find_value, shown_name
 from rmcalib.report import document as doc
 from rmcalib.report import figures
-from rmcalib.report.document import Cell, Column, Document, Drawing, Section, Tile, Words
+from rmcalib.report.document import Cell, Column, Document, Drawing, Section, Tile, Words, entry
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.prompts import prompt_data
 from rmcalib.report.repairs import decision_sentences, decisions_drawing
@@ -245,11 +245,6 @@ def _evaluation_sections(result: Evaluation) -> Iterator[Section]:
     if result.decisions is not None:
         said = Words(decision_sentences(result.decisions), listed=True)
         yield Section("decisions", "If you act on it", [said, decisions_drawing(result.decisions)])
-    if result.margins:
-        rows = [row for row in result.margins if row["panel"] == OVERALL]
-        axis = "reward of the correct response minus the best wrong one"
-        draw = partial(figures.histogram_figure, rows, axis, "prompts")
-        yield Section("margins", "Margins", [Drawing("margin", draw, "Histogram of margins")])
     yield from _answers_section(result)
     yield _everything(result)
     manifest = {key: value for key, value in result.manifest.items() if key != "inputs"}  # repeated in it
@@ -357,12 +352,12 @@ def _groups_section(result: Evaluation) -> Iterator[Section]:
         {
             Column("group", text=True): lambda row: clean_line(row["group"]),
             Column("grouped by", text=True): lambda row: clean_line(row["group_by"]),
-            "prompts": lambda row: Cell(f"{row['n']:,}", row["n"]),
-            "says": lambda row: Cell(percent(row["says"]), row["says"]),
-            "right": lambda row: Cell(percent(row["right"]), row["right"]),
+            "prompts": entry("n", "{:,}".format),
+            "says": entry("says", percent),
+            "right": entry("right", percent),
             "gap in points": lambda row: Cell(points({**row, "value": row["gap"]}), row["gap"]),
             "partially pooled": lambda row: Cell(points({"value": row["pooled"]}), row["pooled"]),
-            "corrected p-value": lambda row: Cell(p_value(row["p_adjusted"]), row["p_adjusted"]),
+            "corrected p-value": entry("p_adjusted", p_value),
             Column("flagged", text=True): lambda row: (
                 Cell(direction(row["gap"]), tone="bad") if row["flagged"] else Cell("no", tone="soft")
             ),
@@ -381,10 +376,10 @@ def _answers_section(result: Evaluation) -> Iterator[Section]:
         "The judge's own answers",
         result.answers,
         {
-            Column("measure", text=True): lambda row: row["meaning"],
-            "value": lambda row: number(row["value"]),
+            Column("measure", text=True): entry("meaning"),
+            "value": entry("value", number),
             "interval": interval,
-            "responses": lambda row: f"{row['n']:,}",
+            "responses": entry("n", "{:,}".format),
         },
     )
     yield Section("answers", "The judge's own answers", [table])

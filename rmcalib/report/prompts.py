@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rmcalib._util.terminal import REPLACEMENT, clean_line
 from rmcalib.benchmarks import Item
-from rmcalib.metrics.rewardbench import tied_categories
+from rmcalib.metrics.views import tied_categories
 from rmcalib.report.document import script_json
 
 if TYPE_CHECKING:
@@ -67,32 +67,22 @@ def prompt_data(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _strata(scores: Scores, seed: int) -> list[tuple[_Places, float]]:
-    """Return the prompts of the page in three parts, and how many prompts each one stands for.
+    """Return the prompts of the page in two parts, and how many prompts each entry stands for.
 
-    The parts are wrong choices, the least expected first; a sample of the other wrong ones, if they take more than
-    half of the page; and all others, or a sample of them.
+    The parts are wrong choices, the least expected first, as many as fit on half of the page; and the others, or
+    a sample of them.
     """
     starts, n = scores.offsets[:-1], scores.n_items
     log_p = np.log(np.maximum(scores.probabilities, 1e-300))
     best = np.maximum.reduceat(np.where(scores.label == 1, log_p, -np.inf), starts)  # of the correct response
-    is_wrong = np.isfinite(best) & (best < np.maximum.reduceat(log_p, starts))
-    wrong = np.flatnonzero(is_wrong)
+    wrong = np.flatnonzero(np.isfinite(best) & (best < np.maximum.reduceat(log_p, starts)))
     wrong = wrong[np.argsort(best[wrong], kind="stable")]
-    others = np.random.default_rng(seed).permutation(n)
-    others = others[~is_wrong[others]]
     size = np.char.str_len(scores.item_id[starts]) + 10 * np.diff(scores.offsets) + 20
-    if size.sum() <= ENTRY_BYTES:
-        return [(wrong, 1.0), (wrong[:0], 1.0), (others, 1.0)]
-    if size[wrong].sum() <= ENTRY_BYTES / 2:
-        first, second = wrong, wrong[:0]
-    else:
-        first = wrong[: _fitting(size[wrong], ENTRY_BYTES / 4)]
-        rest = np.random.default_rng(seed).permutation(wrong[len(first) :])
-        second = rest[: max(1, _fitting(size[rest], ENTRY_BYTES / 4))]
-    left = ENTRY_BYTES - size[first].sum() - size[second].sum()
-    third = others[: max(1, _fitting(size[others], left))]
-    parts = [(first, len(first)), (second, len(wrong) - len(first)), (third, len(others))]
-    return [(places, total / max(len(places), 1)) for places, total in parts]
+    if size.sum() > ENTRY_BYTES:
+        wrong = wrong[: _fitting(size[wrong], ENTRY_BYTES / 2)]
+    others = np.random.default_rng(seed).permutation(np.setdiff1d(np.arange(n), wrong))
+    kept = others[: max(1, _fitting(size[others], ENTRY_BYTES - size[wrong].sum()))]
+    return [(wrong, 1.0), (kept, len(others) / max(len(kept), 1))]
 
 
 def _fitting(sizes: npt.NDArray[Any], most: float) -> int:

@@ -10,20 +10,9 @@ import numpy as np
 
 from rmcalib._util.display import bracketed, number, percent, points, temperature_text
 from rmcalib._util.terminal import clean_line, count
+from rmcalib.report import document as doc
 from rmcalib.report import figures
-from rmcalib.report.document import (
-    Block,
-    Cell,
-    Column,
-    Columns,
-    Document,
-    Drawing,
-    Section,
-    Table,
-    Tile,
-    Words,
-    table_of,
-)
+from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Tile, entry, table_of
 from rmcalib.report.sentences import p_text
 
 if TYPE_CHECKING:
@@ -106,32 +95,21 @@ def decision_sentences(found: Decisions) -> list[str]:
 
 def decisions_document(found: Decisions) -> Document:
     """Return the document of decisions: the threshold, and accuracy by how sure the model is."""
-    choice = found.choice
-    tiles = [
-        Tile(
-            "accept above",
-            "–" if choice.threshold is None else f"{choice.threshold:.3g}",
-            "",
-            "probability of its first choice",
-        ),
-        Tile("accepts", percent(choice.accepted), "", "of the prompts"),
-        Tile(
-            "wrong, at most",
-            "–" if choice.high is None else percent(choice.high),
-            "",
-            f"of those, with {found.level:.0%} confidence",
-        ),
-    ]
-    keys = ("fraction", "says", "right", "low", "high")
-    shown: Columns = {key: partial(_percent_cell, key) for key in keys}
+    choice, sure = found.choice, f"of those, with {found.level:.0%} confidence"
+    above = "–" if choice.threshold is None else f"{choice.threshold:.3g}"
+    shown: Columns = {key: entry(key, percent) for key in ("fraction", "says", "right", "low", "high")}
     table = table_of("The surest prompts", found.curve, shown)
     return Document(
         title="When to accept its choice",
         subtitle=count(found.n, "prompt"),
         sentences=decision_sentences(found),
-        tiles=tiles,
+        tiles=[
+            Tile("accept above", above, meaning="probability of its first choice"),
+            Tile("accepts", percent(choice.accepted), meaning="of the prompts"),
+            Tile("wrong, at most", percent(choice.high), meaning=sure),
+        ],
         first=[decisions_drawing(found)],
-        sections=[Section("curve", "Accuracy of the surest prompts", [table])],
+        sections=[doc.Section("curve", "Accuracy of the surest prompts", [table])],
     )
 
 
@@ -139,10 +117,6 @@ def decisions_drawing(found: Decisions) -> Drawing:
     """Return the figure of decisions."""
     label = "Accuracy of the surest choices, and of the best of k responses"
     return Drawing("decisions-figure", partial(figures.decisions_figure, found), label)
-
-
-def _percent_cell(key: str, row: Any) -> Cell:
-    return Cell(percent(row[key]), row[key])
 
 
 # What a calibrator makes of rewards.
@@ -212,25 +186,17 @@ def calibration_document(found: Calibration) -> Document:
     from rmcalib.report.pages import metric_cell, metric_column
 
     overall = {(row["stage"], row["metric"]): row for row in found.rows if row["category"] == "overall"}
-    stages = ("before", "after")
-    rows = [
-        [
-            Cell(metric_column(name).label),
-            *(metric_cell(overall.get((stage, name)), name) for stage in stages),
-        ]
-        for name in dict.fromkeys(row["metric"] for row in found.rows)
-    ]
-    first: list[Block] = [
-        Table(
-            "Before and after",
-            [Column("metric", text=True), *map(Column, stages)],
-            rows,
-            "After: on held-out prompts.",
-        )
-    ]
+    columns: Columns = {Column("metric", text=True): lambda name: metric_column(name).label}
+
+    def value(stage: str, name: str) -> Cell:
+        return metric_cell(overall.get((stage, name)), name)
+
+    columns |= {stage: partial(value, stage) for stage in ("before", "after")}
+    names = dict.fromkeys(row["metric"] for row in found.rows)
+    first: list[doc.Block] = [table_of("Before and after", names, columns, "After: on held-out prompts.")]
     if found.categories:
         drawn = [
-            {"label": row["category"], "value": row["temperature"], "low": row["low"], "high": row["high"]}
+            {**row, "label": row["category"], "value": row["temperature"]}
             | {"marked": not row["low"] <= found.temperature <= row["high"]}
             for row in found.categories
         ]
@@ -247,19 +213,14 @@ def calibration_document(found: Calibration) -> Document:
 
 def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
     """Return whether a calibrator holds on other scores, in a sentence."""
-    where = (
-        f" on {clean_line(calibrator.fitted_on['benchmark'])}"
-        if calibrator.fitted_on.get("benchmark")
-        else ""
-    )
-    elsewhere = where or " on other prompts"
+    bench = clean_line(calibrator.fitted_on.get("benchmark") or "other prompts")
     start = f"The temperature {temperature_text(calibrator.temperature)} was fitted"
     if found.holds is None:
-        same = f"on these same {count(found.n, 'prompt')}{where}"
+        same = f"on these same {count(found.n, 'prompt')}"
         return f"{start} {same}, so they do not show whether it holds on others."
     seen = "is not shown to be off here" if found.holds else "does not hold here"
     return (
-        f"{start}{elsewhere} and {seen}: on these {count(found.n, 'prompt')} the best one is "
+        f"{start} on {bench} and {seen}: on these {count(found.n, 'prompt')} the best one is "
         f"{temperature_text(found.temperature)} [{temperature_text(found.low)}, {temperature_text(found.high)}]."
     )
 
@@ -300,20 +261,19 @@ def panel_document(found: Panel) -> Document:
     """Return the document of a panel: which judges add something."""
     members: Columns = {
         Column("judge", text=True): lambda row: clean_line(row["judge"]),
-        "T": lambda row: temperature_text(row["temperature"]),
-        "weight": lambda row: number(row["weight"], 2),
-        "log loss": lambda row: number(row["log_loss"]),
-        "right": lambda row: percent(row["accuracy"]),
+        "T": entry("temperature", temperature_text),
+        "weight": entry("weight", number),
+        "log loss": entry("log_loss", number),
+        "right": entry("accuracy", percent),
         "log loss rises without it": lambda row: bracketed({**row, "value": row["left_out"]}),
     }
     panels: Columns = {
         Column("panel", text=True): lambda row: clean_line(row["panel"]),
-        "log loss": lambda row: number(row["log_loss"]),
-        "right": lambda row: percent(row["accuracy"]),
+        "log loss": entry("log_loss", number),
+        "right": entry("accuracy", percent),
     }
     drawn = [
-        {"label": row["judge"], "value": row["left_out"], "low": row["low"], "high": row["high"]}
-        | {"marked": not row["redundant"]}
+        {**row, "label": row["judge"], "value": row["left_out"], "marked": not row["redundant"]}
         for row in found.members
     ]
     return Document(
@@ -328,7 +288,7 @@ def panel_document(found: Panel) -> Document:
                 partial(figures.interval_figure, drawn, "log loss rises without this judge, in nats"),
                 "What each judge adds, with its interval",
             ),
-            Words(["All numbers are of prompts that temperatures and weights were not fitted on."]),
+            doc.Words(["All numbers are of prompts that temperatures and weights were not fitted on."]),
         ],
     )
 

@@ -13,8 +13,7 @@ from rmcalib._util.terminal import clean_line, count
 from rmcalib.judges._readings import answers_summary
 from rmcalib.judges._registry import scale_note, why_no_calibration
 from rmcalib.metrics.catalogue import catalogue
-from rmcalib.metrics.table import OVERALL, find_value
-from rmcalib.metrics.texts import disagreements
+from rmcalib.metrics.table import OVERALL, disagreements, find_value
 from rmcalib.metrics.views import FEWEST, Part
 
 if TYPE_CHECKING:
@@ -54,13 +53,6 @@ _READ_AS = {
     "logprob": "log-probabilities",
     "rating": "ratings",
     "logit": "rewards that went through a sigmoid",
-}
-_EVIDENCE = {
-    "sum to 1": "sum to 1 in every prompt",
-    "sum to 100": "sum to 100 in every prompt",
-    "exponentials sum to 1": "are logarithms of numbers that sum to 1",
-    "all from 0 to 1": "are all from 0 to 1",
-    "none above 0": "are never above 0",
 }
 
 
@@ -130,19 +122,14 @@ def _meaning_sentence(manifest: Row) -> str:
         return ""
     looks, used = str(found.get("looks_like")), str(found.get("measured_as"))
     if found.get("asked"):
-        means_little = (
-            "Its numbers are ratings: a softmax of them means little before a temperature is fitted."
-        )
-        return means_little if used == "rating" else ""
+        little = "Its numbers are ratings: a softmax of them means little before a temperature is fitted."
+        return little if used == "rating" else ""
     if looks == "reward":
         return ""
-    evidence = _EVIDENCE.get(str(found.get("evidence")), f"look like {clean_line(found.get('evidence'))}")
+    start = f"The numbers look like {_READ_AS.get(looks, looks)} ({clean_line(found.get('evidence'))})"
     if used == looks:
-        return f"The numbers {evidence}, so they were read as {_READ_AS[used]} (--scale reward undoes that)."
-    return (
-        f"The numbers {evidence} but were read as rewards: if they are {_READ_AS.get(looks, looks)}, "
-        f"say --scale {looks}."
-    )
+        return f"{start} and were read as such (--scale reward undoes that)."
+    return f"{start} but were read as rewards; if that is wrong, say --scale {looks}."
 
 
 def _nothing_sentence(facts: Row) -> str:

@@ -17,7 +17,8 @@ from rmcalib._util.files import read_object, write_bytes, write_json
 from rmcalib._util.hub import HubError, resolve_commit
 from rmcalib._util.processes import process_rank
 from rmcalib._util.storage import as_path, is_remote
-from rmcalib.benchmarks import Benchmark, known_entry, load_benchmark
+from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.benchmarks._entries import known_entry
 from rmcalib.judges import Judge, LoadOptions, Recipe, load_judge, registry
 from rmcalib.judges._devices import find_hardware
 from rmcalib.judges._files import identify, is_local, locate

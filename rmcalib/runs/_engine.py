@@ -24,7 +24,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.interrupts import deferred, end_with_parent, spared
+from rmcalib._util.processes import end_with_parent, spared
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -301,8 +301,7 @@ class RayEngine:
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         try:
-            with deferred():  # an interruption would leave processes of Ray behind
-                self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
+            self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             self.__exit__()
             raise ValueError(f"--address {address}: no Ray cluster there: {cause(error)}") from None

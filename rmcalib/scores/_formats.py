@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from rmcalib._util.terminal import count
 from rmcalib._util.texts import typed
-from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._entries import known_entry
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table
 from rmcalib.scores._schema import Problems, as_lists, shown

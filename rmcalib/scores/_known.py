@@ -20,7 +20,7 @@ import numpy as np
 
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, folder_name, resolve_commit, translated
 from rmcalib._util.texts import parse_yaml
-from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._entries import known_entry
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._formats import rewardbench_columns, star
 from rmcalib.scores._scores import Scores

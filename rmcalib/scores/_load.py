@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
-from rmcalib._util.storage import as_path, read_input
+from rmcalib._util.storage import as_path, is_remote, read_input
 from rmcalib._util.terminal import count
 from rmcalib._util.texts import parse_json
 from rmcalib.scores import _files
@@ -201,8 +201,8 @@ def _load(source: Any, columns: str | Mapping[str, Any] | None, reading: _Readin
             "expected Scores, a table or a path; arrays: Scores.from_arrays(rewards, correct=...)"
         )
     file = as_path(source)
-    if file.is_dir():
-        file = _file_of_run(file)
+    if file.suffix.lower() not in _files.ENDINGS and (is_remote(file) or file.is_dir()):
+        file /= "scores.parquet"  # of a run folder
     content = None
     known: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     if file.suffix.lower() == ".json":
@@ -229,13 +229,6 @@ def _load(source: Any, columns: str | Mapping[str, Any] | None, reading: _Readin
                 result[name or str(about.get("model") or file.stem)] = _built(own, about, table, reading)
         return result
     return _of_table(table, file.stem, given, reading)
-
-
-def _file_of_run(folder: Path) -> Path:
-    file = folder / "scores.parquet"
-    if not file.is_file():
-        raise ValueError(f"{folder}: a folder without scores.parquet: name a file of scores or a run folder")
-    return file
 
 
 def _of_table(

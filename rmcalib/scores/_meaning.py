@@ -5,7 +5,6 @@ Everything here turns numbers into rewards, whose softmax within a prompt is P(t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -236,38 +235,26 @@ def step_rewards(values: FloatArray, counts: IntArray, steps: str = "product") -
     """
     check_choice(steps, "steps", STEPS)
     starts = np.cumsum(counts) - counts
-    if not ((values >= 0) & (values <= 1)).all():
-        if steps in ("product", "geometric_mean"):
-            others = [name for name in STEPS if name not in ("product", "geometric_mean")]
-            raise ValueError(
-                f"steps: {steps} needs scores from 0 to 1, but one is "
-                f"{values[(values < 0) | (values > 1)][0]:g}: use {', '.join(others)}"
-            )
-        return _COMBINED[steps](values, starts, counts), False
-    p = np.clip(values, _EDGE, 1 - _EDGE)
-    if steps in ("product", "geometric_mean"):
-        logs = np.add.reduceat(np.log(p), starts)
-        logs = logs / counts if steps == "geometric_mean" else logs
+    in_logs = steps in ("product", "geometric_mean")
+    outside = values[(values < 0) | (values > 1)]
+    if len(outside) and in_logs:
+        raise ValueError(
+            f"steps: {steps} needs scores from 0 to 1, but one is {outside[0]:g}: use min, last, mean"
+        )
+    p = values if len(outside) else np.clip(values, _EDGE, 1 - _EDGE)
+    if steps == "min":
+        combined = np.minimum.reduceat(p, starts)
+    elif steps == "last":
+        combined = p[starts + counts - 1]
     else:
-        logs = np.log(_COMBINED[steps](p, starts, counts))
+        combined = np.add.reduceat(np.log(p) if in_logs else p, starts)
+        combined = combined if steps == "product" else combined / counts
+    if len(outside):
+        return combined, False
+    logs = combined if in_logs else np.log(combined)
     rewards: FloatArray = logs - np.log(-np.expm1(logs))
     return rewards, True
 
 
-def _lowest(values: FloatArray, starts: IntArray, counts: IntArray) -> FloatArray:  # noqa: ARG001
-    lowest: FloatArray = np.minimum.reduceat(values, starts)
-    return lowest
-
-
-def _last(values: FloatArray, starts: IntArray, counts: IntArray) -> FloatArray:
-    return values[starts + counts - 1]
-
-
-def _mean(values: FloatArray, starts: IntArray, counts: IntArray) -> FloatArray:
-    means: FloatArray = np.add.reduceat(values, starts) / counts
-    return means
-
-
-_COMBINED: dict[str, Callable[..., Any]] = {"min": _lowest, "last": _last, "mean": _mean}
 STEPS = ("product", "min", "last", "mean", "geometric_mean")
 """Ways to combine the step scores of a response: the values of ``steps``."""

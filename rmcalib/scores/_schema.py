@@ -61,7 +61,7 @@ SCHEMA: dict[str, Field] = {
         LARGEST_REWARD,
     ),
     "n_tokens": Field("int64", "a number of tokens, or -1", "leave the column out if unknown", low=-1),
-    "truncated": Field("bool", "true or false", "leave the column out if it is unknown"),
+    "truncated": Field("bool", "true or false", "leave the column out if it is unknown", 0, 1),
     "votes": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST_VOTES),
     "ties": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST_VOTES),
     "beats": Field("lists", "a list of probabilities", "give P(this response beats response j), or null"),
@@ -192,17 +192,41 @@ def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any] | None, IntArray
     array = values if isinstance(values, np.ndarray) and values.ndim == 1 else _objects(values)
     if field.type == "string":
         return _texts(array)
+    if field.type == "bool" and array.dtype.kind in "OU":
+        array = _objects({"true": 1, "false": 0}.get(str(value).lower(), value) for value in array)
+    unread: BoolArray = np.zeros(len(array), dtype=bool)
     if array.dtype.kind not in _SAFE[field.type]:
-        array, bad = _cast(array, field.type)
-        if len(bad):
-            return None, bad
-    found = array.astype(_TYPES[field.type], copy=False)
-    if field.type == "bool":
-        return found, np.empty(0, dtype=np.int64)
-    wrong = ~((found >= field.low) & (found <= field.high) & np.isfinite(found))
+        array, unread = _floats(array)
+    wrong = ~((array >= field.low) & (array <= field.high) & np.isfinite(array))
     if field.may_be_empty:
-        wrong &= ~np.isnan(found)
-    return found, np.flatnonzero(wrong)
+        wrong &= ~np.isnan(array)
+    elif field.type != "double":
+        wrong |= array != np.round(array)
+    bad = np.flatnonzero(wrong | unread)
+    return (None if len(bad) else array.astype(_TYPES[field.type], copy=False)), bad
+
+
+def _floats(array: npt.NDArray[Any]) -> tuple[FloatArray, BoolArray]:
+    """Return the numbers of a column, also of texts, with NaN for None, and which values are none."""
+    if array.dtype.kind in "OU":
+        try:
+            return array.astype(np.float64), np.zeros(len(array), dtype=bool)
+        except (TypeError, ValueError, OverflowError):  # one of them is none
+            listed = array.tolist()
+            numbers = [as_number(value) for value in listed]
+            unread = [one is None and value is not None for one, value in zip(numbers, listed, strict=True)]
+            return np.array(numbers, dtype=np.float64), np.array(unread)
+    if array.dtype.kind in "fiub":
+        return array.astype(np.float64), np.zeros(len(array), dtype=bool)
+    return np.full(len(array), np.nan), np.ones(len(array), dtype=bool)
+
+
+def as_number(value: Any) -> float | None:
+    """Return a value as a number; None if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _texts(array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], IntArray]:
@@ -230,43 +254,6 @@ def _text(value: Any) -> str | None:
         return str(int(value)) if value.is_integer() else str(value) if math.isfinite(value) else None
     text = str(value)
     return None if not text.strip() or len(text) > LONGEST_ID or _BAD_SIGNS.search(text) else text
-
-
-def _cast(array: npt.NDArray[Any], type_name: str) -> tuple[npt.NDArray[Any], IntArray]:
-    """Convert a column by Arrow's rules: a text that reads as a number is one, 2.0 is a whole number."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def convert(values: Sequence[Any]) -> Any:
-        found = pa.array(values, from_pandas=False)
-        if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
-            found = pc.utf8_trim_whitespace(found)
-        return found.cast(pa.type_for_alias(type_name))
-
-    def nulls_allowed() -> bool:
-        return type_name == "double"  # an empty number becomes NaN, which its field may allow
-
-    listed = array.tolist()
-    try:
-        whole = convert(listed)
-        if not whole.null_count or nulls_allowed():
-            return whole.to_numpy(zero_copy_only=False), np.empty(0, dtype=np.int64)
-    except (pa.ArrowException, TypeError, OverflowError):
-        pass
-    found, bad = [], []
-    for row, value in enumerate(listed):  # of different types, or one is wrong
-        try:
-            one = convert([value])[0].as_py()
-        except (pa.ArrowException, TypeError, OverflowError):
-            one = None
-            bad.append(row)
-        else:
-            if one is None and not nulls_allowed():
-                bad.append(row)
-        found.append(math.nan if one is None else one)
-    if bad:
-        return array, np.array(bad, dtype=np.int64)
-    return np.array(found, dtype=_TYPES[type_name]), np.empty(0, dtype=np.int64)
 
 
 def _is_list_of_probabilities(value: Any) -> bool:

@@ -21,7 +21,7 @@ from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib._util.texts import parse_yaml
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table
-from rmcalib.scores._schema import Problems, shown, taken
+from rmcalib.scores._schema import Problems, as_number, shown, taken
 
 ROLES = ("prompt", "response", "reward", "label", "category", "cluster", "step", "model")
 """What a column can be: the keys of ``columns`` in `load_scores`."""
@@ -181,11 +181,11 @@ def _fits(role: str, values: Any) -> bool:
     """Whether a column with the name of a role can have it: texts of responses are no rewards or ids."""
     sample = [value for value in values[:200] if value is not None]
     if role == "reward":
-        return all(_number(value) is not None or isinstance(value, (list, np.ndarray)) for value in sample)
+        return all(as_number(value) is not None or isinstance(value, (list, np.ndarray)) for value in sample)
     if role == "response":
-        return all(_number(value) is not None or len(str(value)) <= 20 for value in sample)
+        return all(as_number(value) is not None or len(str(value)) <= 20 for value in sample)
     if role == "model":
-        return all(isinstance(value, str) and _number(value) is None for value in sample)
+        return all(isinstance(value, str) and as_number(value) is None for value in sample)
     return role != "label" or all(not isinstance(v, str) or len(v) <= _LONGEST_ID for v in sample)
 
 
@@ -198,13 +198,6 @@ def _reward_columns(table: Table, by_name: Mapping[str, str]) -> list[str]:
         return [*chosen, *sorted(rejected, key=[*table.columns].index)]
     numbered = [name for plain, name in numeric.items() if _NUMBERED.match(plain)]
     return sorted(numbered, key=[*table.columns].index) if len(numbered) > 1 else []
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def _of_long(table: Table, roles: Mapping[str, list[str]], problems: Problems) -> dict[str, Any]:
@@ -232,7 +225,7 @@ def _of_long(table: Table, roles: Mapping[str, list[str]], problems: Problems) -
     if "cluster" in roles:
         columns["cluster"] = _ids(column("cluster"), "cluster", table, problems)
     if "step" in roles:
-        steps = np.array([_number(value) for value in column("step")], dtype=np.float64)
+        steps = np.array([as_number(value) for value in column("step")], dtype=np.float64)
         if len(np.unique(steps)) > 1:  # a prompt that returns in a later step is a prompt of its own
             columns.setdefault("cluster", ids)
             ids = np.array([f"{name}@{step:g}" for name, step in zip(ids.tolist(), steps, strict=True)])
@@ -291,7 +284,7 @@ def _as_long(
     elif "label" in roles:
         labels = _wide_labels(roles["label"][0], names, sizes, table, problems)
     elif "num_correct" in table.columns:
-        counts = np.array([_number(value) for value in columns["num_correct"]], dtype=np.float64)
+        counts = np.array([as_number(value) for value in columns["num_correct"]], dtype=np.float64)
         labels = (np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes) < counts).astype(
             np.float64
         )
@@ -334,7 +327,7 @@ def _numbered(
     by_appearance[order] = within
     if given is None:
         return by_appearance, None
-    numbers = [_number(value) for value in given]
+    numbers = [as_number(value) for value in given]
     if all(value is not None and value == int(value) for value in numbers if value == value):
         found = np.array(numbers, dtype=np.float64)
         if not np.isnan(found).any():
@@ -385,7 +378,7 @@ def _labels(
         )
     if words:
         return np.array([np.nan if t is None else _WORDS[t.lower()] for t in texts])
-    numbers = [None if text is None else _number(text) for text in texts]
+    numbers = [None if text is None else as_number(text) for text in texts]
     bad = [row for row, text in enumerate(texts) if text is not None and numbers[row] is None]
     found = np.array([np.nan if value is None else value for value in numbers], dtype=np.float64)
     if not bad and _are_ranks(found, group):
@@ -403,7 +396,7 @@ def _labels(
 
 
 def _id_text(value: Any) -> str:
-    number = _number(value) if not isinstance(value, str) else None
+    number = as_number(value) if not isinstance(value, str) else None
     return str(int(number)) if number is not None and number == number and number.is_integer() else str(value)
 
 
@@ -434,7 +427,7 @@ def _wide_labels(
     from_one = "0" not in numbers and numbers <= {str(i + 1) for i in range(int(sizes.max()))}
     for row, (value, size) in enumerate(zip(listed, sizes.tolist(), strict=True)):
         if isinstance(value, (list, tuple, np.ndarray)):
-            many = [_WORDS.get(str(one).lower(), _number(one)) for one in value]
+            many = [_WORDS.get(str(one).lower(), as_number(one)) for one in value]
             if len(many) == size and all(one is not None and 0 <= one <= 1 for one in many):
                 found += [float(one) for one in many if one is not None]
                 continue

@@ -242,6 +242,8 @@ def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dic
         "characters": np.array([row["characters"] for row in rows]),
     }
     problems.raise_if_any()
+    import pandas as pd
+
     found = {}
     for name in rewards:
         plain, sign = (name.removeprefix("-"), -1.0) if name not in names else (name, 1.0)
@@ -250,7 +252,7 @@ def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dic
         if not len(there):
             continue
         own: dict[str, Any] = {key: taken(column, there) for key, column in shared.items()}
-        own["response"] = _numbers_within(own["item_id"])
+        own["response"] = pd.Series(own["item_id"]).groupby(own["item_id"]).cumcount().to_numpy()
         own["reward"] = sign * values[there]
         own["label"] = np.full(len(there), np.nan) if labels is None else labels[there]
         about: dict[str, Any] = {"model": plain, "source": source}
@@ -260,15 +262,6 @@ def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dic
     if not found:
         raise ValueError(f"{source}: no finite reward in {', '.join(rewards)}")
     return found
-
-
-def _numbers_within(items: list[str]) -> list[int]:
-    counts: dict[str, int] = {}
-    numbers = []
-    for item in items:
-        numbers.append(counts.get(item, 0))
-        counts[item] = numbers[-1] + 1
-    return numbers
 
 
 def _label_of(names: list[str], problems: Problems) -> str | None:

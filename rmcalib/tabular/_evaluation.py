@@ -18,8 +18,6 @@ NOTIONS = ("rankwise", "rankwise-95", "full-rank", "full-rank-95")
 """rankwise: average error over all events. rankwise-95: average over the most frequent events, which make up
 95% of the occurrences. full-rank: the strong notion, by the Dirichlet kernel. full-rank-95: the same with the
 95% filter, which only the reference protocol has."""
-ALPHA = 0.05  # an error whose p-value is at most this is too large for a calibrated forecast
-LEAST = 39  # resamples: with fewer, twice a p-value, which the verdict over folds uses, is never that small
 
 Row = dict[str, Any]
 
@@ -47,9 +45,6 @@ class Questions:
         Number of simulated data sets for intervals and null tests; 0 leaves both out.
     intervals : bool
         Whether to compute intervals, which takes most of the time.
-    stagewise : bool
-        Increase k in each family, and stop at the first exact rankwise error that is too large for a
-        calibrated forecast (p ≤ 0.05); needs ``resamples``.
 
     Examples
     --------
@@ -65,7 +60,6 @@ class Questions:
     bandwidth: float | None = None
     resamples: int = 200
     intervals: bool = True
-    stagewise: bool = False
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -84,12 +78,6 @@ class Questions:
                 check_choice(one, name, choices)
         if "full-rank-95" in self.notions and "reference" not in self.protocols:
             raise ValueError("notion: full-rank-95 is a filter of the reference protocol; ask for that one")
-        asked = {*self.notions, *self.protocols, *self.discrepancies}
-        if self.stagewise and (self.resamples < LEAST or not {"rankwise", "exact", "abs"} <= asked):
-            raise ValueError(
-                "stagewise: needs the notion rankwise, the protocol exact and the discrepancy abs, and at least "
-                f"{LEAST} resamples: it stops where that error is too large"
-            )
         bad = [k for k in self.sub if k < 2] + [k for k in self.top if k < 1]
         if bad:
             raise ValueError(f"k: {bad[0]} is too small; sub-k starts at 2, top-k at 1")
@@ -119,15 +107,9 @@ def evaluate(
     rows = list(fold.scores())
     for family, ks in fold.families():
         for k in ks:
-            found = [
-                row
-                for protocol in questions.protocols
-                for notion in questions.notions
-                for row in fold.notion(family, k, notion, protocol)
-            ]
-            rows += found
-            if questions.stagewise and _rejects(found):
-                break
+            for protocol in questions.protocols:
+                for notion in questions.notions:
+                    rows += fold.notion(family, k, notion, protocol)
     return rows
 
 
@@ -242,10 +224,3 @@ class _Fold(NamedTuple):
 
 def _null_columns(null: NullTest) -> Row:
     return {"null_mean": null.mean, "null_high": null.high, "p_value": null.p_value}
-
-
-def _rejects(rows: list[Row]) -> bool:
-    """Return whether the exact rankwise error is too large for a calibrated forecast; pairs have no test."""
-    key = ("rankwise", "exact", "abs")
-    own = [row for row in rows if (row["notion"], row["protocol"], row["discrepancy"]) == key]
-    return any(row["p_value"] is not None and row["p_value"] <= ALPHA for row in own)

@@ -19,7 +19,7 @@ import numpy as np
 from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integer
 from rmcalib._util.files import write_csv
-from rmcalib._util.interrupts import end_with_parent, spared
+from rmcalib._util.processes import end_with_parent, spared
 from rmcalib._util.storage import as_path, read_file
 from rmcalib._util.terminal import count
 from rmcalib.calibration import fit_temperature

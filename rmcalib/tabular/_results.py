@@ -65,11 +65,6 @@ class ProlrResult:
         """Means over folds: one row per data set, learner and measure, as in ``summary.csv``."""
         return fold_means(self.table)
 
-    @property
-    def verdicts(self) -> list[str]:
-        """One sentence per data set and learner: the first k for which its error is too large."""
-        return stagewise_verdicts(self.table)
-
     def figure(self, name: str) -> "Figure":
         """Draw the error against k for the data set ``name``, with the plan's first notion and protocol.
 
@@ -123,66 +118,19 @@ def fold_means(table: "pd.DataFrame") -> "pd.DataFrame":
     >>> fold_means(pd.DataFrame([row, row | {"value": 0.3}]))[["mean", "excess", "rejected"]].values.tolist()
     [[0.2, 0.15, 1.0]]
     """
-    import pandas as pd
-
-    rows = []
-    for key, group in table.groupby(list(_KEYS), sort=False, dropna=False):
-        values = group["value"].to_numpy()
-        sd = float(values.std(ddof=1)) if len(values) > 1 else np.nan
-        nulls, p_values = group["null_mean"].dropna().to_numpy(), group["p_value"].dropna().to_numpy()
-        mean, null = float(values.mean()), float(nulls.mean()) if len(nulls) else np.nan
-        numbers = {
-            "mean": round(mean, 12),
-            "sd": sd,
-            "se": sd / np.sqrt(len(values)),
-            "folds": len(values),
-            "null_mean": null,
-            "rejected": float((p_values < 0.05).mean()) if len(p_values) else np.nan,
-            "excess": round(mean - null, 12),
-        }
-        rows.append(dict(zip(_KEYS, key, strict=True)) | numbers)
-    return pd.DataFrame(rows)
-
-
-def stagewise_verdicts(table: "pd.DataFrame", *, alpha: float = 0.05) -> list[str]:
-    """Return a sentence per data set and learner: the first k whose sub-k error is too large.
-
-    Each fold stops at the first k with too large an error. The p-values of the folds, which are not
-    independent, are combined to twice their mean (Vovk and Wang 2020).
-
-    >>> import pandas as pd
-    >>> row = {"dataset": "d", "learner": "pl", "family": "sub", "notion": "rankwise", "protocol": "exact"}
-    >>> row |= {"discrepancy": "abs", "value": 0.2}
-    >>> stagewise_verdicts(pd.DataFrame([row | {"k": 2, "p_value": 0.01}]))
-    ['d, pl: miscalibrated at k = 2 (mean sub-2 error 0.200, p = 0.02)']
-    >>> found = [(2, 0.01), (2, 0.4), (3, 0.3)]  # two folds; the first stops at k = 2
-    >>> stagewise_verdicts(pd.DataFrame([row | {"k": k, "p_value": p} for k, p in found]))
-    ['d, pl: no sub-k error is too large up to k = 3 (1 of 2 folds reached it)']
-    >>> stagewise_verdicts(pd.DataFrame([row | {"k": 2, "p_value": None}]))
-    ['d, pl: no test, because it forecasts pairs only']
-    """
-    import pandas as pd
-
-    kept = {"family": "sub", "notion": "rankwise", "protocol": "exact", "discrepancy": "abs"}
-    own = table[(table[[*kept]] == pd.Series(kept)).all(axis=1)]
-    verdicts = []
-    for (dataset, learner), group in own.groupby(["dataset", "learner"], sort=False):
-        by_k = {k: group[group["k"] == k] for k in sorted(map(int, group["k"].unique()))}
-        p_values = {k: np.minimum(1.0, 2 * part["p_value"].astype(float).mean()) for k, part in by_k.items()}
-        if all(np.isnan(p) for p in p_values.values()):
-            verdicts.append(f"{dataset}, {learner}: no test, because it forecasts pairs only")
-            continue
-        worst = next((k for k, p in p_values.items() if p <= alpha), None)
-        k = max(by_k) if worst is None else worst
-        reached, folds = len(by_k[k]), max(map(len, by_k.values()))
-        some = "" if reached == folds else f"{reached} of {folds} folds reached it"
-        if worst is None:
-            verdict = f"no sub-k error is too large up to k = {k}" + (f" ({some})" if some else "")
-        else:
-            error = f"mean sub-{k} error {by_k[k]['value'].mean():.3f}, p = {p_values[k]:.2g}"
-            verdict = f"miscalibrated at k = {k} ({error}" + (f"; {some})" if some else ")")
-        verdicts.append(f"{dataset}, {learner}: {verdict}")
-    return verdicts
+    rejected = (table["p_value"] < 0.05).where(table["p_value"].notna()).astype(float)
+    groups = table.assign(rejected=rejected).groupby(list(_KEYS), sort=False, dropna=False)
+    means = groups.agg(
+        mean=("value", "mean"),
+        sd=("value", "std"),
+        folds=("value", "size"),
+        null_mean=("null_mean", "mean"),
+        rejected=("rejected", "mean"),
+    )
+    means.insert(2, "se", means["sd"] / np.sqrt(means["folds"]))
+    means["excess"] = (means["mean"] - means["null_mean"]).round(12)
+    means["mean"] = means["mean"].round(12)
+    return means.reset_index()
 
 
 def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibration error") -> "Figure":

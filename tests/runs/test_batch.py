@@ -131,7 +131,7 @@ def test_broken_models_on_the_hub_fail_with_a_cause(whole: tuple[Path, Path]) ->
     entries = json.loads((output / "batch.json").read_text())["models"]
     why = {entry["model"]: (entry["state"], entry["why"]) for entry in entries}
     assert [why[name] for name in GOOD[:2]] == [("done", "")] * 2
-    for name, words in ((GATED, "gated"), (CORRUPT, "damaged"), (NAN, "nan")):
+    for name, words in ((GATED, "gated"), (CORRUPT, "SafetensorError"), (NAN, "nan")):
         assert why[name][0] == "failed"
         assert words in why[name][1]
     assert [entry["model"] for entry in entries] == sorted(HUB, key=lambda name: int(name.split("-")[1][:-1]))

@@ -149,18 +149,6 @@ def test_a_truth_drawn_from_the_model_is_calibrated() -> None:
     assert filtered["reference"] > filtered["exact"]
 
 
-def test_stagewise_stops_where_the_null_test_rejects() -> None:
-    questions = Questions(sub=(2, 3), top=(), stagewise=True, resamples=39)
-    found = run_prolr(small(), replace(QUICK, questions=questions))
-    sub = found.table.query("family == 'sub' and notion == 'rankwise' and discrepancy == 'abs'")
-    for _, fold in sub.groupby("fold"):
-        p_values = fold.set_index("k")["p_value"]
-        assert (3 in p_values.index) is bool(p_values[2] > 0.05)
-    assert len(found.verdicts) == 1
-    with pytest.raises(ValueError, match="resamples"):
-        replace(questions, resamples=5)
-
-
 def test_interval_and_test_agree_about_zero() -> None:
     plan = replace(PLAN, learners=("pl", "mallows"), folds=5)
     table = run_prolr(small(200, 3), plan).table
@@ -233,7 +221,6 @@ def test_bad_input_is_named(options: dict[str, Any], named: str) -> None:
         (Questions, {"protocols": ("both",)}, "protocol: unknown"),
         (Questions, {"discrepancies": ("l2",)}, "discrepancy: unknown"),
         (Questions, {"sub": (1,)}, "k: 1"),
-        (Questions, {"stagewise": True, "notions": ("full-rank",)}, "stagewise"),
     ],
 )
 def test_bad_plans(make: Any, options: dict[str, Any], named: str) -> None:

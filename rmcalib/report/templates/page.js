@@ -130,7 +130,7 @@
     more();
     const left = data.total - prompts.length;
     byId("found").textContent = `${found.length.toLocaleString("en")} of ${prompts.length.toLocaleString("en")} prompts` +
-      (left > 0 ? `. This page has ${data.strata[1][0] === 0 ? "all wrong ones" : "the least expected ones"} and a random part of the others; ${left.toLocaleString("en")} do not fit` : "") +
+      (left > 0 ? `. This page has wrong choices, the least expected first, and a random part of the others; ${left.toLocaleString("en")} do not fit` : "") +
       (data.texts && data.texts < prompts.length ? `; ${data.texts.toLocaleString("en")} of them have their texts here, wrong ones first` : "") + ".";
   }
 
