@@ -76,8 +76,8 @@ def official_score(
     entry = benchmark if isinstance(benchmark, BenchmarkEntry) else entry_for(benchmark)
     if entry is None or entry.official is None:
         return []
-    compute = OFFICIAL[entry.official] if isinstance(entry.official, str) else entry.official
-    return compute(scored_items(scores, benchmark if isinstance(benchmark, Benchmark) else None), entry)
+    items = scored_items(scores, benchmark if isinstance(benchmark, Benchmark) else None)
+    return OFFICIAL[entry.official](items, entry)
 
 
 @dataclass(frozen=True)
@@ -186,12 +186,7 @@ def mean_by_category(
 
 
 def accuracy(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
-    """Return the fraction of prompts where the correct responses beat all others, in all and by category."""
-    return mean_by_category("accuracy", best_beats_all(items), items)
-
-
-def decided_accuracy(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
-    """Return the accuracy over the prompts that have a correct response: votes may be tied."""
+    """Return how often the correct responses beat all others. Prompts without any do not count: votes may be tied."""
     decided = np.asarray(np.logical_or.reduceat(items.is_correct, items.starts))
     return mean_by_category("accuracy", best_beats_all(items), items, kept=decided)
 
@@ -388,7 +383,6 @@ def agreement(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
 
 OFFICIAL: dict[str, Callable[[ScoredItems, BenchmarkEntry], list[OfficialScore]]] = {
     "accuracy": accuracy,
-    "decided-accuracy": decided_accuracy,
     "sections": sections,
     "categories-and-ties": categories_and_ties,
     "styles": styles,
