@@ -23,7 +23,6 @@ from rmcalib.cli.sources import (
 )
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark
     from rmcalib.report import Evaluation
     from rmcalib.scores import Scores
 
@@ -32,10 +31,10 @@ PUBLISHED = "published"
 
 @dataclass(frozen=True)
 class Job:
-    """A model, its benchmark, and its scores if they exist already."""
+    """A model, its benchmark, and its scores if they exist already; only then the benchmark may be None."""
 
     name: str
-    bench: Benchmark | None
+    bench: Any
     scores: Scores | None
 
 
@@ -74,7 +73,7 @@ def command(
         Only count the requests and tokens of a language model that judges.
     """
     from rmcalib._util.files import write_text
-    from rmcalib._util.processes import is_main_process, joined
+    from rmcalib._util.processes import is_main_process, process_rank
     from rmcalib.repair import Calibrator
     from rmcalib.report.card import markdown_summary
     from rmcalib.report.pages import document_of
@@ -85,27 +84,23 @@ def command(
     how = {"group_by": group_by, "calibrator": used, **asdict(measuring)}
     done: list[Done] = []
     failed: list[dict[str, str]] = []
-    with session(common, markdown=markdown) as screen, joined() as team:
-        with team.step():
-            jobs = (
-                _given(scores, judged, scoring, reading, screen)
-                if scores
-                else _to_run(judged, scoring, screen)
-            )
-            if dry_run:
-                return _show_costs(jobs, judged, scoring, screen)
-            for job in jobs:
-                check_categories(conditions, _categories(job))
+    with session(common, markdown=markdown) as screen:
+        jobs = (
+            _given(scores, judged, scoring, reading, screen) if scores else _to_run(judged, scoring, screen)
+        )
+        if dry_run:
+            return _show_costs(jobs, judged, scoring, screen)
+        for job in jobs:
+            check_categories(conditions, _categories(job))
         for job in jobs:
             try:
-                with team.step():
-                    found = job.scores or run_judge(job.name, _bench(job), scoring, judged.endpoint, screen)
-                    if is_main_process():
-                        result, folder = _evaluate(found, job, scores, scoring, screen, how)
-                        met = tuple(one for one in conditions if one.met(result.rows))
-                        done.append(Done(result, folder, met))
+                found = job.scores or run_judge(job.name, job.bench, scoring, judged.endpoint, screen)
+                if is_main_process():
+                    result, folder = _evaluate(found, job, scores, scoring, screen, how)
+                    met = tuple(one for one in conditions if one.met(result.rows))
+                    done.append(Done(result, folder, met))
             except (ValueError, OSError, MemoryError) as error:
-                if len(jobs) == 1:
+                if len(jobs) == 1 or process_rank()[1] > 1:  # a launcher ends all processes
                     raise
                 failed.append({"model": job.name, "error": " ".join(str(error).split())})
                 screen.say(f"error: {failed[-1]['error']}")
@@ -194,13 +189,8 @@ def _part(scores: Scores, part: str | None) -> Scores:
     return scores if part is None else scores.part(part)
 
 
-def _bench(job: Job) -> Benchmark:
-    assert job.bench is not None  # only jobs with scores may have none
-    return job.bench
-
-
 def _categories(job: Job) -> Sequence[str]:
-    return _bench(job).categories if job.scores is None else [*dict.fromkeys(job.scores.category.tolist())]
+    return list(job.bench.categories if job.scores is None else dict.fromkeys(job.scores.category.tolist()))
 
 
 def _evaluate(
@@ -212,7 +202,7 @@ def _evaluate(
     from rmcalib.judges._registry import recipe_of_run, remember_model
     from rmcalib.report import evaluate
     from rmcalib.runs import run_folder
-    from rmcalib.runs._run import is_own_run, keep_scores
+    from rmcalib.runs._folder import is_own_run, keep_scores
 
     published = "-published" if source == PUBLISHED else ""
     folder = run_folder(scoring.output, job.name, f"{scores.manifest['benchmark']}{published}")
@@ -281,7 +271,8 @@ def _repairable(result: Evaluation) -> bool:
 
 def _show_costs(jobs: Sequence[Job], judged: Judged, scoring: Scoring, screen: Screen) -> int:
     """Print what judging costs. No server is asked, and no model is loaded."""
-    from rmcalib.judges import GenerativeJudge, load_judge
+    from rmcalib.judges import load_judge
+    from rmcalib.judges._generative import GenerativeJudge
 
     costs = {}
     for job in jobs:
@@ -290,7 +281,7 @@ def _show_costs(jobs: Sequence[Job], judged: Judged, scoring: Scoring, screen: S
             raise ValueError(
                 "--dry-run: counts the requests of a language model that judges: give -J judging=letter"
             )
-        costs[f"{judge.name} on {_bench(job).name}"] = judge.cost(_bench(job).items)
+        costs[f"{judge.name} on {job.bench.name}"] = judge.cost(job.bench.items)
     if screen.json:
         print_json({name: asdict(cost) for name, cost in costs.items()})
         return 0
