@@ -28,7 +28,7 @@ from rmcalib._util.storage import StorageError, as_path, is_remote, read_file
 from rmcalib._util.terminal import count
 from rmcalib.judges import ScoredItem
 from rmcalib.judges._files import identify
-from rmcalib.judges._readings import answers_summary
+from rmcalib.judges._prompts import answers_summary
 from rmcalib.runs._folder import RunError, RunFolder
 from rmcalib.scores import Scores
 
