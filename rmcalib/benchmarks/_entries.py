@@ -72,7 +72,7 @@ class BenchmarkEntry:
     no_single_answer : set of str
         Categories whose prompts have no single correct answer. Metrics of the first choice leave them out.
     official : str or callable or None
-        The score that its authors report: a name, such as `"accuracy"`, or a function of the rewards and the
+        The score that its authors report: a name, such as `"accuracy"`, or a function of the scores and the
         entry that returns a list of `OfficialScore`; None if they define none.
     official_about : str
         What the official score is, in one line.

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from rmcalib._util.waiting import LONGEST_PAUSE, retry_after
+from rmcalib._util.storage import LONGEST_PAUSE, retry_after
 
 if TYPE_CHECKING:
     import httpx
