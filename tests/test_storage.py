@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
 
 from rmcalib._util.files import read_object, write_json, write_text
-from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, read_file
+from rmcalib._util.storage import StorageError, as_path, find_files, read_file
 from rmcalib.scores import load_scores
-
-
-def test_local_paths(tmp_path: Path) -> None:
-    assert as_path(f"file://{tmp_path}") == as_path(str(tmp_path)) == as_path(tmp_path) == tmp_path
-    assert not is_remote(f"local://{tmp_path}")
-    assert is_remote("simplecache::s3://bucket/runs")
 
 
 def test_files_are_written_and_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,11 +136,6 @@ def test_entries_are_complete_and_found_by_name_alias_and_hub_id() -> None:
         known_entry("judge-bench")
 
 
-def test_sections_have_the_categories_of_reward_bench_1() -> None:
-    entry = known_entry("reward-bench-1")
-    assert [name for weights in entry.sections.values() for name in weights] == list(entry.categories)
-
-
 def test_rows_of_reward_bench_2_are_recognised(tmp_path: Path) -> None:
     bench = load_benchmark(str(write(tmp_path / "x.jsonl", SHAPES["reward-bench-2"])))
     assert bench.format == "reward-bench-2"
