@@ -13,8 +13,8 @@ import heapq
 import math
 
 from rmcalib.judges import LoadOptions
-from rmcalib.runs import Selection
-from rmcalib.runs._plan import PlanEntry, make_plan, read_models
+from rmcalib.runs import Batch, Cluster, plan_batch
+from rmcalib.runs._plan import PlanEntry
 
 CLUSTERS = ((1, 1), (8, 1), (64, 4))  # GPUs, and workers that share the prompts of a model
 
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--gpu-memory", type=float, default=80, help="of one GPU, in GB")
     parser.add_argument("--rate", type=float, default=1e14, help="operations per second of one GPU")
     args = parser.parse_args()
-    plan = make_plan(read_models(), Selection(), LoadOptions(trust_remote_code=True), "cuda", math.inf)
+    plan = plan_batch(Batch(cluster=Cluster(), options=LoadOptions(trust_remote_code=True)))
     models = [entry for entry in plan if not entry.skipped and entry.seconds is not None]
     print(f"{'GPUs':>5}{'workers':>9}{'models':>8}{'hours':>8}{'GPU-hours':>11}")
     for gpus, workers in CLUSTERS:

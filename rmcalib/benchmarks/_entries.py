@@ -44,13 +44,14 @@ class BenchmarkEntry:
         better and a worse one, or people voted on them.
     reader : str or callable
         How a row is read. `"answers"` is for rows with correct and wrong responses, `"choices"` for rows with
-        two responses and a choice; the others belong to one benchmark. A function takes a row (a dict) and
-        returns an `Item`, or a str with the reason why the row is left out.
+        two responses and a choice, `"conversations"` for two chats and a choice; the others belong to one
+        benchmark. A function takes a row (a dict) and returns an `Item`, or a str with the reason why the row
+        is left out.
     columns : mapping
         For fields of the reader whose column has another name: its name, or a list of which the first that
         has a value counts. The field `category` is read from the column `subset` otherwise.
     choices : mapping of str to {"first", "second", "neither"}
-        The meaning of each value of `choice`, for the reader `"choices"`.
+        The meaning of each value of `choice`, for readers of a choice.
     category : str or None
         Category of rows without one; None if every row has one, or if they are called `all`.
     cluster : str or None
@@ -71,17 +72,14 @@ class BenchmarkEntry:
         Its categories in its authors' order, or what they begin with; empty if any name is allowed.
     no_single_answer : set of str
         Categories whose prompts have no single correct answer. Metrics of the first choice leave them out.
-    official : str or callable or None
-        The score that its authors report: a name, such as `"accuracy"`, or a function of the scores and the
-        entry that returns a list of `OfficialScore`; None if they define none.
+    official : str or None
+        The score that its authors report, such as `"accuracy"`; None if they define none.
     official_about : str
         What the official score is, in one line.
     sections : mapping
         Weights of categories by section, for the official score `"sections"`.
     folder : str or None
         Name of the subfolder that contains its files, if the files of other benchmarks are beside it.
-    aliases : list of str
-        Other names.
 
     Examples
     --------
@@ -111,11 +109,10 @@ class BenchmarkEntry:
     hub: tuple[HubSource, ...] = ()
     categories: tuple[str, ...] = ()
     no_single_answer: frozenset[str] = frozenset()
-    official: str | Callable[..., Any] | None = None
+    official: str | None = None
     official_about: str = ""
     sections: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     folder: str | None = None
-    aliases: tuple[str, ...] = ()
 
     @property
     def hub_id(self) -> str | None:
@@ -143,12 +140,12 @@ def benchmarks() -> dict[str, BenchmarkEntry]:
 
 
 def known_entry(name: str) -> BenchmarkEntry:
-    """Return the entry of a benchmark: by name, alias or Hub id, or from your own YAML file.
+    """Return the entry of a benchmark: by name or Hub id, or from your own YAML file.
 
     Parameters
     ----------
     name : str
-        A name, an alias, a Hub id, or the path of a file that ends in `.yaml`.
+        A name, a Hub id, or the path of a file that ends in `.yaml`.
 
     Returns
     -------
@@ -171,7 +168,7 @@ def known_entry(name: str) -> BenchmarkEntry:
 
 
 def entry_for(benchmark: str | Benchmark) -> BenchmarkEntry | None:
-    """Return the entry of a loaded benchmark, a name, an alias or a Hub id; None if it is unknown.
+    """Return the entry of a loaded benchmark, a name or a Hub id; None if it is unknown.
 
     >>> entry_for("allenai/reward-bench-2").name, entry_for("nobody/knows-it")
     ('reward-bench-2', None)
@@ -180,18 +177,18 @@ def entry_for(benchmark: str | Benchmark) -> BenchmarkEntry | None:
     if name in _built_in():  # even if a plug-in cannot be loaded
         return _built_in()[name]
     found = benchmarks()
-    named = (e for e in found.values() if name in (*e.aliases, *(source.id for source in e.hub)))
-    return found.get(name) or next(named, None)
+    of_hub = (entry for entry in found.values() if any(source.id == name for source in entry.hub))
+    return found.get(name) or next(of_hub, None)
 
 
 def read_entry(path: Path) -> BenchmarkEntry:
     """Read the YAML file of a benchmark. All mistakes are named at once."""
-    from rmcalib.benchmarks._formats import GROUPED, READERS
+    from rmcalib.benchmarks._formats import READERS
     from rmcalib.benchmarks._official import OFFICIAL
 
     entry = typed(BenchmarkEntry, parse_yaml(read_input(path), str(path)), str(path))
     for key, value, known in (
-        ("reader", entry.reader, {*READERS, *GROUPED}),
+        ("reader", entry.reader, {*READERS}),
         ("official", entry.official, {*OFFICIAL}),
     ):
         if isinstance(value, str) and value not in known:

@@ -118,7 +118,9 @@ Question = Annotated[Chat, AfterValidator(_before_the_answer)]
 NAME: TypeAdapter[str] = TypeAdapter(Annotated[str, BeforeValidator(_name), AfterValidator(_whole)])
 TEXT: TypeAdapter[str] = TypeAdapter(Text)
 TEXTS: TypeAdapter[tuple[str, ...]] = TypeAdapter(
-    Annotated[tuple[Text, ...], BeforeValidator(_listed), Field(min_length=1)]
+    Annotated[
+        tuple[Text, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)
+    ]
 )
 COUNT: TypeAdapter[int] = TypeAdapter(Count)
 COUNTS: TypeAdapter[tuple[int, ...]] = TypeAdapter(Annotated[tuple[Count, ...], FromJson])
@@ -184,6 +186,15 @@ class Row:
             raise self.error(f"{name} is not a text or a list of chat messages")
         return self.get(TEXT, name) if isinstance(value, str) else self.get(kind, name)
 
+    def choice(self) -> str:
+        """Return "first", "second" or "neither"."""
+        value, known = self.get(NAME, "choice"), self.entry.choices
+        if value not in known:
+            raise self.error(
+                f"{self.entry.columns.get('choice')} is {value!r}: expected {' or '.join(known)}"
+            )
+        return known[value]
+
     def item(
         self,
         name: str,
@@ -248,11 +259,31 @@ def answers(row: Row) -> Item:
 
 def choices(row: Row) -> Item | str:
     """Two responses, and which of them is correct or preferred by a person."""
-    choice = row.entry.choices.get(row.get(NAME, "choice"))
-    if choice is None:
-        raise row.error(f"{row.entry.columns.get('choice')}: expected {' or '.join(row.entry.choices)}")
-    name, prompt = row.get(NAME, "id"), row.prompt()
-    responses = row.get(TEXT, "first"), row.get(TEXT, "second")
+    return _compared(row, row.prompt(), (row.get(TEXT, "first"), row.get(TEXT, "second")))
+
+
+def conversations(row: Row) -> Item | str:
+    """Two conversations and which is better; those that differ before the last response are left out, and images."""
+    talks = [row.get(TALK, name) for name in ("first", "second")]
+    if any(_has_image(row.get(ANYTHING, name)) for name in ("first", "second")):
+        return "a message has an image"
+    if talks[0][:-1] != talks[1][:-1] or len(talks[0]) < 2:
+        return _DIFFER
+    return _compared(row, talks[0][:-1], [talk[-1]["content"] for talk in talks])
+
+
+_DIFFER = "the two conversations differ before the last response"
+
+
+def _has_image(talk: Any) -> bool:
+    contents = [message.get("content") for message in _from_json(talk)]
+    parts = [part for content in contents if isinstance(content, (list, tuple)) for part in content]
+    return any(isinstance(part, Mapping) and part.get("image") for part in parts)
+
+
+def _compared(row: Row, prompt: Any, responses: Sequence[str]) -> Item | str:
+    """Return an item of two responses: a person's vote, or which one is correct."""
+    name, choice = row.get(NAME, "id"), row.choice()
     votes = (int(choice == "first"), int(choice == "second"))
     if row.entry.labels == "votes":
         return row.voted(name, prompt, responses, votes, 1 - sum(votes))
@@ -345,9 +376,6 @@ def multipref(row: Row) -> Item | str:
     )
 
 
-_DIFFER = "the two conversations differ before the last response"
-
-
 def arena_55k(row: Row) -> Item | str:
     """A battle whose prompts and responses are lists of turns, written as JSON.
 
@@ -365,27 +393,6 @@ def arena_55k(row: Row) -> Item | str:
     if not all(isinstance(text, str) and not LONE_SURROGATE.search(text) for text in (prompt, *responses)):
         return "a message has no text, or broken characters"
     return row.voted(row.get(NAME, "id"), prompt, responses, won[:2], won[2])
-
-
-def arena_140k(row: Row) -> Item | str:
-    """A battle; conversations that differ before the last response, and images, are left out."""
-    winner = row.get(NAME, "winner")
-    if winner not in ("model_a", "model_b", "tie", "both_bad"):
-        raise row.error(f"winner is {winner!r}")
-    talks = [row.get(TALK, name) for name in ("conversation_a", "conversation_b")]
-    if any(_has_image(row.values[name]) for name in ("conversation_a", "conversation_b")):
-        return "a message has an image"
-    if talks[0][:-1] != talks[1][:-1] or len(talks[0]) < 2:
-        return _DIFFER
-    votes = (int(winner == "model_a"), int(winner == "model_b"))
-    responses = [talk[-1]["content"] for talk in talks]
-    return row.voted(row.get(NAME, "id"), talks[0][:-1], responses, votes, 1 - sum(votes))
-
-
-def _has_image(talk: Any) -> bool:
-    contents = [message.get("content") for message in _from_json(talk)]
-    parts = [part for content in contents if isinstance(content, (list, tuple)) for part in content]
-    return any(isinstance(part, Mapping) and part.get("image") for part in parts)
 
 
 def ultrafeedback(row: Row) -> Item | str:
@@ -457,7 +464,7 @@ def _dialogue(text: str) -> list[dict[str, str]]:
 # Formats with several rows per prompt
 
 
-def rewardmath(rows: Iterable[Row]) -> Iterator[Item | str]:
+def rewardmath(rows: Iterable[Row]) -> Iterator[tuple[str, Item | str]]:
     """One row per solution of a problem, in any order; the one by a person is correct."""
     correct = "human_to_GPT-4"
     solutions: dict[str, list[tuple[Row, str, str]]] = {}
@@ -470,10 +477,11 @@ def rewardmath(rows: Iterable[Row]) -> Iterator[Item | str]:
         if authors.count(correct) != 1 or len(given) < 2:
             raise row.error(f"the problem needs one solution by {correct} (the correct one) and another")
         ordered = sorted(given, key=lambda one: one[1] != correct)
-        yield row.item(row.get(NAME, "id", str(number)), problem, [text for _, _, text in ordered])
+        texts = tuple(text for _, _, text in ordered)
+        yield row.where, row.item(row.get(NAME, "id", str(number)), problem, texts)
 
 
-def mt_bench(rows: Iterable[Row]) -> Iterator[Item | str]:
+def mt_bench(rows: Iterable[Row]) -> Iterator[tuple[str, Item | str]]:
     """One row per vote on two conversations; the votes on each question, turn and pair are collected.
 
     Comparisons whose conversations differ before the last response (most second turns) have no common prompt
@@ -482,58 +490,76 @@ def mt_bench(rows: Iterable[Row]) -> Iterator[Item | str]:
     talks: dict[tuple[str, ...], tuple[Row, Messages, Messages]] = {}
     winners: dict[tuple[str, ...], list[str | None]] = {}
     for row in rows:
-        question, turn, winner = (
-            row.get(COUNT, "question_id"),
-            row.get(COUNT, "turn"),
-            row.get(NAME, "winner"),
-        )
-        if winner not in ("model_a", "model_b", "tie", "tie (inconsistent)"):
-            raise row.error(f"winner is {winner!r}")
-        names = {side: row.get(NAME, side) for side in ("model_a", "model_b")}
-        both = {}
-        for side, model in names.items():
-            talk = row.get(CHAT, side.replace("model", "conversation"))[: 2 * turn]
-            if not turn or len(talk) < 2 * turn or talk[-1]["role"] != "assistant":
-                raise row.error(f"the conversations have no response of the assistant in turn {turn}")
-            both[model] = talk
-        key = (str(question), str(turn), *sorted(names.values()))
-        talks.setdefault(key, (row, both[key[2]], both[key[3]]))
-        winners.setdefault(key, []).append(names.get(winner))
+        turn, models = row.get(COUNT, "turn"), [row.get(NAME, side) for side in ("model_a", "model_b")]
+        both = [row.get(CHAT, side)[: 2 * turn] for side in ("conversation_a", "conversation_b")]
+        if turn < 1 or any(len(talk) < 2 * turn or talk[-1]["role"] != "assistant" for talk in both):
+            raise row.error(f"the conversations have no response of the assistant in turn {turn}")
+        key = (str(row.get(COUNT, "question_id")), str(turn), *sorted(models))
+        first, second = both if models[0] == key[2] else both[::-1]
+        talks.setdefault(key, (row, first, second))
+        winner = dict(zip(("first", "second"), models, strict=True)).get(row.choice())
+        winners.setdefault(key, []).append(winner)
     for key, (row, first, second) in talks.items():
         if first[:-1] != second[:-1]:
-            yield _DIFFER
+            yield row.where, _DIFFER
             continue
+        responses = first[-1]["content"], second[-1]["content"]
         votes = winners[key].count(key[2]), winners[key].count(key[3])
         number = (int(key[0]) - 81) // 10  # the first question is 81, and each category has ten
         known = row.entry.categories
-        yield row.voted(
-            "/".join(key),
-            first[:-1],
-            (first[-1]["content"], second[-1]["content"]),
-            votes,
-            winners[key].count(None),
-            columns={"turn": key[1], "model_a": key[2], "model_b": key[3]},
-            category=known[number] if 0 <= number < len(known) else "other",
+        category = known[number] if 0 <= number < len(known) else "other"
+        columns = {"turn": key[1], "model_a": key[2], "model_b": key[3]}
+        ties = winners[key].count(None)
+        found = row.voted(
+            "/".join(key), first[:-1], responses, votes, ties, columns=columns, category=category
         )
+        yield row.where, found
 
 
-READERS: dict[str, Callable[[Row], Item | str]] = {
-    "answers": answers,
-    "choices": choices,
-    "own": own,
-    "rmb": rmb,
-    "ppe-correctness": ppe_correctness,
-    "helpsteer3": helpsteer3,
-    "multipref": multipref,
-    "arena-55k": arena_55k,
-    "arena-140k": arena_140k,
-    "ultrafeedback": ultrafeedback,
-    "trl": trl,
-}
-"""The formats with one row per prompt, by the names that YAML files use. They return why a row is left out."""
+def by_row(read: Callable[[Row], Item | str]) -> Reader:
+    """Return what reads the rows of a format whose rows are prompts."""
+    return lambda rows: ((row.where, read(row)) for row in rows)
 
-GROUPED: dict[str, Callable[[Iterable[Row]], Iterator[Item | str]]] = {
+
+Reader = Callable[[Iterable[Row]], Iterator[tuple[str, Item | str]]]
+READERS: dict[str, Reader] = {
+    "answers": by_row(answers),
+    "choices": by_row(choices),
+    "conversations": by_row(conversations),
+    "own": by_row(own),
+    "rmb": by_row(rmb),
     "rewardmath": rewardmath,
+    "ppe-correctness": by_row(ppe_correctness),
+    "helpsteer3": by_row(helpsteer3),
+    "multipref": by_row(multipref),
     "mt-bench": mt_bench,
+    "arena-55k": by_row(arena_55k),
+    "ultrafeedback": by_row(ultrafeedback),
+    "trl": by_row(trl),
 }
-"""The formats with several rows per prompt."""
+"""The formats, by the names that YAML files use. They yield places, with items or why they are left out."""
+
+
+def read_items(rows: Iterable[tuple[str, Any]], entry: BenchmarkEntry) -> Iterator[tuple[str, Item | str]]:
+    """Yield the items of a benchmark, or the reasons why rows are left out, each with its place."""
+    reader = entry.reader
+    read = READERS[reader] if isinstance(reader, str) else by_row(lambda row: _called(reader, row))
+    return read(_objects(rows, entry))
+
+
+def _objects(rows: Iterable[tuple[str, Any]], entry: BenchmarkEntry) -> Iterator[Row]:
+    for number, (where, values) in enumerate(rows):
+        if not isinstance(values, dict):
+            raise ValueError(f"{where}: expected an object {{...}}")
+        yield Row(where, number, values, entry)
+
+
+def _called(read: Callable[[Mapping[str, Any]], Any], row: Row) -> Item | str:
+    """Return what the function of a plug-in makes of a row."""
+    try:
+        found = read(row.values)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise row.error(f"{type(error).__name__}: {error}") from error
+    if not isinstance(found, (Item, str)):
+        raise row.error(f"the reader returned {type(found).__name__}, neither an Item nor a str")
+    return found

@@ -45,9 +45,8 @@ class Item:
 
     Examples
     --------
-    >>> item = Item("1", "chat", "Hi", ("Hello!", "What?"), 1, votes=(3, 1), ties=1)
-    >>> item.n_votes, item.shares
-    (5, (0.75, 0.25))
+    >>> Item("1", "chat", "Hi", ("Hello!", "What?"), 1, votes=(3, 1), ties=1).votes
+    (3, 1)
     """
 
     id: Name
@@ -59,17 +58,6 @@ class Item:
     ties: Count = 0
     columns: Mapping[str, str] = field(default_factory=dict)
     cluster: Name | None = None
-
-    @property
-    def n_votes(self) -> int:
-        """Number of people who voted, ties included."""
-        return sum(self.votes or ()) + self.ties
-
-    @property
-    def shares(self) -> tuple[float, ...] | None:
-        """Fraction of votes for each response, without ties; None if there are none."""
-        total = sum(self.votes or ())
-        return tuple(count / total for count in self.votes or ()) if total else None
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rmcalib._util.files import kind_on_disk, opened_parquet, read_csv_table
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, resolve_commit, translated, without_hub
@@ -19,13 +20,8 @@ from rmcalib._util.texts import json_lines, parse_json, refuse_url, typed
 from rmcalib.benchmarks._entries import BenchmarkEntry, HubSource, benchmarks, entry_for, known_entry
 from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
 
-if TYPE_CHECKING:
-    from rmcalib.benchmarks._formats import Row
-
-
 DEMO = Path(__file__).parents[1] / "demo" / "benchmark.jsonl"
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
-_MOST_PROBLEMS = 20
 _AT_ONCE = 100  # rows of a Parquet file that are decoded together
 _LARGEST = 8 * 2**30  # bytes of a Parquet file's texts
 
@@ -222,6 +218,8 @@ def _benchmark(
     source: str,
 ) -> Benchmark:
     """Turn rows into items with unique ids; without an entry, rows are in our own schema."""
+    from rmcalib.benchmarks._formats import read_items
+
     first = next(rows, None)
     if first is None:
         raise ValueError(f"{source}: contains no prompts")
@@ -230,61 +228,25 @@ def _benchmark(
         entry = known_entry("reward-bench-2" if is_theirs else "rmcalib")
     places: list[str] = []
     items: list[Item] = []
-    left_out: dict[str, int] = {}
-    for found in _items(chain([first], rows), entry, places):
+    left_out: Counter[str] = Counter()
+    for where, found in read_items(chain([first], rows), entry):
         if isinstance(found, str):
-            left_out[found] = left_out.get(found, 0) + 1
+            left_out[found] += 1
         else:
-            items.append(_checked(found, places[-1]))
+            items.append(_checked(found, where))
+            places.append(where)
     notes = tuple(f"{label}: {n:,} left out: {why}" for why, n in left_out.items())
     if not items:
         raise ValueError(f"{source}: contains no prompts ({'; '.join(notes)})")
-    names, categories = [item.id for item in items], [item.category for item in items]
-    ids = distinct_ids(names, categories, keep=entry.no_single_answer)
-    _check_ids(ids, names, places if len(places) == len(items) else [], source)
+    categories = [item.category for item in items]
+    ids = distinct_ids([item.id for item in items], categories, keep=entry.no_single_answer)
+    seen: dict[str, str] = {}
+    for item, identifier, where in zip(items, ids, places, strict=True):
+        if identifier in seen:
+            raise ValueError(f"{where}: id {item.id!r} appears twice (first in {seen[identifier]})")
+        seen[identifier] = where.removeprefix(f"{source}, ")
     distinct = tuple(replace(item, id=one) for item, one in zip(items, ids, strict=True))
     return Benchmark(label, revision, distinct, entry.name, notes)
-
-
-def _items(rows: Iterator[tuple[str, Any]], entry: BenchmarkEntry, places: list[str]) -> Iterator[Item | str]:
-    """Yield items, or the reasons why rows are left out. The problems of several rows are one error."""
-    from rmcalib.benchmarks._formats import GROUPED, READERS, Row
-
-    def objects() -> Iterator[Row]:
-        for number, (where, values) in enumerate(rows):
-            places.append(where)
-            if not isinstance(values, dict):
-                raise ValueError(f"{where}: expected an object {{...}}")
-            yield Row(where, number, values, entry)
-
-    reader = entry.reader
-    if isinstance(reader, str) and reader in GROUPED:
-        yield from GROUPED[reader](objects())
-        return
-    problems: list[str] = []
-    for row in objects():
-        try:
-            yield READERS[reader](row) if isinstance(reader, str) else _called(reader, row)
-        except ValueError as error:
-            problems.append(str(error))
-        if len(problems) == _MOST_PROBLEMS:
-            break
-    if problems:
-        more = len(problems) - 3
-        raise ValueError("; ".join(problems[:3]) + (f"; and {more} more problems" if more > 0 else ""))
-
-
-def _called(read: Any, row: Row) -> Item | str:
-    """Return what the function of a plug-in makes of a row."""
-    try:
-        found = read(row.values)
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{row.where}: {type(error).__name__}: {error}") from error
-    if not isinstance(found, (Item, str)):
-        raise ValueError(
-            f"{row.where}: the reader returned {type(found).__name__}, neither an Item nor a str"
-        )
-    return found
 
 
 def _checked(item: Item, where: str) -> Item:
@@ -295,17 +257,6 @@ def _checked(item: Item, where: str) -> Item:
     if item.n_correct >= len(item.responses) or (item.votes is None and not item.n_correct):
         raise ValueError(f"{where}: a prompt needs a correct and a wrong response, or votes")
     return item
-
-
-def _check_ids(ids: list[str], names: list[str], places: list[str], source: str) -> None:
-    """Refuse repeated ids; `places` is empty if items are made of several rows."""
-    seen: dict[str, int] = {}
-    for i, identifier in enumerate(ids):
-        first = seen.setdefault(identifier, i)
-        if first != i:
-            here = places[i] if places else source
-            there = places[first].removeprefix(f"{source}, ") if places else f"prompt {first}"
-            raise ValueError(f"{here}: id {names[i]!r} appears twice (first in {there})")
 
 
 def _hub_rows(source: HubSource, commit: str, revision: str | None) -> Iterator[tuple[str, Any]]:

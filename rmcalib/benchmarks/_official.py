@@ -76,10 +76,9 @@ def official_score(
     entry = benchmark if isinstance(benchmark, BenchmarkEntry) else entry_for(benchmark)
     if entry is None or entry.official is None:
         return []
-    compute = OFFICIAL[entry.official] if isinstance(entry.official, str) else entry.official
     if isinstance(benchmark, Benchmark):
         scores = _with_columns(scores, benchmark)
-    return compute(scores, entry)
+    return OFFICIAL[entry.official](scores, entry)
 
 
 def _with_columns(scores: Any, benchmark: Benchmark) -> Any:
@@ -168,12 +167,7 @@ def mean_by_category(
 
 
 def accuracy(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
-    """Return the fraction of prompts where the correct responses beat all others, in all and by category."""
-    return mean_by_category("accuracy", best_beats_all(scores), scores)
-
-
-def decided_accuracy(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
-    """Return the accuracy over the prompts that have a correct response: votes may be tied."""
+    """Return how often the correct responses beat all others. Prompts without any do not count: votes may be tied."""
     decided = np.asarray(np.logical_or.reduceat(scores.is_correct, _starts(scores)))
     return mean_by_category("accuracy", best_beats_all(scores), scores, kept=decided)
 
@@ -370,7 +364,6 @@ def agreement(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
 
 OFFICIAL: dict[str, Callable[[Any, BenchmarkEntry], list[OfficialScore]]] = {
     "accuracy": accuracy,
-    "decided-accuracy": decided_accuracy,
     "sections": sections,
     "categories-and-ties": categories_and_ties,
     "styles": styles,

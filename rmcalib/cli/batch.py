@@ -18,9 +18,8 @@ from rmcalib.cli.sources import judge_options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rmcalib.runs._batch import Evaluate
+    from rmcalib.runs._batch import Evaluate, Status
     from rmcalib.runs._plan import PlanEntry
-    from rmcalib.runs._status import Status
 
 WHERE = Group("Where to run", sort_key=2)
 
@@ -82,8 +81,8 @@ def command(
         Also try models that seem too large.
     """
     from rmcalib.judges import LoadOptions
-    from rmcalib.runs import Batch, Cluster, Selection, plan_batch, run_batch
-    from rmcalib.runs._plan import parse_bytes, parse_parameters
+    from rmcalib.runs import Batch, Cluster, plan_batch, run_batch
+    from rmcalib.runs._plan import parse_size
 
     if len(scoring.benchmark) > 1:
         raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
@@ -94,17 +93,21 @@ def command(
         more = {"--backend": scoring.backend, "--free-disk": free_disk}
         refuse({**given, **more, **of_ray}, "no model is run with --scores published")
     elif engine == "ray":
-        cluster = Cluster(address or "local", shards or 1, gpus, parse_bytes(gpu_memory or "80GB"))
+        memory = parse_size(gpu_memory or "80GB", "--gpu-memory")
+        cluster = Cluster(address or "local", shards or 1, gpus, memory)
     else:
         refuse(of_ray, "it needs --engine ray")
-    size = None if max_params is None else parse_parameters(max_params)
+    size = None if max_params is None else parse_size(max_params, "--max-params") / 1e9
     batch = Batch(
         models,
         scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
         scoring.output,
-        Selection(include, exclude, size, family),
-        LoadOptions(**judge_options(scoring)),
-        cluster,
+        include=include,
+        exclude=exclude,
+        max_parameters=size,
+        families=family,
+        options=LoadOptions(**judge_options(scoring)),
+        cluster=cluster,
         published=scores is not None,
         fresh=scoring.fresh,
         format=scoring.format,

@@ -118,7 +118,7 @@ def load_prompts(name: str, scoring: Scoring, screen: Screen, *, part: str | Non
         revision = given or None
         known: list[str] = []
         for entry in benchmarks().values():
-            known += [entry.name, *entry.aliases, *(source.id for source in entry.hub)]
+            known += [entry.name, *(source.id for source in entry.hub)]
         check_name(name, known, "benchmark")
     found = load_benchmark(name, format=scoring.format, revision=revision, part=part, limit=scoring.limit)
     for note in found.notes:

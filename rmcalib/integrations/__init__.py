@@ -1,6 +1,5 @@
 """Calibration in other tools: watching a training run, and `rmcalib.integrations.trl` for TRL."""
 
-from rmcalib.integrations.pairs import metric_values, preference_metrics
-from rmcalib.integrations.watching import Watch, Watcher, watch
+from rmcalib.integrations.watching import Watcher, preference_metrics, watch
 
-__all__ = ["Watch", "Watcher", "metric_values", "preference_metrics", "watch"]
+__all__ = ["Watcher", "preference_metrics", "watch"]

@@ -26,8 +26,7 @@ from transformers import Trainer, TrainerCallback
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.integrations.pairs import metric_values, preference_metrics
-from rmcalib.integrations.watching import Watcher, steps_of
+from rmcalib.integrations.watching import Watcher, metric_values, preference_metrics, steps_in
 from rmcalib.judges import Classifier, LoadOptions, Recipe, RewardModel, scored_chunks
 from rmcalib.judges._judge import about_judge
 from rmcalib.metrics.catalogue import TRAINING_METRICS
@@ -176,7 +175,7 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             self._logged = {
                 f"eval_{name}": value
                 for name, value in _named(
-                    self.benchmark.name.rpartition("/")[2], metric_values(scores, metrics=self.metrics)
+                    self.benchmark.name.rpartition("/")[2], metric_values(scores, self.metrics)
                 ).items()
             }
             if self.trainer.is_in_train:
@@ -261,7 +260,7 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers has 
         for path in sorted((Path(self.trainer.args.output_dir) / "completions").glob("*.parquet")):
             if path not in self._seen:
                 self._seen.add(path)
-                for step, samples in steps_of(RolloutReader(path, self.columns)):
+                for step, samples in steps_in(RolloutReader(path, self.columns).read(), str(path)):
                     row = self.watcher.add(step, *samples)
                     numbers = {name: float(row[name]) for name in _WATCHED}
                     # Not the trainer's own `log`, which would write the samples again.

@@ -1,10 +1,13 @@
-"""Watch a training run: is the reward still right about the samples of its own policy?"""
+"""Watch a training run: is the reward still right about the samples of its own policy?
+
+Also metrics of a reward model that is trained itself, fast enough for every evaluation (`preference_metrics`).
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +18,8 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats
 from rmcalib.calibration.intervals import check_level
 from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
-from rmcalib.integrations.pairs import as_array
 from rmcalib.metrics import measures
+from rmcalib.metrics.catalogue import TRAINING_METRICS, chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
@@ -415,7 +418,7 @@ def _new_steps(
 ) -> Iterator[tuple[float, Samples]]:
     """Yield the steps that are new or were written again; ``seen`` remembers what was read."""
     try:
-        found = [*steps_of(reader, reward)]
+        found = [*steps_in(_read(reader), str(reader.source), reward)]
     except ValueError:
         if follow and not seen:
             return  # the run has not begun
@@ -427,15 +430,10 @@ def _new_steps(
             yield step, samples
 
 
-def steps_of(reader: RolloutReader, reward: str | None = None) -> Iterator[tuple[float, Samples]]:
-    """Yield the steps that are written so far: prompts, rewards, labels and lengths, as `Watcher.add` takes them."""
-    return steps_in(_read(reader), str(reader.source), reward)
-
-
 def steps_in(
     found: Mapping[str, Scores], source: str, reward: str | None = None
 ) -> Iterator[tuple[float, Samples]]:
-    """Yield the steps of samples with one or several rewards; ``reward`` names the one that is watched."""
+    """Yield the steps of samples as `Watcher.add` takes them; ``reward`` names the one of several that is watched."""
     if reward is None and len(found) > 1:
         raise ValueError(
             f"{source}: which reward is watched? Name it, and the truth if another one is: "
@@ -443,11 +441,21 @@ def steps_in(
         )
     scores = next(iter(found.values())) if reward is None else find_model(dict(found), reward, source)
     steps = np.asarray(scores.extra.get("step", np.zeros(len(scores))), dtype=np.float64)
+    lengths = _lengths(scores)
     for step in np.unique(steps).tolist():
-        own = scores.take(steps[scores.offsets[:-1]] == step)
-        label = None if np.isnan(own.label).all() else own.label
+        kept = steps[scores.offsets[:-1]] == step
+        own = scores.take(kept)
         prompt = own.item_id if own.cluster is None else own.cluster
-        yield step, (prompt, own.reward, label, own.extra.get("characters"))
+        length = None if lengths is None else lengths[np.repeat(kept, np.diff(scores.offsets))]
+        yield step, (prompt, own.reward, None if np.isnan(own.label).all() else own.label, length)
+
+
+def _lengths(scores: Scores) -> Any:
+    """Return the lengths of samples (N,) as they were counted, or of the texts in a column of responses."""
+    texts = scores.extra.get("response_text", scores.extra.get("response_id"))
+    if "characters" in scores.extra or texts is None or not any(" " in str(text) for text in texts):
+        return scores.extra.get("characters")  # without a space, they are ids
+    return np.array([len(str(text)) for text in texts])
 
 
 def _read(reader: RolloutReader) -> dict[str, Scores]:
@@ -469,3 +477,58 @@ def _ties(part: Part) -> float:
     pairs = np.column_stack([part.prompt, part.reward])
     _, index, count = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
     return float((count[index.ravel()] > 1).mean())
+
+
+def preference_metrics(
+    chosen: Any, rejected: Any, *, metrics: Iterable[str] = TRAINING_METRICS
+) -> dict[str, float]:
+    """Return calibration metrics of a reward model on pairs of a chosen and a rejected response.
+
+    The probability of the chosen response is sigmoid(chosen − rejected).
+
+    Parameters
+    ----------
+    chosen, rejected : array (n,) or (n, 1)
+        The rewards: arrays, lists or tensors on any device.
+    metrics : Iterable[str]
+        Names of metrics from the catalogue (docs/metrics.md).
+
+    Returns
+    -------
+    dict
+        One number per metric, in the order of the catalogue; NaN if a metric has no value. The temperature,
+        for example, needs 20 pairs, and does not exist if the chosen response always has the larger reward.
+
+    Examples
+    --------
+    >>> found = preference_metrics([3.0, 2.0, 2.5], [0.0, 0.0, 3.0])
+    >>> {name: round(value, 3) for name, value in found.items() if "confidence" in name or name == "accuracy"}
+    {'mean_confidence': 0.819, 'accuracy': 0.667, 'overconfidence': 0.152}
+    """
+    pair = [_rewards("chosen", chosen), _rewards("rejected", rejected)]
+    if len(pair[0]) != len(pair[1]):
+        raise ValueError(f"chosen, rejected: {len(pair[0])} and {len(pair[1])} rewards; expected pairs")
+    return metric_values(Scores.from_arrays(np.stack(pair, axis=1)), metrics)
+
+
+def metric_values(scores: Scores, metrics: Iterable[str] = TRAINING_METRICS) -> dict[str, float]:
+    """Return metrics of the prompts with one correct response, without intervals; NaN if one has no value."""
+    part = whole_part(scores).prompts("one")
+    if part is None:
+        raise ValueError("no prompt has exactly one correct response, which these metrics need")
+    settings = Settings(resamples=200)
+    found = {one.name: one.measure(part, settings).value for one in chosen_metrics(metrics)}
+    return {name: float("nan") if value is None else float(value) for name, value in found.items()}
+
+
+def _rewards(name: str, values: Any) -> FloatArray:
+    """Return rewards as float64 (n,)."""
+    array = as_array(values)
+    return as_floats(array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array, name, ndim=1)
+
+
+def as_array(values: Any) -> FloatArray:
+    """Return numbers as float64; tensors may be on any device and have any dtype."""
+    if hasattr(values, "detach"):
+        values = values.detach().float().cpu().numpy()
+    return np.asarray(values, dtype=np.float64)

@@ -190,8 +190,8 @@ def read_entries(path: str | Path | None = None) -> list[tuple[str, Any]]:
     Parameters
     ----------
     path : str | Path, optional
-        A file with a list of entries, or with such a list under `models`. Default: the models of RewardBench
-        2's leaderboard.
+        A file with a list of entries, or with such a list under `models`. An id alone is an entry, too.
+        Default: the models of RewardBench 2's leaderboard.
 
     Returns
     -------
@@ -209,6 +209,7 @@ def read_entries(path: str | Path | None = None) -> list[tuple[str, Any]]:
     entries = content.get("models") if isinstance(content, Mapping) else content
     if not isinstance(entries, list):
         raise ValueError(f"{path}: expected a list of entries under 'models'")
+    entries = [{"model": entry} if isinstance(entry, str) else entry for entry in entries]
     names = [entry.get("model") for entry in entries if isinstance(entry, Mapping)]
     if twice := repeated(name for name in names if isinstance(name, str)):
         raise ValueError(f"{path}: {twice!r} is listed twice")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.benchmarks import OfficialScore
 from rmcalib.benchmarks import _official as official
+from rmcalib.benchmarks._official import OfficialScore
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.intervals import Limits, bootstrap_limits, proportion_interval
 from rmcalib.metrics.measures import Settings

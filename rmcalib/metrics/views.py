@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups
-from rmcalib.benchmarks import OfficialScore
 from rmcalib.benchmarks._entries import entry_for
+from rmcalib.benchmarks._official import OfficialScore
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index, bin_sums
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events, Independent, OneOf, Voters, Winners

@@ -118,7 +118,6 @@ def combine(
     *,
     names: Sequence[str] | None = None,
     level: float = 0.95,
-    folds: int = 5,
     seed: int = 0,
 ) -> Panel:
     """Combine judges of the same prompts, and measure what the panel gains over its best member.
@@ -139,10 +138,8 @@ def combine(
         The names of the judges; default those in the manifests.
     level : float
         Confidence level of the intervals. They are paired, with prompts as the sampling unit.
-    folds : int
-        Number of folds of the cross-fitting.
     seed : int
-        Seed of the split into folds.
+        Seed of the split into five folds.
 
     Returns
     -------
@@ -179,89 +176,73 @@ def combine(
     kept = np.isin(common[0].item_id[everything.starts], single.scores.item_id[single.starts])
     stacked = PanelData(np.stack([one.reward for one in common]), common[0].is_correct, everything.sizes)
     data = stacked.take(np.flatnonzero(kept))
-    whole, fits = fit_panel(data), _cross_fitted(data, folds, seed, single.cluster)
-    held_out = _HeldOut(data, fits, partial(mean_interval, clusters=single.cluster, level=level))
-    chosen = [fit.best for fit in fits]
-    rewards = {}
-    for method, weights in (("mean", np.full(len(judges), 1 / len(judges))), ("weights", whole.weights)):
-        logits = weights @ stacked.logs(whole.inverse)
-        logits[np.repeat(kept, stacked.sizes)] = held_out.logits[method]
-        rewards[method] = segment_log_softmax(logits, stacked.sizes)
+    whole, fits = fit_panel(data), _cross_fitted(data, seed, single.cluster)
+    logs = data.logs(np.stack([fit.inverse for fit in fits], axis=1))
+    logits = {}  # of held-out prompts, by panel
+    for name in whole.weights:
+        weights = np.stack([fit.weights[name] for fit in fits])
+        logits[name] = np.einsum("jr,rj->r", logs, np.repeat(weights, data.sizes, axis=0))
+    loss = {name: losses(values, data) for name, values in logits.items()}
+    mean = partial(mean_interval, clusters=single.cluster, level=level)
+    members = []
+    for j, judge in enumerate(judges):
+        lost = mean(loss[f"without {j}"] - loss["weights"])
+        row = {
+            "judge": judge,
+            "temperature": float(1 / whole.inverse[j]) if whole.inverse[j] > 0 else None,
+            "weight": float(whole.weights["weights"][j]),
+            "log_loss": float(losses(logs[j], data).mean()),
+            "accuracy": float(right(data.rewards[j], data).mean()),
+        }
+        limits = {"left_out": lost.value, "low": lost.low, "high": lost.high}
+        members.append({**row, **limits, "redundant": bool(lost.low <= _NOTHING)})
+    chosen = [int(np.argmax(fit.weights["best member"])) for fit in fits]
     return Panel(
-        members=held_out.members(list(judges), whole),
-        panels=held_out.panels(),
+        members=members,
+        panels=_panel_rows(loss, {name: right(values, data) for name, values in logits.items()}, data, mean),
         best={name: chosen.count(j) for j, name in enumerate(judges) if j in chosen},
         n=n,
         level=level,
-        rewards=rewards,
+        rewards={method: _rewards(method, stacked, kept, whole, logits[method]) for method in METHODS},
         about=common[0],
     )
 
 
-class _HeldOut:
-    """Members and panels, measured on prompts with the parameters that were fitted on other folds."""
+def _panel_rows(
+    loss: Mapping[str, FloatArray],
+    hit: Mapping[str, FloatArray],
+    data: PanelData,
+    mean: Callable[[FloatArray], Interval],
+) -> list[dict[str, Any]]:
+    """Return one row for a uniform guess, one for the best member, and one per method."""
+    uniform, best = np.log(data.sizes), "best member"
+    chance = float((1 / data.sizes).mean())
+    rows: list[dict[str, Any]] = [
+        {"panel": "uniform guess", "log_loss": float(uniform.mean()), "accuracy": chance}
+    ]
+    for name in (best, *METHODS):
+        means = {"log_loss": float(loss[name].mean()), "accuracy": float(hit[name].mean())}
+        row: dict[str, Any] = {"panel": name, **means}
+        differences = {"information": uniform - loss[name]}
+        if name != best:
+            differences |= {"gain": loss[best] - loss[name], "accuracy_gain": hit[name] - hit[best]}
+        for key, difference in differences.items():
+            gained = mean(difference)
+            row |= {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
+        if name != best:
+            row["gains"] = bool(row["gain_low"] > 0 and row["information_low"] > 0)
+        rows.append(row)
+    keys = list(dict.fromkeys(key for row in reversed(rows) for key in row))
+    return [{key: row.get(key) for key in keys} for row in rows]
 
-    def __init__(self, data: PanelData, fits: Sequence[PanelFit], mean: Callable[..., Interval]) -> None:
-        self.data, self.mean = data, mean
-        self.logs = data.logs(np.stack([fit.inverse for fit in fits], axis=1))
-        n_judges = len(data.rewards)
-        self.logits = {
-            "best member": self.joined(np.eye(n_judges)[[fit.best for fit in fits]]),
-            "mean": self.logs.mean(axis=0),
-            "weights": self.joined(np.stack([fit.weights for fit in fits])),
-        }
-        without = [np.stack([fit.without[j] for fit in fits]) for j in range(n_judges)]
-        self.without = [losses(self.joined(weights), data) for weights in without]
-        self.loss = {name: losses(values, data) for name, values in self.logits.items()}
 
-    def joined(self, weights: FloatArray) -> FloatArray:
-        """Return Σ_j w_j log p_j (N,) with weights (n, J)."""
-        return np.einsum("jr,rj->r", self.logs, np.repeat(weights, self.data.sizes, axis=0))
-
-    def members(self, names: Sequence[str], whole: PanelFit) -> list[dict[str, Any]]:
-        """Return one row per judge."""
-        rows = []
-        for j, name in enumerate(names):
-            lost = self.mean(self.without[j] - self.loss["weights"])
-            rows.append(
-                {
-                    "judge": name,
-                    "temperature": float(1 / whole.inverse[j]) if whole.inverse[j] > 0 else None,
-                    "weight": float(whole.weights[j]),
-                    "log_loss": float(losses(self.logs[j], self.data).mean()),
-                    "accuracy": float(right(self.data.rewards[j], self.data).mean()),
-                    "left_out": lost.value,
-                    "low": lost.low,
-                    "high": lost.high,
-                    "redundant": bool(lost.low <= _NOTHING),
-                }
-            )
-        return rows
-
-    def panels(self) -> list[dict[str, Any]]:
-        """Return one row for a uniform guess, one for the best member, and one per method."""
-        sizes = self.data.sizes
-        hit = {name: right(values, self.data) for name, values in self.logits.items()}
-        guess = {"log_loss": float(np.log(sizes).mean()), "accuracy": float((1 / sizes).mean())}
-        rows: list[dict[str, Any]] = [{"panel": "uniform guess", **guess}]
-        for name, loss in self.loss.items():
-            row: dict[str, Any] = {
-                "panel": name,
-                "log_loss": float(loss.mean()),
-                "accuracy": float(hit[name].mean()),
-            }
-            differences = {"information": np.log(sizes) - loss}
-            if name != "best member":
-                differences["gain"] = self.loss["best member"] - loss
-                differences["accuracy_gain"] = hit[name] - hit["best member"]
-            for key, difference in differences.items():
-                gained = self.mean(difference)
-                row |= {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
-            if name != "best member":
-                row["gains"] = bool(row["gain_low"] > 0 and row["information_low"] > 0)
-            rows.append(row)
-        keys = list(dict.fromkeys(key for row in reversed(rows) for key in row))
-        return [{key: row.get(key) for key in keys} for row in rows]
+def _rewards(
+    method: Method, data: PanelData, kept: BoolArray, whole: PanelFit, held_out: FloatArray
+) -> FloatArray:
+    """Return the panel's log-probabilities of all responses (N,); prompts of the fit get held-out ones."""
+    logits = whole.weights[method] @ data.logs(whole.inverse)
+    logits[np.repeat(kept, data.sizes)] = held_out
+    return segment_log_softmax(logits, data.sizes)
 
 
 def check_replaceable(path: Path, inputs: Iterable[str | Path]) -> None:
@@ -282,17 +263,7 @@ def check_replaceable(path: Path, inputs: Iterable[str | Path]) -> None:
 
 @dataclass(frozen=True)
 class PanelData:
-    """The rewards of J judges for the same N responses, and which ones are correct.
-
-    Attributes
-    ----------
-    rewards : float array (J, N)
-        Rewards.
-    correct : bool array (N,)
-        True for the one correct response of each prompt.
-    sizes : int array (n,)
-        Number of responses of each prompt.
-    """
+    """The rewards (J, N) of J judges for the same N responses, the correct one of each prompt, prompts' sizes (n,)."""
 
     rewards: FloatArray
     correct: BoolArray
@@ -321,35 +292,28 @@ class PanelData:
 class PanelFit:
     """Parameters that were fitted on the prompts of some folds, or on all prompts.
 
-    Attributes
-    ----------
-    inverse : float array (J,)
-        1/T of each judge; 0 if a uniform guess is as good as its rewards.
-    weights : float array (J,)
-        Weights of the judges' log-probabilities in the panel.
-    without : float array (J, J)
-        Row j holds the weights of the panel without judge j, whose own weight is 0.
-    best : int
-        Number of the judge with the smallest log loss at its own temperature.
+    ``inverse`` (J,) is 1/T of each judge; 0 if a uniform guess is as good as its rewards. ``weights`` has those
+    of the judges' log-probabilities (J,) in each panel: "best member", "mean", "weights", and "without j" for
+    the one without judge number j.
     """
 
     inverse: FloatArray
-    weights: FloatArray
-    without: FloatArray
-    best: int
+    weights: dict[str, FloatArray]
 
 
 def fit_panel(data: PanelData) -> PanelFit:
     """Fit the temperatures, then the weights of the whole panel and of each panel without one judge."""
     inverse = np.array([_inverse_temperature(row, data) for row in data.rewards])
-    logs = data.logs(inverse)
-    informed = inverse > 0
-    n_judges = len(inverse)
-    without = np.stack(
-        [fit_weights(logs, data, informed & (np.arange(n_judges) != j)) for j in range(n_judges)]
-    )
-    means = [losses(row, data).mean() for row in logs]
-    return PanelFit(inverse, fit_weights(logs, data, informed), without, int(np.argmin(means)))
+    logs, informed, judges = data.logs(inverse), inverse > 0, np.arange(len(inverse))
+    best = int(np.argmin([losses(row, data).mean() for row in logs]))
+    weights = {
+        "best member": np.eye(len(judges))[best],
+        "mean": np.full(len(judges), 1 / len(judges)),
+        "weights": fit_weights(logs, data, informed),
+    }
+    for j in judges:
+        weights[f"without {j}"] = fit_weights(logs, data, informed & (judges != j))
+    return PanelFit(inverse, weights)
 
 
 def fit_weights(logs: FloatArray, data: PanelData, used: BoolArray) -> FloatArray:
@@ -388,7 +352,7 @@ def fit_weights(logs: FloatArray, data: PanelData, used: BoolArray) -> FloatArra
     return weights
 
 
-def _cross_fitted(data: PanelData, folds: int, seed: int, cluster: IntArray | None) -> list[PanelFit]:
+def _cross_fitted(data: PanelData, seed: int, cluster: IntArray | None) -> list[PanelFit]:
     """Return one fit per prompt (n,), each fitted on the prompts of the other folds."""
     fits: list[PanelFit] = []
 
@@ -397,7 +361,7 @@ def _cross_fitted(data: PanelData, folds: int, seed: int, cluster: IntArray | No
         return len(fits) - 1.0
 
     n = len(data.sizes)
-    number = cross_fit(n, fit, lambda which, _: np.array(which), folds=folds, groups=cluster, rng=seed)
+    number = cross_fit(n, fit, lambda which, _: np.array(which), groups=cluster, rng=seed)
     return [fits[int(which)] for which in number]
 
 

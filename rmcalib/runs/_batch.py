@@ -1,135 +1,56 @@
-"""Batches: from a list of models to run folders with scores, on this machine or on a Ray cluster."""
+"""Batches: from a list of models to run folders with scores, on this machine or on a Ray cluster.
+
+Other processes can follow a batch on disk. `batch.json` is the current state of all models, replaced atomically.
+`events.jsonl` has one JSON object per line for each event, over all runs of the batch.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
+import itertools
+import json
+import os
+import platform
 import tempfile
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from rmcalib._util.files import read_object, write_bytes, write_json
+from rmcalib._util.files import read_object, utc, write_bytes, write_json
 from rmcalib._util.hub import HubError, resolve_commit
 from rmcalib._util.processes import process_rank
-from rmcalib._util.storage import as_path, is_remote
+from rmcalib._util.storage import as_path, is_remote, read_file
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.benchmarks._entries import known_entry
-from rmcalib.judges import Judge, LoadOptions, Recipe, load_judge, registry
-from rmcalib.judges._devices import find_hardware
-from rmcalib.judges._files import is_local, locate
+from rmcalib.judges import Judge, Recipe, load_judge
+from rmcalib.judges._files import identify, is_local, locate
 from rmcalib.judges._registry import remember_model
 from rmcalib.judges._scoring import indifference_note
-from rmcalib.runs._engine import Cluster, LocalEngine, Part, RayEngine, Stopped, Task, cause
+from rmcalib.runs._engine import LocalEngine, Part, RayEngine, Stopped, Task, cause
 from rmcalib.runs._folder import inputs_hash, locked
-from rmcalib.runs._plan import (
-    Listed,
-    PlanEntry,
-    Selection,
-    estimated_tokens,
-    make_plan,
-    read_models,
-    select,
-)
-from rmcalib.runs._run import Run, finished_scores, keep_scores, run_folder, scored_before
+from rmcalib.runs._plan import Batch, PlanEntry, loaded_benchmark, published_plan, scoring_plan, selected
+from rmcalib.runs._run import Run, finished_scores, is_finished, keep_scores, run_folder, scored_before
 from rmcalib.runs._score import asked_for, score_inputs, shard
-from rmcalib.runs._status import ModelStatus, Status
-from rmcalib.scores import Scores, published_models, published_scores
+from rmcalib.scores import Scores, published_scores
 from rmcalib.scores._formats import NoScoresError
 from rmcalib.scores._known import RESULTS
 
-_DOWNLOADS = 4  # of published scores at a time
+STATES = ("waiting", "downloading", "scoring", "scored", "evaluating", "done", "failed", "skipped")
+_EVERY = 2.0  # seconds between two writes of the state if only the progress has changed
 _GRACE = 5.0  # seconds that an interruption waits for threads
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The models of a batch, what to do with them, and where to write the results.
-
-    Parameters
-    ----------
-    models : str | Path | Iterable[Recipe | Listed], optional
-        Path of a YAML file, or recipes and entries of a list. Default: the leaderboard, or all models with
-        published scores.
-    benchmark : str | Benchmark
-        A benchmark, or a name that :func:`rmcalib.load_benchmark` takes.
-    output : str | Path
-        Folder or URL for the results.
-    selection : Selection
-        Which of these models to run.
-    options : LoadOptions
-        How to load and run the models.
-    cluster : Cluster, optional
-        A Ray cluster to run on; default this machine.
-    published : bool
-        Download the scores that RewardBench has published. No model is run.
-    fresh : bool
-        Run everything again, and replace the results of earlier runs.
-    format, limit
-        As for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
-    free_disk : bool
-        Remove each model from the Hub's cache when it is done.
-    ignore_memory : bool
-        Also run models that seem too large for the memory.
-
-    Examples
-    --------
-    >>> Batch("models.yaml", "demo", limit=8, selection=Selection(max_parameters=10)).output
-    'runs'
-    """
-
-    models: str | Path | Iterable[Recipe | Listed] | None = None
-    benchmark: str | Benchmark = "reward-bench-2"
-    output: str | Path = "runs"
-    selection: Selection = field(default_factory=Selection)
-    options: LoadOptions = field(default_factory=LoadOptions)
-    cluster: Cluster | None = None
-    published: bool = False
-    fresh: bool = False
-    format: str | None = None
-    limit: int | None = None
-    free_disk: bool = False
-    ignore_memory: bool = False
-
+_DOWNLOADS = 4  # of published scores at a time
 
 Evaluate = Callable[[Recipe, Scores, Benchmark | None], tuple[str, Callable[[Path], object]]]
 """Returns a hash of everything that the metrics of scores depend on, and a function that writes them.
 
 The function gets the run folder and writes `metrics.json` last, with the hash as `made_from`.
 """
-
-
-def plan_batch(batch: Batch) -> list[PlanEntry]:
-    """Return what a batch would do. No model or benchmark is downloaded.
-
-    Parameters
-    ----------
-    batch : Batch
-        The models, what to do with them, and where to write the results.
-
-    Returns
-    -------
-    list of PlanEntry
-        The models in order, with estimates of memory and time.
-
-    Examples
-    --------
-    >>> recipes = [Recipe("org/rm-8B"), Recipe("org/rm-1B")]
-    >>> batch = Batch(recipes, "demo", options=LoadOptions(device="cpu"), ignore_memory=True)
-    >>> [entry.model for entry in plan_batch(batch)]
-    ['org/rm-1B', 'org/rm-8B']
-    """
-    if batch.published:
-        return _published_plan(batch)[0]
-    name = batch.benchmark
-    here = isinstance(name, str) and (
-        name == "demo" or Path(name).is_file() or Path(name).suffix in (".jsonl", ".json", ".parquet")
-    )
-    return _scoring_plan(batch, load=here)[0]
 
 
 def run_batch(
@@ -157,37 +78,214 @@ def run_batch(
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     batch = Batch([Recipe("./nowhere")], "demo", folder, limit=4, options=LoadOptions(device="cpu"))
-    ...     run_batch(batch).counts()
+    ...     run_batch(Batch(["./nowhere"], "demo", folder, limit=4)).counts()
     {'failed': 1}
     """
     if process_rank()[1] > 1:
         raise ValueError("a batch is one process: start it without torchrun (--engine ray uses several GPUs)")
     output = as_path(batch.output)
+    commit = ""
+    benchmark: Benchmark | None
     if batch.published:
-        plan, commit = _published_plan(batch)
-        bench, about = None if evaluate is None else _texts(), {"scores": "published"}
+        commit = resolve_commit(RESULTS, repo_type="dataset")
+        plan = published_plan(batch, commit)
+        benchmark = None if evaluate is None else _texts()
     else:
-        plan, bench = _scoring_plan(batch, load=True)
-        about = {"engine": "local" if batch.cluster is None else "ray"}
-    with locked(output, ".batch.lock", owner="batch.json"):
-        models = [ModelStatus(entry.model, parameters=entry.parameters) for entry in plan]
-        status = Status(output, models, on_change=on_change, **about)
-        running = _Running(batch, output, status, evaluate, bench)
-        for entry in plan:
-            if entry.skipped:
-                status.change(entry.model, "skipped", why=entry.skipped)
+        entries = selected(batch)  # refuses an empty selection before anything is downloaded
+        benchmark = loaded_benchmark(batch)
+        plan = scoring_plan(batch, entries, benchmark)
+    with locked(output, ".batch.lock"):
+        status = Status(output, plan, on_change)
         entries = [entry for entry in plan if not entry.skipped]
+        running = _Running(batch, output, status, benchmark, evaluate)
         try:
             if batch.published:
-                _each(running, entries, lambda entry: _take(running, entry, commit), _DOWNLOADS)
+                running.each(entries, lambda entry: running.take(entry, commit), _DOWNLOADS)
             else:
-                _run_models(running, entries)
+                running.score_all(entries)
         except BaseException:
             status.end("interrupted")
             raise
         status.end()
     return status
+
+
+@dataclass
+class ModelStatus:
+    """The state of one model of a batch.
+
+    Attributes
+    ----------
+    model : str
+        Id of the model.
+    state : str
+        `waiting`, `downloading`, `scoring`, `scored`, `evaluating`, `done`, `failed` or `skipped`.
+    parameters : float, optional
+        Size in billions of parameters; None if it is unknown.
+    why : str
+        The cause of a failure, or the reason why the model was skipped.
+    responses_done, responses : int
+        Number of scored responses, and of all responses.
+    tokens : int
+        Number of tokens read so far.
+    tokens_per_second : float, optional
+        Speed of scoring, without loading the model.
+    seconds : float
+        Time since the start of the download or, later, of scoring.
+    seconds_left : float, optional
+        Estimated time until the model is scored.
+    fresh : bool
+        Whether this run did the work, and not an earlier one.
+    folder : str
+        The run folder.
+    warnings : list[str]
+        Warnings about the model.
+    """
+
+    model: str
+    state: str = "waiting"
+    parameters: float | None = None
+    why: str = ""
+    responses_done: int = 0
+    responses: int = 0
+    tokens: int = 0
+    tokens_per_second: float | None = None
+    seconds: float = 0.0
+    seconds_left: float | None = None
+    fresh: bool = False
+    folder: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+class Status:
+    """The states of the models of a batch, in memory and on disk. Methods are thread-safe."""
+
+    def __init__(
+        self, output: Path, plan: Iterable[PlanEntry], on_change: Callable[[Status], None] | None = None
+    ) -> None:
+        """Start a run of a batch: write the first `batch.json`, and the events so far."""
+        self.output, self.on_change = output, on_change
+        self.models = {
+            entry.model: ModelStatus(
+                entry.model,
+                "skipped" if entry.skipped else "waiting",
+                parameters=entry.parameters,
+                why=entry.skipped,
+            )
+            for entry in plan
+        }
+        self.state, self.started = "running", time.time()
+        self._lock = threading.RLock()
+        self._since: dict[str, float] = {}  # by model: when the download or scoring began
+        self._written = 0.0
+        self._events = b""
+        if is_remote(output):
+            with contextlib.suppress(FileNotFoundError):
+                self._events = read_file(output / "events.jsonl")
+        self._write()
+        self._event("start", models=len(self.models), pid=os.getpid())
+        for model in self.models.values():
+            if model.state == "skipped":
+                self._event("skipped", model=model.model, why=model.why)
+
+    def change(self, model: str, state: str, **values: Any) -> None:
+        """Change the state of a model (one of `STATES`), and other fields."""
+        assert state in STATES, state
+        with self._lock:
+            entry = self.models[model]
+            if state in ("downloading", "scoring"):
+                self._since[model] = time.time()
+            self.tick()
+            entry.state, entry.seconds_left = state, None
+            for name, value in values.items():
+                setattr(entry, name, value)
+            self._event(state, model=model, **values, seconds=entry.seconds)
+            self._write()
+
+    def progress(self, model: str, done: int, total: int, tokens: int) -> None:
+        """Record the progress of a model."""
+        with self._lock:
+            entry, now = self.models[model], time.time()
+            entry.responses_done, entry.responses, entry.tokens = done, total, tokens
+            elapsed = now - self._since[model]
+            if done and elapsed > 0:
+                entry.tokens_per_second = round(tokens / elapsed, 1)
+                entry.seconds_left = round(elapsed * (total - done) / done, 1)
+            if now - self._written > _EVERY:
+                self._write()
+            elif self.on_change is not None:
+                self.on_change(self)
+
+    def warn(self, model: str, text: str) -> None:
+        """Record a warning about a model, once."""
+        with self._lock:
+            if text not in self.models[model].warnings:
+                self.models[model].warnings.append(text)
+                self._event("warning", model=model, text=text)
+
+    def end(self, state: str = "finished") -> None:
+        """End the run of the batch, and write its final state."""
+        with self._lock:
+            self.state = state
+            self._event("end", status=state, **self.counts())
+            self._write()
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of models in each state that occurs."""
+        states = [entry.state for entry in self.models.values()]
+        return {state: states.count(state) for state in STATES if state in states}
+
+    def tick(self) -> None:
+        """Update the times of the active models."""
+        with self._lock:
+            for name, since in self._since.items():
+                if self.models[name].state not in ("done", "failed", "skipped"):
+                    self.models[name].seconds = round(time.time() - since, 3)
+
+    def content(self) -> dict[str, Any]:
+        """Return the content of `batch.json`."""
+        self.tick()
+        return {
+            "status": self.state,
+            "started": utc(self.started),
+            "updated": utc(time.time()),
+            "pid": os.getpid(),
+            "host": platform.node(),
+            "counts": self.counts(),
+            "models": [asdict(entry) for entry in self.models.values()],
+        }
+
+    def _event(self, kind: str, **values: Any) -> None:
+        """Append one line to `events.jsonl`."""
+        line = json.dumps({"time": utc(time.time()), "event": kind, **values}) + "\n"
+        path = self.output / "events.jsonl"
+        with self._continues():
+            if is_remote(path):  # objects cannot be appended to
+                self._events += line.encode()
+                write_bytes(path, self._events)
+            else:
+                with path.open("a") as file:
+                    file.write(line)
+
+    def _write(self) -> None:
+        with self._continues():
+            write_json(self.output / "batch.json", self.content())
+        self._written = time.time()
+        if self.on_change is not None:
+            self.on_change(self)
+
+    @contextlib.contextmanager
+    def _continues(self) -> Iterator[None]:
+        """Let a failure to write be a warning, except for that of the first file."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            if not self._written:
+                raise
+            warnings.warn(f"{error}; the batch continues", stacklevel=1)
+
+
+_Found = tuple[Path, Scores, bool]  # the folder and the scores of a model, and whether they are new
 
 
 @dataclass(frozen=True)
@@ -197,8 +295,40 @@ class _Running:
     batch: Batch
     output: Path
     status: Status
-    evaluate: Evaluate | None
     benchmark: Benchmark | None
+    evaluate: Evaluate | None
+
+    def each(
+        self,
+        entries: Sequence[PlanEntry],
+        find: Callable[[PlanEntry], _Found | None],
+        at_once: int,
+        stop: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Find the scores of each model, `at_once` at a time. Meanwhile, evaluate those that are there."""
+        finding, evaluating = (
+            ThreadPoolExecutor(at_once),
+            ThreadPoolExecutor(1),
+        )  # Matplotlib needs one thread
+
+        def one(entry: PlanEntry) -> None:
+            with contextlib.suppress(Stopped), self.attempt(entry.model):
+                found = find(entry)
+                if found is not None:
+                    evaluating.submit(self.conclude, entry.recipe, *found)
+
+        futures = [finding.submit(one, entry) for entry in entries]
+        try:
+            # Wait for futures, not threads: Python 3.11 considers a thread ended if its join was interrupted.
+            wait(futures)
+            evaluating.shutdown()
+        except BaseException:
+            # Every thread that scores ends within about a second and releases its folder.
+            for pool in (finding, evaluating):
+                pool.shutdown(wait=False, cancel_futures=True)
+            stop()
+            wait(futures, timeout=_GRACE)
+            raise
 
     @contextlib.contextmanager
     def attempt(self, name: str) -> Iterator[None]:
@@ -213,135 +343,132 @@ class _Running:
         with self.attempt(recipe.model):
             if self.evaluate is not None:
                 made_from, write = self.evaluate(recipe, scores, self.benchmark)
-                if self.batch.fresh or read_object(folder / "metrics.json").get("made_from") != made_from:
+                if read_object(folder / "metrics.json").get("made_from") != made_from:
                     new = True
                     self.status.change(recipe.model, "evaluating")
                     write(folder)
             self.status.change(recipe.model, "done", folder=str(folder), fresh=new)
 
+    def score_all(self, entries: Sequence[PlanEntry]) -> None:
+        """Score models, small ones first. On this machine, the next one is downloaded meanwhile."""
+        cluster = self.batch.cluster
+        with contextlib.ExitStack() as opened:
+            engine: LocalEngine | RayEngine
+            if cluster is None:
+                engine = LocalEngine(opened.enter_context(_log(self.output)))
+            else:
+                engine = RayEngine(cluster, on_cpu=self.batch.options.device == "cpu")
+            opened.enter_context(engine)
+            downloading = ThreadPoolExecutor(1)
+            opened.callback(downloading.shutdown, wait=False, cancel_futures=True)
+            following = dict(zip((entry.model for entry in entries), entries[1:], strict=False))
 
-_Found = tuple[Path, Scores, bool]  # the folder and the scores of a model, and whether they are new
+            def find(entry: PlanEntry) -> _Found:
+                if cluster is None and entry.model in following:
+                    downloading.submit(self.fetch, following[entry.model])
+                return self.score(engine, entry)
 
+            self.each(entries, find, engine.at_once, engine.stop)
 
-def _each(
-    running: _Running,
-    entries: Sequence[PlanEntry],
-    find: Callable[[PlanEntry], _Found | None],
-    at_once: int,
-    stop: Callable[[], None] = lambda: None,
-) -> None:
-    """Find the scores of each model, `at_once` at a time. Meanwhile, evaluate those that are there."""
-    finding, evaluating = ThreadPoolExecutor(at_once), ThreadPoolExecutor(1)  # Matplotlib needs one thread
-
-    def one(entry: PlanEntry) -> None:
-        with contextlib.suppress(Stopped), running.attempt(entry.model):
-            found = find(entry)
-            if found is not None:
-                evaluating.submit(running.conclude, entry.recipe, *found)
-
-    futures = [finding.submit(one, entry) for entry in entries]
-    try:
-        # Wait for futures, not threads: Python 3.11 considers a thread ended if its join was interrupted.
-        wait(futures)
-        evaluating.shutdown()
-    except BaseException:
-        # Every thread that scores ends within about a second and releases its folder.
-        for pool in (finding, evaluating):
-            pool.shutdown(wait=False, cancel_futures=True)
-        stop()
-        wait(futures, timeout=_GRACE)
-        raise
-
-
-def _run_models(running: _Running, entries: Sequence[PlanEntry]) -> None:
-    """Score models, small ones first. On this machine, the next one is downloaded meanwhile."""
-    batch = running.batch
-    with contextlib.ExitStack() as opened:
-        engine: LocalEngine | RayEngine
-        if batch.cluster is None:
-            engine = LocalEngine(opened.enter_context(_log(running.output)))
+    def asked(self, entry: PlanEntry) -> tuple[Judge, str | None, Path, str | None]:
+        """Return the judge of a model, which is not loaded yet, its commit, its folder and the request."""
+        assert self.benchmark is not None
+        options, commit = self.batch.options, None
+        if entry.options is None:
+            commit = None if is_local(entry.model) else identify(entry.model)
+            given = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+            given |= {"recipe": entry.recipe, "revision": commit}
         else:
-            engine = RayEngine(batch.cluster, on_cpu=batch.options.device == "cpu")
-        opened.enter_context(engine)
-        downloading = ThreadPoolExecutor(1)
-        following = dict(zip((entry.model for entry in entries), entries[1:], strict=False))
+            given = {} if options.max_length is None else {"max_length": options.max_length}
+            given |= {} if entry.recipe == Recipe(entry.model) else {"recipe": entry.recipe}
+            given |= entry.options
+        judge = load_judge(entry.model, **given)
+        folder = run_folder(self.output, entry.model, self.benchmark.name)
+        return judge, commit, folder, asked_for(judge, self.benchmark)
 
-        def find(entry: PlanEntry) -> _Found:
-            if batch.cluster is None and entry.model in following:
-                downloading.submit(_fetch, running, following[entry.model])
-            return _score_model(running, engine, entry)
+    def fetch(self, entry: PlanEntry) -> None:
+        """Download a model while another one is scored; errors are reported when the model is due."""
+        with contextlib.suppress(Exception):
+            _, commit, folder, asked = self.asked(entry)
+            if commit is not None and (self.batch.fresh or not is_finished(folder, asked)):
+                options = dataclasses.replace(self.batch.options, recipe=entry.recipe, revision=commit)
+                locate(entry.model, options)
 
+    def score(self, engine: LocalEngine | RayEngine, entry: PlanEntry) -> _Found:
+        """Score a model unless it is done; return its folder, its scores, and whether they are new."""
+        bench, name, fresh = self.benchmark, entry.model, self.batch.fresh
+        assert bench is not None
+        judge, commit, folder, asked = self.asked(entry)
+        there = None if fresh else finished_scores(folder, asked)
+        if there is not None:
+            return folder, there, False
+        before = set() if fresh else scored_before(folder)
+        items = [item for item in bench.items if item.id not in before]
+        n_shards = engine.shards(entry)
+        shards = [shard(items, rank, n_shards) for rank in range(n_shards)]
+        tasks = [Task(judge, one, commit if self.batch.free_disk else None) for one in shards if one]
+        with contextlib.closing(engine.run(tasks or [Task(judge, [])], entry)) as parts:
+            for part in parts:  # until a worker has loaded the judge
+                if part.identity is not None:
+                    break
+                self.status.change(name, "downloading")
+            else:
+                raise ValueError("no worker has loaded the model")
+            about = dict(part.about or {}) | ({} if asked is None else {"asked": asked})
+            with Run(
+                folder, bench, score_inputs(judge, bench, part.identity), about=about, fresh=fresh
+            ) as run:
+                self.status.change(name, "scoring")
+                if run.remaining:
+                    self.collect(run, name, part, parts)
+                scores = run.finish(processes=len(tasks))
+        self.status.change(name, "scored")
+        return folder, scores, True
+
+    def collect(self, run: Run, name: str, first: Part, others: Iterable[Part]) -> None:
+        """Add what the workers yield to a run."""
+        total = sum(len(item.responses) for item in run.remaining)
+        done = tokens = 0
+        distinct: set[bool | None] = set()
+        for part in itertools.chain([first], others):
+            _check_same(first.identity or {}, part.identity)
+            if part.scored:
+                run.add(part.scored)
+            for text in part.warnings:
+                self.status.warn(name, text)
+            distinct |= {item.distinct for item in part.scored}
+            done += sum(len(item.rewards) for item in part.scored)
+            tokens += sum(max(0, n) for item in part.scored for n in item.n_tokens)
+            self.status.progress(name, done, total, tokens)
+        if note := indifference_note(distinct):
+            self.status.warn(name, f"{name}: {note}")
+
+    def take(self, entry: PlanEntry, commit: str) -> _Found | None:
+        """Download the scores of a model unless it is done. A model without scores is marked as skipped."""
+        benchmark = f"{known_entry('reward-bench-2').hub_id}-published"
+        folder, fresh = run_folder(self.output, entry.model, benchmark), self.batch.fresh
+        asked = inputs_hash({"model": entry.model, "results": commit, "recipe": asdict(entry.recipe)})
+        there = None if fresh else finished_scores(folder, asked)
+        if there is not None:
+            return folder, there, False
+        mark = {} if fresh else read_object(folder / "skipped.json")
+        if mark.get("asked") == asked:
+            self.status.change(entry.model, "skipped", why=str(mark.get("why", "")))
+            return None
+        self.status.change(entry.model, "downloading")
         try:
-            _each(running, entries, find, engine.at_once, engine.stop)
-        finally:
-            downloading.shutdown(wait=False, cancel_futures=True)
+            scores = remember_model(published_scores(entry.model, revision=commit), entry.recipe)
+        except NoScoresError:
+            why = "a generative judge: it has no scores"
+            write_json(folder / "skipped.json", {"asked": asked, "why": why})
+            self.status.change(entry.model, "skipped", why=why)
+            return None
+        keep_scores(folder, scores, asked=asked, fresh=fresh)
+        return folder, scores, True
 
 
-def _score_model(running: _Running, engine: LocalEngine | RayEngine, entry: PlanEntry) -> _Found:
-    """Score a model unless it is done; return its folder, its scores, and whether they are new."""
-    batch, bench, name, status = running.batch, running.benchmark, entry.model, running.status
-    assert bench is not None
-    judge, commit = _judge(batch, entry)
-    asked = asked_for(judge, bench)
-    folder = run_folder(running.output, name, bench.name)
-    there = None if batch.fresh else finished_scores(folder, asked)
-    if there is not None:
-        return folder, there, False
-    before = set() if batch.fresh else scored_before(folder)
-    items = [item for item in bench.items if item.id not in before]
-    shards = [shard(items, rank, engine.shards(entry)) for rank in range(engine.shards(entry))]
-    tasks = [Task(judge, one, commit if batch.free_disk else None) for one in shards if one]
-    with contextlib.closing(engine.run(tasks or [Task(judge, [])], entry)) as parts:
-        identity, about = _first(parts, status, name)
-        about |= {} if asked is None else {"asked": asked}
-        inputs = score_inputs(judge, bench, identity)
-        with Run(folder, bench, inputs, about=about, fresh=batch.fresh) as run:
-            status.change(name, "scoring")
-            if run.remaining:
-                _collect(run, parts, identity, status, name)
-            scores = run.finish(processes=len(tasks))
-    status.change(name, "scored")
-    return folder, scores, True
-
-
-def _collect(run: Run, parts: Iterator[Part], identity: dict[str, Any], status: Status, name: str) -> None:
-    """Add what the workers yield to a run."""
-    total = sum(len(item.responses) for item in run.remaining)
-    done = tokens = 0
-    distinct: set[bool | None] = set()
-    status.progress(name, 0, total, 0)
-    for part in parts:
-        _check_same(identity, part)
-        run.add(part.scored)
-        _warn(status, name, part)
-        distinct |= {item.distinct for item in part.scored}
-        done += sum(len(item.rewards) for item in part.scored)
-        tokens += sum(max(0, n) for item in part.scored for n in item.n_tokens)
-        status.progress(name, done, total, tokens)
-    if note := indifference_note(distinct):
-        status.warn(name, f"{name}: {note}")
-
-
-def _first(parts: Iterator[Part], status: Status, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Wait until a worker has loaded the judge; return the identity of the judge and what else is known."""
-    for part in parts:
-        if part.identity is None:  # a worker has started
-            status.change(name, "downloading")
-            continue
-        _warn(status, name, part)
-        return part.identity, dict(part.about or {})
-    raise ValueError("no worker has loaded the model")
-
-
-def _warn(status: Status, name: str, part: Part) -> None:
-    for text in part.warnings:
-        if text not in status.models[name].warnings:
-            status.warn(name, text)
-
-
-def _check_same(identity: dict[str, Any], part: Part) -> None:
+def _check_same(identity: dict[str, Any], other: dict[str, Any] | None) -> None:
     """Refuse a worker whose scores would differ, for example because of its dtype."""
-    other = part.identity
     if other is None or other == identity:
         return
     differing = sorted(key for key in {**identity, **other} if identity.get(key) != other.get(key))
@@ -349,31 +476,6 @@ def _check_same(identity: dict[str, Any], part: Part) -> None:
     raise ValueError(
         f"the nodes of the cluster would score differently ({shown}): set it, for example -J dtype=float32"
     )
-
-
-def _judge(batch: Batch, entry: PlanEntry) -> tuple[Judge, str | None]:
-    """Return the judge of an entry, which is not loaded yet, and the commit of a model on the Hub."""
-    options = batch.options
-    if entry.options:
-        given: dict[str, Any] = {} if options.max_length is None else {"max_length": options.max_length}
-        given |= {} if entry.recipe == Recipe(entry.model) else {"recipe": entry.recipe}
-        return load_judge(entry.model, **{**given, **entry.options}), None
-    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-    given |= {"recipe": entry.recipe, "revision": None}
-    commit = None if is_local(entry.model) else cast("Any", load_judge(entry.model, **given)).commit
-    return load_judge(entry.model, **{**given, "revision": commit}), commit
-
-
-def _fetch(running: _Running, entry: PlanEntry) -> None:
-    """Download a model while another one is scored; errors are reported when the model is due."""
-    batch, bench = running.batch, running.benchmark
-    with contextlib.suppress(Exception):
-        assert bench is not None
-        judge, commit = _judge(batch, entry)
-        manifest = read_object(run_folder(running.output, entry.model, bench.name) / "run.json")
-        done = manifest.get("status") == "finished" and manifest.get("asked") == asked_for(judge, bench)
-        if commit is not None and (batch.fresh or not done):
-            locate(entry.model, dataclasses.replace(batch.options, recipe=entry.recipe, revision=commit))
 
 
 @contextlib.contextmanager
@@ -389,73 +491,6 @@ def _log(output: Path) -> Iterator[Path]:
         finally:
             if log.exists():
                 write_bytes(output / "batch.log", log.read_bytes())
-
-
-def _scoring_plan(batch: Batch, *, load: bool) -> tuple[list[PlanEntry], Benchmark | None]:
-    # The memory of the nodes of a cluster is unknown here.
-    device, memory = "cpu" if batch.options.device == "cpu" else "cuda", math.inf
-    if batch.cluster is None:
-        hardware = find_hardware(batch.options.device)
-        device, memory = hardware.device, hardware.memory
-    models = _models(batch)
-    select(models, batch.selection)  # refuses an empty selection before anything is downloaded
-    bench = batch.benchmark if isinstance(batch.benchmark, Benchmark) else None
-    if isinstance(batch.benchmark, str) and load:
-        bench = load_benchmark(batch.benchmark, format=batch.format, limit=batch.limit)
-    plan = make_plan(
-        models,
-        batch.selection,
-        batch.options,
-        device,
-        memory,
-        tokens=estimated_tokens(bench),
-        ignore_memory=batch.ignore_memory,
-    )
-    return plan, bench
-
-
-def _models(batch: Batch) -> Sequence[Recipe | Listed]:
-    if batch.models is None or isinstance(batch.models, (str, Path)):
-        return read_models(batch.models)
-    return list(batch.models)
-
-
-def _published_plan(batch: Batch) -> tuple[list[PlanEntry], str]:
-    """Return the plan for the published scores, and the commit of the results."""
-    commit = resolve_commit(RESULTS, repo_type="dataset")
-    names = published_models(revision=commit)
-    known = registry()
-    all_of_them = [known.get(name) or Recipe(name) for name in names]
-    plan = []
-    for entry in select(all_of_them if batch.models is None else _models(batch), batch.selection):
-        missing = "" if entry.model in names else f"no published scores in {RESULTS}"
-        plan.append(dataclasses.replace(entry, skipped=entry.skipped or missing))
-    return sorted(plan, key=lambda entry: (bool(entry.skipped), entry.model)), commit
-
-
-def _take(running: _Running, entry: PlanEntry, commit: str) -> _Found | None:
-    """Download the scores of a model unless it is done. A model without scores is marked as skipped."""
-    fresh = running.batch.fresh
-    folder = run_folder(running.output, entry.model, f"{known_entry('reward-bench-2').hub_id}-published")
-    request = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
-    asked = inputs_hash(request)
-    there = None if fresh else finished_scores(folder, asked)
-    if there is not None:
-        return folder, there, False
-    mark = {} if fresh else read_object(folder / "skipped.json")
-    why = str(mark.get("why", "")) if mark.get("asked") == asked else ""
-    if not why:
-        running.status.change(entry.model, "downloading")
-        try:
-            scores = remember_model(published_scores(entry.model, revision=commit), entry.recipe)
-        except NoScoresError:
-            why = "a generative judge: it has no scores"
-            write_json(folder / "skipped.json", {"asked": asked, "why": why})
-        else:
-            keep_scores(folder, scores, asked=asked, fresh=fresh)
-            return folder, scores, True
-    running.status.change(entry.model, "skipped", why=why)
-    return None
 
 
 def _texts() -> Benchmark | None:

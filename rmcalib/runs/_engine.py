@@ -8,7 +8,6 @@ shared disk. If a node is lost, Ray runs its tasks again elsewhere.
 from __future__ import annotations
 
 import contextlib
-import gc
 import math
 import multiprocessing
 import os
@@ -20,7 +19,6 @@ import warnings
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +27,7 @@ from rmcalib._util.processes import end_with_parent, spared
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
     from rmcalib.judges import Judge, ScoredItem
-    from rmcalib.runs._plan import PlanEntry
-
+    from rmcalib.runs._plan import Cluster, PlanEntry
 
 _PACKAGE = str(Path(__file__).parents[1])
 _RETRIES = 5  # how often Ray runs a task again before its model fails
@@ -44,36 +41,6 @@ class WorkerError(ValueError):
 
 class Stopped(BaseException):
     """The batch was interrupted. This is not a failure of the model."""
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """A Ray cluster, and the resources of each model.
-
-    Parameters
-    ----------
-    address : str
-        `"local"` starts a cluster on this machine, `"auto"` finds a running one, or `"HOST:PORT"`.
-    shards : int
-        Number of workers that share the prompts of a model.
-    gpus : float, optional
-        Number of GPUs per worker. Default: as many as the model needs, or none if the cluster has none.
-    gpu_memory : float
-        Memory of one GPU in bytes.
-    cpus : float
-        Number of CPUs per worker.
-
-    Examples
-    --------
-    >>> Cluster("auto", shards=4, gpus=0.5).shards
-    4
-    """
-
-    address: str = "local"
-    shards: int = 1
-    gpus: float | None = None
-    gpu_memory: float = 80e9
-    cpus: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -120,10 +87,10 @@ def scored_parts(task: Task) -> Iterator[Part]:
     finally:
         close_judge(task.judge)
     if task.free is not None:
-        free_checkpoint(task.free)
+        _free_checkpoint(task.free)
 
 
-def free_checkpoint(commit: str) -> None:
+def _free_checkpoint(commit: str) -> None:
     """Remove the files of a commit from the Hub's cache of this machine."""
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
@@ -161,19 +128,19 @@ def _own_warnings() -> Iterator[list[str]]:
 
 
 class LocalEngine:
-    """One process on this machine, which scores one judge after another.
+    """A process on this machine for each judge, one after the other.
 
-    If a judge crashes the process (out of memory, a fault in compiled code), only this judge fails, and the
-    next one gets a new process. The output of libraries goes to a log file.
+    If a judge crashes its process (out of memory, a fault in compiled code), only this judge fails. The
+    output of libraries goes to a log file.
     """
 
     at_once = 1
 
     def __init__(self, log: Path) -> None:
-        """Store the path of the log. The first task starts the process."""
+        """Store the path of the log."""
         self.log = log
         self._stopping = False
-        self._worker: tuple[SpawnProcess, Connection] | None = None
+        self._process: Any = None
 
     def __enter__(self) -> LocalEngine:
         """Return the engine."""
@@ -186,72 +153,56 @@ class LocalEngine:
     def stop(self) -> None:
         """End the process, even while it scores. Whoever waits for a part raises `Stopped`."""
         self._stopping = True
-        self._end()
-
-    def _end(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker[0].terminate()
-            worker[0].join()
+        if self._process is not None:
+            self._process.terminate()
 
     def shards(self, _: PlanEntry) -> int:
         """Return the number of tasks per judge."""
         return 1
 
     def run(self, tasks: Sequence[Task], _: PlanEntry) -> Generator[Part]:
-        """Run tasks and yield their parts; raises `WorkerError` if one fails."""
-        for task in tasks:
-            process, parts = self._worker = self._worker or self._start()
-            try:
-                parts.send(task)
-                while (part := parts.recv()) is not None:
-                    if isinstance(part, WorkerError):
-                        raise part
-                    yield part
-            except GeneratorExit:  # nobody wants the other parts, so the next task gets a new process
-                self._end()
-                raise
-            except (EOFError, ConnectionError):  # the process has ended
-                if self._stopping:
-                    raise Stopped from None
-                self._worker = None
-                process.join()
-                ending = _ending(process.exitcode or 0)
-                raise WorkerError(f"the scoring process {ending} (its output is in {self.log})") from None
-
-    def _start(self) -> tuple[SpawnProcess, Connection]:
+        """Run a task and yield its parts; raises `WorkerError` if it fails."""
+        (task,) = tasks
         # Spawned, not forked: torch's threads do not survive a fork.
         spawn = multiprocessing.get_context("spawn")
-        ours, theirs = spawn.Pipe()
-        process = spawn.Process(target=_work, args=(str(self.log), theirs), daemon=True)
+        parts, sender = spawn.Pipe(duplex=False)
+        process = spawn.Process(target=_send_parts, args=(task, sender, str(self.log)))
         with spared():
             process.start()
-        theirs.close()  # only the worker keeps this end open, so that its end closes the pipe
-        return process, ours
+        self._process = process
+        sender.close()  # only the worker keeps this end open, so that its end closes the stream
+        try:
+            while True:
+                part = parts.recv()
+                if isinstance(part, WorkerError):
+                    raise part
+                yield part
+        except EOFError:
+            process.join()
+            if self._stopping:
+                raise Stopped from None
+            if process.exitcode:
+                ending = _ending(process.exitcode)
+                raise WorkerError(f"the scoring process {ending} (its output is in {self.log})") from None
+        finally:
+            process.terminate()
+            process.join()
+            parts.close()
 
 
-def _work(log: str, parts: Connection) -> None:
-    """Score the tasks that arrive, with output to the log. The worker ends with the batch."""
+def _send_parts(task: Task, parts: Connection, log: str) -> None:
+    """Score in a worker, whose output goes to the log, and which ends with the batch."""
     end_with_parent()
     with Path(log).open("ab") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
-    while True:
-        task: Task = parts.recv()
-        ended: WorkerError | None = None
-        try:
-            for part in scored_parts(task):
-                parts.send(part)
-        except Exception as error:
-            sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
-            sys.stderr.flush()
-            ended = WorkerError(cause(error))  # not the error itself, which may not be picklable
-        del task
-        gc.collect()  # the memory of the judge, before the next one
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        parts.send(ended)
+    try:
+        for part in scored_parts(task):
+            parts.send(part)
+    except Exception as error:
+        sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
+        # Not the error itself, which may not be picklable.
+        parts.send(WorkerError(cause(error)))
 
 
 def _ending(code: int) -> str:
@@ -270,6 +221,7 @@ class RayEngine:
         """Store the settings; `on_cpu` means that no judge needs a GPU."""
         # After an interruption, a waiting thread must not start another cluster.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             import ray
         except ImportError:
@@ -277,19 +229,17 @@ class RayEngine:
         self.ray: Any = ray
         self.cluster, self.on_cpu = cluster, on_cpu
         self._stopping = threading.Event()
-        self._ours = False
+        self._ours = not ray.is_initialized()
 
     def __enter__(self) -> RayEngine:
         """Connect to the cluster. An existing connection is used and kept."""
         # Ray prints a page of logs to standard output whenever a worker is lost, and has no option for it.
         self._printing = self.ray._private.worker.print_to_stdstream
         self.ray._private.worker.print_to_stdstream = lambda *_, **__: None
-        if self.ray.is_initialized():
+        if not self._ours:
             return self
-        self._ours = True
         address = self.cluster.address
         local: dict[str, Any] = {}
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if address == "local":
             # Without these, Ray listens on an address that other machines can reach.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -317,10 +267,8 @@ class RayEngine:
 
     def run(self, tasks: Sequence[Task], entry: PlanEntry) -> Generator[Part]:
         """Run tasks and yield their parts as they arrive; raises `WorkerError` if one fails."""
-        exceptions = self.ray.exceptions
-        worker = self.ray.remote(num_returns="streaming", max_retries=_RETRIES, **self._resources(entry))(
-            scored_parts
-        )
+        needs = self._resources(entry)
+        worker = self.ray.remote(num_returns="streaming", max_retries=_RETRIES, **needs)(scored_parts)
         streams = [worker.remote(task) for task in tasks]
         try:
             while streams:
@@ -337,26 +285,23 @@ class RayEngine:
             for stream in streams:
                 self.ray.cancel(stream)
             raise
-        except exceptions.RayTaskError as error:
+        except self.ray.exceptions.RayTaskError as error:
             raised = error.cause if isinstance(error.cause, Exception) else error
             raise WorkerError(cause(raised)) from None
-        except exceptions.RayError as error:
-            raise WorkerError(
-                f"a worker was lost {_RETRIES + 1} times, because of its memory or its node: "
-                f"{cause(error)[:300]}"
-            ) from None
+        except self.ray.exceptions.RayError as error:
+            lost = f"a worker was lost {_RETRIES + 1} times, because of its memory or its node"
+            raise WorkerError(f"{lost}: {cause(error)[:300]}") from None
 
     def _resources(self, entry: PlanEntry) -> dict[str, float]:
-        """Return what a task needs; raises if no node is large enough."""
+        """Return what a task needs; raises if no node is large enough, because Ray would wait for one."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        available = sum(node.get("GPU", 0.0) for node in nodes)
         gpus = self.cluster.gpus
         if entry.served or self.on_cpu:
             gpus = 0.0
         elif gpus is None:
-            shared = int(entry.options.get("tensor_parallel", 1))
+            shared = int((entry.options or {}).get("tensor_parallel", 1))
             needed_gpus = max(shared, math.ceil((entry.memory or 0) / self.cluster.gpu_memory))
-            gpus = float(needed_gpus) if available else 0.0
+            gpus = float(needed_gpus) if any(node.get("GPU") for node in nodes) else 0.0
         for kind, needed in (("CPU", self.cluster.cpus), ("GPU", gpus)):
             largest = max((node.get(kind, 0.0) for node in nodes), default=0.0)
             if needed > largest:

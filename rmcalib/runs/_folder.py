@@ -13,14 +13,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import platform
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import read_object, utc, write_json
+from rmcalib._util.files import write_json
 from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, read_file
 
 
@@ -38,45 +35,30 @@ def inputs_hash(inputs: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, name: str = ".lock", owner: str = "lock.json") -> Iterator[None]:
+def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
     """Hold the lock of a folder for the length of the block, or raise a `RunError` if it is in use.
 
     The operating system releases the lock when the process ends, so a lock is never stale. Object storage has
-    no locks: there, this does nothing. `owner` is the file that describes the process that holds the lock.
-    The default `lock.json` is written here and removed at the end; any other file belongs to the caller.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder, locked(Path(folder)):
-    ...     read_object(Path(folder) / "lock.json")["pid"] == os.getpid()
-    True
+    no locks: there, this does nothing.
     """
     if is_remote(folder):
         yield
         return
     from filelock import FileLock, Timeout
 
-    path = folder / owner
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / name, timeout=0)
         lock.acquire()
     except Timeout:
-        who = read_object(path)
-        process = f"process {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('started', '?')}"
-        raise RunError(f"{folder} is in use by {process}: wait for it, or choose another --output") from None
+        raise RunError(
+            f"{folder} is in use by another process: wait for it, or choose another --output"
+        ) from None
     except OSError as error:
-        why = error.strerror or error
-        if isinstance(error, FileExistsError):
-            why = "is a file, not a folder" if folder.is_file() else "a broken link or a file is in the way"
-        raise RunError(f"{folder}: cannot be written: {why}") from error
+        raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from error
     try:
-        if owner == "lock.json":
-            who = {"pid": os.getpid(), "host": platform.node(), "started": utc(time.time())}
-            path.write_text(json.dumps(who))  # for messages only, so it need not be atomic
         yield
     finally:
-        if owner == "lock.json":
-            path.unlink(missing_ok=True)
         lock.release()
 
 

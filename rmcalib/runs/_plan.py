@@ -1,4 +1,4 @@
-"""The plan of a batch: the models of a list in order, what each needs, and which are skipped and why.
+"""What a batch does: its settings, and the plan of models in order, with what each needs and why some are skipped.
 
 Everything is estimated from the recipes. Nothing is downloaded.
 """
@@ -9,22 +9,23 @@ import fnmatch
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rmcalib._util.arrays import check_choice
 from rmcalib._util.display import shortened
-from rmcalib._util.hub import OWN_CODE
+from rmcalib._util.files import kind_on_disk
+from rmcalib._util.hub import OWN_CODE, resolve_commit
 from rmcalib._util.texts import typed
-from rmcalib.judges import Recipe, load_judge, registry
-from rmcalib.judges._load import judge_kind, judge_settings
+from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.judges import LoadOptions, Recipe, load_judge, registry
+from rmcalib.judges._devices import find_hardware
+from rmcalib.judges._load import judge_kind, judge_settings, registered_judges
 from rmcalib.judges._registry import read_entries, recipe_from
-
-if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark
-    from rmcalib.judges import LoadOptions
-
+from rmcalib.scores import published_models
+from rmcalib.scores._known import RESULTS
 
 # What a name contains, and the family of such models; the names of families come last.
 _FAMILIES = {
@@ -44,51 +45,96 @@ _CHARACTERS_PER_TOKEN = 4
 _OPERATIONS_PER_SECOND = {"cuda": 1e14, "mps": 5e12, "cpu": 3e10}  # for a CPU: of one core
 _OVERHEAD = 1.2  # memory of a running model, relative to its weights
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_UNITS = {"": 1e9, "b": 1e9, "g": 1e9, "gb": 1e9, "m": 1e6, "mb": 1e6, "tb": 1e12}
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Which models of a list to run; the default is all.
+class Cluster:
+    """A Ray cluster, and the resources of each model.
 
     Parameters
     ----------
-    include : tuple[str, ...]
-        Patterns of ids, such as `"Skywork/*"`; a model must match one of them. Empty: all match.
-    exclude : tuple[str, ...]
-        Patterns of ids; models that match one of them are left out.
-    max_parameters : float, optional
-        The maximum size in billions of parameters. Models of unknown size are skipped.
-    families : tuple[str, ...]
-        Families of base models, such as `"llama"`. Empty: all.
+    address : str
+        `"local"` starts a cluster on this machine, `"auto"` finds a running one, or `"HOST:PORT"`.
+    shards : int
+        Number of workers that share the prompts of a model.
+    gpus : float, optional
+        Number of GPUs per worker. Default: as many as the model needs, or none if the cluster has none.
+    gpu_memory : float
+        Memory of one GPU in bytes.
+    cpus : float
+        Number of CPUs per worker.
 
     Examples
     --------
-    >>> selection = Selection(include=("*llama*",), exclude=("*old*",))
-    >>> [selection.matches(Recipe(name)) for name in ("a/Llama-8B", "a/Llama-old-8B", "a/Qwen-4B")]
-    [True, False, False]
+    >>> Cluster("auto", shards=4, gpus=0.5).shards
+    4
     """
 
+    address: str = "local"
+    shards: int = 1
+    gpus: float | None = None
+    gpu_memory: float = 80e9
+    cpus: float = 1.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The models of a batch, what to do with them, and where to write the results.
+
+    Parameters
+    ----------
+    models : str | Path | Iterable[str | Mapping[str, Any] | Recipe], optional
+        Path of a YAML file, or its entries: ids, mappings with the fields of an entry, or recipes. Default: the
+        leaderboard, or all models with published scores.
+    benchmark : str | Benchmark
+        A benchmark, or a name that :func:`rmcalib.load_benchmark` takes.
+    output : str | Path
+        Folder or URL for the results.
+    published : bool
+        Download the scores that RewardBench has published; no model is run.
+    include, exclude : tuple[str, ...]
+        Patterns of ids, such as `"Skywork/*"`. A model must match one of `include`, if there are any, and none
+        of `exclude`.
+    max_parameters : float, optional
+        The maximum size in billions of parameters. Models of unknown size are skipped.
+    families : tuple[str, ...]
+        Families of base models, such as `"llama"`; default all.
+    limit, format
+        As for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
+    options : LoadOptions
+        How to load and run the models.
+    cluster : Cluster, optional
+        A Ray cluster to run on; default this machine.
+    free_disk : bool
+        Remove each model from the Hub's cache when it is done.
+    ignore_memory : bool
+        Also run models that seem too large for the memory.
+    fresh : bool
+        Run everything again, and replace the results of earlier runs.
+
+    Examples
+    --------
+    >>> Batch(["demo", "org/rm-8B"], "demo", max_parameters=10).output
+    'runs'
+    """
+
+    models: str | Path | Iterable[str | Mapping[str, Any] | Recipe] | None = None
+    benchmark: str | Benchmark = "reward-bench-2"
+    output: str | Path = "runs"
+    _: KW_ONLY
+    published: bool = False
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     max_parameters: float | None = None
     families: tuple[str, ...] = ()
-
-    def matches(self, recipe: Recipe) -> bool:
-        """Return whether the id and the family of a model match. The size is not checked."""
-        if not _like(recipe.model, self.include or ("*",)) or _like(recipe.model, self.exclude):
-            return False
-        return not self.families or family_of(recipe) in {name.lower() for name in self.families}
-
-
-@dataclass(frozen=True)
-class Listed:
-    """One entry of a list of models: its recipe, and options of :func:`rmcalib.load_judge`.
-
-    The options, such as `endpoint`, are empty for classifiers.
-    """
-
-    recipe: Recipe
-    options: Mapping[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+    format: str | None = None
+    options: LoadOptions = field(default_factory=LoadOptions)
+    cluster: Cluster | None = None
+    free_disk: bool = False
+    ignore_memory: bool = False
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,8 +145,9 @@ class PlanEntry:
     ----------
     recipe : Recipe
         How to load and score the model.
-    family : str
-        Family of its base model.
+    options : Mapping[str, Any], optional
+        Options of :func:`rmcalib.load_judge`, such as the `endpoint` of a served model. None for classifiers,
+        which have the options of the batch.
     parameters, memory, seconds : float, optional
         Size in billions of parameters, estimated memory in bytes, and roughly estimated time. None if the
         size is unknown.
@@ -108,18 +155,15 @@ class PlanEntry:
         Type of the device, or `"server"`.
     skipped : str
         The reason why the model is not run; empty if it is run.
-    options : Mapping[str, Any]
-        Options of :func:`rmcalib.load_judge`, such as the `endpoint` of a served model.
     """
 
     recipe: Recipe
-    family: str
+    options: Mapping[str, Any] | None = None
     parameters: float | None = None
     memory: float | None = None
     seconds: float | None = None
     device: str = ""
     skipped: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def model(self) -> str:
@@ -127,27 +171,150 @@ class PlanEntry:
         return self.recipe.model
 
     @property
+    def family(self) -> str:
+        """Family of the base model, from the architecture or the name; "other" if it is unknown."""
+        text = f"{self.recipe.architecture or ''} {self.model.split('/')[-1]}".lower()
+        return next((family for word, family in _FAMILIES.items() if word in text), "other")
+
+    @property
     def served(self) -> bool:
         """Whether a server runs the model, so that it needs no memory here."""
-        return self.options.get("endpoint") is not None
+        return self.options is not None and self.options.get("endpoint") is not None
 
 
-def read_models(path: str | Path | None = None) -> list[Listed]:
-    """Read the models of a YAML file; default the leaderboard. A bare id uses the recipe of the registry.
+def plan_batch(batch: Batch) -> list[PlanEntry]:
+    """Return what a batch would do. No model or benchmark is downloaded.
 
-    An entry may have the fields of a recipe and, for judges that are not classifiers, `kind` and the options
-    of this kind, such as `endpoint` or `judge`.
+    Parameters
+    ----------
+    batch : Batch
+        The models, what to do with them, and where to write the results.
+
+    Returns
+    -------
+    list of PlanEntry
+        The models from small to large, with estimates of memory and time, then those that are skipped.
+
+    Examples
+    --------
+    >>> batch = Batch(["org/rm-8B", "org/rm-1B"], "demo", options=LoadOptions(device="cpu"), ignore_memory=True)
+    >>> [entry.model for entry in plan_batch(batch)]
+    ['org/rm-1B', 'org/rm-8B']
     """
-    entries = read_entries(path)
-    if not entries:
-        raise ValueError(f"{path}: contains no models (write `- model: org/name`)")
-    known = registry()
-    return [_listed(entry, where, known) for where, entry in entries]
+    if batch.published:
+        return published_plan(batch, resolve_commit(RESULTS, repo_type="dataset"))
+    name = batch.benchmark
+    here = isinstance(name, Benchmark) or name == "demo" or kind_on_disk(name) == "file"
+    return scoring_plan(batch, selected(batch), loaded_benchmark(batch) if here else None)
 
 
-def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
+def loaded_benchmark(batch: Batch) -> Benchmark:
+    """Return the benchmark of a batch."""
+    given = batch.benchmark
+    return (
+        given
+        if isinstance(given, Benchmark)
+        else load_benchmark(given, format=batch.format, limit=batch.limit)
+    )
+
+
+def scoring_plan(batch: Batch, entries: list[PlanEntry], benchmark: Benchmark | None) -> list[PlanEntry]:
+    """Add memory, time and reasons to skip a model; without a benchmark, times are those of RewardBench 2."""
+    options = batch.options
+    check_choice(options.dtype, "dtype", ("auto", *_BYTES))
+    # The memory of the nodes of a cluster is unknown here.
+    device, memory = "cpu" if options.device == "cpu" else "cuda", math.inf
+    if batch.cluster is None:
+        hardware = find_hardware(options.device)
+        device, memory = hardware.device, hardware.memory
+    cores = (os.cpu_count() or 1) if device == "cpu" else 1
+    seconds_per_parameter = 2 * _tokens(benchmark) / (_OPERATIONS_PER_SECOND.get(device, 1e14) * cores)
+    plan = []
+    for entry in entries:
+        recipe = entry.recipe
+        reason = entry.skipped or (recipe.reason if recipe.status == "unsupported" else "")
+        if entry.served:
+            plan.append(replace(entry, device="server", skipped=reason))
+            continue
+        if recipe.trust_remote_code and not options.trust_remote_code:
+            reason = reason or OWN_CODE
+        needed = seconds = None
+        if entry.parameters is not None:
+            chosen = "float32" if device == "cpu" else recipe.dtype or "bfloat16"
+            width = _BYTES[chosen if options.dtype == "auto" else options.dtype]
+            n_models = (
+                2 if entry.options and "reference" in entry.options else 1
+            )  # a policy and its reference
+            needed = n_models * entry.parameters * 1e9 * width * _OVERHEAD
+            seconds = entry.parameters * 1e9 * seconds_per_parameter
+        if not reason and needed and needed > memory and not batch.ignore_memory:
+            reason = (
+                f"needs about {needed / 1e9:.3g} GB of memory, and there are {memory / 1e9:.3g} GB "
+                "(--ignore-memory runs it anyway)"
+            )
+        plan.append(replace(entry, memory=needed, seconds=seconds, device=device, skipped=reason))
+    return sorted(plan, key=lambda entry: (bool(entry.skipped), entry.parameters or math.inf, entry.model))
+
+
+def published_plan(batch: Batch, commit: str) -> list[PlanEntry]:
+    """Return the plan for the scores that are published at a commit of the results."""
+    names = published_models(revision=commit)
+    given = batch if batch.models is not None else replace(batch, models=names)
+    plan = []
+    for entry in selected(given):
+        missing = "" if entry.model in names else f"no published scores in {RESULTS}"
+        plan.append(replace(entry, skipped=entry.skipped or missing))
+    return sorted(plan, key=lambda entry: (bool(entry.skipped), entry.model))
+
+
+def selected(batch: Batch) -> list[PlanEntry]:
+    """Return the selected models. With a maximum size, models of unknown size are skipped."""
+    models = read_models(batch.models)
+    families = {name.lower() for name in batch.families}
+    most = math.inf if batch.max_parameters is None else batch.max_parameters
+    found = []
+    for entry in models:
+        if not _like(entry.model, batch.include or ("*",)) or _like(entry.model, batch.exclude):
+            continue
+        size = parameters_of(entry.recipe)
+        if (families and entry.family not in families) or (size or 0) > most:
+            continue
+        unknown = "unknown size, and --max-params was given (set `parameters` in its recipe)"
+        reason = unknown if size is None and most < math.inf else ""
+        found.append(replace(entry, parameters=size, skipped=reason))
+    if not found:
+        have = ", ".join(sorted({entry.family for entry in models}))
+        raise ValueError(
+            "no model matches --include, --exclude, --max-params and --family "
+            f"(of {len(models)}; their families: {have})"
+        )
+    return found
+
+
+def read_models(models: str | Path | Iterable[Any] | None = None) -> list[PlanEntry]:
+    """Read the models of a YAML file, or of a list with the same entries; default the leaderboard.
+
+    An entry is an id, which uses the recipe of the registry, or has the fields of a recipe. For judges that are
+    not classifiers, it has `kind` and the options of this kind, such as `endpoint` or `judge`.
+
+    >>> [entry.model for entry in read_models(["demo", {"model": "org/rm", "column": 1}])]
+    ['demo', 'org/rm']
+    """
+    if models is None or isinstance(models, (str, Path)):
+        entries = read_entries(models)
+    else:
+        entries = [(f"models, entry {i}", entry) for i, entry in enumerate(models, start=1)]
+    known, installed = registry(), registered_judges()
+    return [_entry(entry, where, known, installed) for where, entry in entries]
+
+
+def _entry(entry: Any, where: str, known: Mapping[str, Recipe], installed: Container[str]) -> PlanEntry:
+    if isinstance(entry, str):
+        entry = {"model": entry}
     if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
-        return Listed(recipe_from(entry, where))  # raises
+        return PlanEntry(recipe_from(entry, where))  # raises, unless it is a recipe
+    if entry["model"] in installed and "kind" not in entry:
+        return PlanEntry(Recipe(entry["model"]), {str(k): v for k, v in entry.items() if k != "model"})
     # In a list, `judge` is how a language model judges; in Python it is the judge itself.
     given = {"judging" if key == "judge" else str(key): value for key, value in entry.items()}
     own = {each.name for each in fields(Recipe)}
@@ -158,7 +325,7 @@ def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
         recipe = recipe_from({k: v for k, v in given.items() if is_classifier or k in own}, where)
         recipe = known.get(recipe.model, recipe) if recipe == Recipe(recipe.model) else recipe
         if is_classifier:
-            return Listed(recipe)
+            return PlanEntry(recipe)
         options = {"kind": kind, **{key: value for key, value in given.items() if key not in own}}
         typed(judge_settings(kind, {}), given, where)
         load_judge(recipe.model, **options)  # checks the rest; no server is contacted yet
@@ -167,89 +334,17 @@ def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
         raise ValueError(
             str(error) if named else f"{where} ({shortened(entry['model'], 100)}): {error}"
         ) from error
-    return Listed(recipe, options)
+    return PlanEntry(recipe, options)
 
 
-def select(models: Iterable[Recipe | Listed], selection: Selection) -> list[PlanEntry]:
-    """Return the selected models. With a maximum size, models of unknown size are skipped."""
-    entries = []
-    listed = [each if isinstance(each, Listed) else Listed(each) for each in models]
-    most = math.inf if selection.max_parameters is None else selection.max_parameters
-    for each in listed:
-        size = parameters_of(each.recipe)
-        if not selection.matches(each.recipe) or (size or 0) > most:
-            continue
-        unknown = "unknown size, and --max-params was given (set `parameters` in its recipe)"
-        reason = unknown if size is None and most < math.inf else ""
-        entries.append(
-            PlanEntry(each.recipe, family_of(each.recipe), size, skipped=reason, options=each.options)
-        )
-    if not entries:
-        have = ", ".join(sorted({family_of(each.recipe) for each in listed}))
-        raise ValueError(
-            "no model matches --include, --exclude, --max-params and --family "
-            f"(of {len(listed)}; their families: {have})"
-        )
-    return entries
-
-
-def make_plan(
-    models: Iterable[Recipe | Listed],
-    selection: Selection,
-    options: LoadOptions,
-    device: str,
-    memory: float,
-    *,
-    tokens: float = _REWARD_BENCH_2_TOKENS,
-    ignore_memory: bool = False,
-) -> list[PlanEntry]:
-    """Return the plan: the selected models from small to large, then those that are skipped.
-
-    `device` is the type of the devices, and `memory` that of all devices together, in bytes.
-
-    >>> from rmcalib.judges import LoadOptions
-    >>> recipes = [Recipe("a/rm-8B"), Recipe("b/rm-70B"), Recipe("c/rm-1.5B")]
-    >>> plan = make_plan(recipes, Selection(), LoadOptions(), "cuda", 80e9)
-    >>> [(entry.model, entry.skipped) for entry in plan]  # doctest: +ELLIPSIS
-    [('c/rm-1.5B', ''), ('a/rm-8B', ''), ('b/rm-70B', 'needs about 168 GB of memory, ...')]
-    """
-    if options.dtype not in ("auto", *_BYTES):
-        raise ValueError(f"dtype: unknown {options.dtype!r} (have: {', '.join(('auto', *_BYTES))})")
-    cores = (os.cpu_count() or 1) if device == "cpu" else 1
-    speed = _OPERATIONS_PER_SECOND.get(device, 1e14) * cores
-    entries = []
-    for entry in select(models, selection):
-        recipe = entry.recipe
-        unsupported = recipe.reason if recipe.status == "unsupported" else ""
-        if entry.served:
-            entries.append(replace(entry, device="server", skipped=entry.skipped or unsupported))
-            continue
-        needs_code = OWN_CODE if recipe.trust_remote_code and not options.trust_remote_code else ""
-        reason = entry.skipped or unsupported or needs_code
-        needed = seconds = None
-        if entry.parameters is not None:
-            chosen = "float32" if device == "cpu" else recipe.dtype or "bfloat16"
-            width = _BYTES[chosen if options.dtype == "auto" else options.dtype]
-            n_models = 1 if entry.options.get("reference") is None else 2  # a policy and its reference
-            needed = n_models * entry.parameters * 1e9 * width * _OVERHEAD
-            seconds = 2 * entry.parameters * 1e9 * tokens / speed
-        if not reason and needed and needed > memory and not ignore_memory:
-            reason = (
-                f"needs about {needed / 1e9:.3g} GB of memory, and there are {memory / 1e9:.3g} GB "
-                "(--ignore-memory runs it anyway)"
-            )
-        entries.append(replace(entry, memory=needed, seconds=seconds, device=device, skipped=reason))
-    return sorted(entries, key=lambda e: (bool(e.skipped), e.parameters or math.inf, e.model))
-
-
-def estimated_tokens(benchmark: Benchmark | None) -> float:
+def _tokens(benchmark: Benchmark | None) -> float:
     """Estimate the number of tokens of a benchmark from its characters; None means RewardBench 2."""
     if benchmark is None:
         return _REWARD_BENCH_2_TOKENS
-    characters = 0
-    for item in benchmark.items:
-        turns = [item.prompt] if isinstance(item.prompt, str) else [turn["content"] for turn in item.prompt]
-        characters += len(item.responses) * sum(map(len, turns)) + sum(map(len, item.responses))
+    characters = sum(
+        len(item.responses) * len(str(item.prompt)) + sum(map(len, item.responses))
+        for item in benchmark.items
+    )
     return characters / _CHARACTERS_PER_TOKEN
 
 
@@ -269,42 +364,18 @@ def parameters_of(recipe: Recipe) -> float | None:
     return float(number.replace("_", ".")) / (1 if unit == "b" else 1000)
 
 
-def family_of(recipe: Recipe) -> str:
-    """Return the family of the base model, from the architecture or the name; default "other".
-
-    >>> names = ("infly/INF-ORM-Llama3.1-70B", "PKU-Alignment/beaver-7b", "org/rm")
-    >>> [family_of(Recipe(name)) for name in names]
-    ['llama', 'llama', 'other']
-    """
-    text = f"{recipe.architecture or ''} {recipe.model.split('/')[-1]}".lower()
-    return next((family for word, family in _FAMILIES.items() if word in text), "other")
-
-
 def _like(name: str, globs: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name.lower(), glob.lower()) for glob in globs)
 
 
-def parse_parameters(text: str) -> float:
-    """Turn `10B`, `600M` or `7` (billions) into billions.
+def parse_size(text: str, option: str) -> float:
+    """Turn `10B`, `600M` or `80GB` into a number; without a unit, it is in billions.
 
-    >>> parse_parameters("10B"), parse_parameters("600M")
-    (10.0, 0.6)
+    >>> parse_size("600M", "--max-params"), parse_size("80GB", "--gpu-memory")
+    (600000000.0, 80000000000.0)
     """
-    return _parse(text, {"": 1, "b": 1, "m": 1e-3}, "--max-params", "10B or 600M")
-
-
-def parse_bytes(text: str) -> float:
-    """Turn `80GB` or `80` (gigabytes) into bytes.
-
-    >>> parse_bytes("80GB")
-    80000000000.0
-    """
-    return _parse(text, {"": 1e9, "gb": 1e9, "g": 1e9, "tb": 1e12, "mb": 1e6}, "--gpu-memory", "80GB")
-
-
-def _parse(text: str, units: Mapping[str, float], option: str, example: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
-    unit = units.get(match[2]) if match else None
+    unit = _UNITS.get(match[2]) if match else None
     if match is None or unit is None or float(match[1]) == 0:
-        raise ValueError(f"{option}: {text!r} is not a size (write it like {example})")
+        raise ValueError(f"{option}: {text!r} is not a size (write it like 10B, 600M or 80GB)")
     return float(match[1]) * unit

@@ -29,7 +29,7 @@ from rmcalib._util.terminal import count
 from rmcalib.judges import ScoredItem
 from rmcalib.judges._files import identify
 from rmcalib.judges._readings import answers_summary
-from rmcalib.runs._folder import RunError, RunFolder, locked
+from rmcalib.runs._folder import RunError, RunFolder
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
@@ -243,6 +243,12 @@ def read_run(folder: Path) -> Scores | None:
     return scores
 
 
+def is_finished(folder: Path, asked: str | None) -> bool:
+    """Return whether the manifest of a run says that it is finished and answers a request (`asked_for`)."""
+    manifest = read_object(folder / "run.json")
+    return asked is not None and manifest.get("status") == "finished" and manifest.get("asked") == asked
+
+
 def finished_scores(folder: Path, asked: str | None) -> Scores | None:
     """Return the scores of a finished run, if they answer a request (`asked_for`); otherwise None.
 
@@ -251,14 +257,13 @@ def finished_scores(folder: Path, asked: str | None) -> Scores | None:
     >>> finished_scores(Path("nowhere"), "e3b0c442") is None
     True
     """
-    manifest = read_object(folder / "run.json")
-    if asked is None or manifest.get("status") != "finished" or manifest.get("asked") != asked:
+    if not is_finished(folder, asked):
         return None
-    with locked(folder):
-        scores = read_run(folder)
-        if scores is not None:
-            _remove_journals(folder)
-    return scores if scores is not None and _same_sources(manifest) else None
+    scores = read_run(folder)
+    if scores is None or not _same_sources(scores.manifest):
+        return None
+    _remove_journals(folder)
+    return scores
 
 
 def _same_sources(manifest: Mapping[str, Any]) -> bool:

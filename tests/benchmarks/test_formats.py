@@ -288,18 +288,6 @@ def one_line(error: ValueError, folder: Path) -> None:
     assert len(str(error)) < 3 * len(str(folder)) + 1500
 
 
-def test_the_problems_of_several_rows_are_in_one_message(tmp_path: Path) -> None:
-    rows: list[dict[str, Any]] = [
-        {"id": True, "prompt": "p", "chosen": "a", "rejected": "b"},
-        {"id": "2", "prompt": "p"},
-    ]
-    with pytest.raises(ValueError) as found:
-        load(tmp_path, "rmcalib", rows)
-    for part in ("line 1", "id is True", "line 2", "chosen"):
-        assert part in str(found.value)
-    one_line(found.value, tmp_path)
-
-
 @pytest.mark.parametrize("name", SHAPES)
 def test_truncated_files_and_other_formats_are_named(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", SHAPES[name])

@@ -35,12 +35,13 @@ def good(**changes: Any) -> dict[str, Any]:
 
 def test_texts_ids_and_the_revision(tmp_path: Path) -> None:
     odd = ["\0", "🙂\u2028\u0085", "x" * 200_000, "<script>", "\r\n", ""]
-    rows = [good(id=7, prompt=CHAT, chosen=odd), good(subset="Focus", chosen="4"), good(rejected=" \n")]
+    rows = [good(id=7, prompt=CHAT, chosen=odd), good(subset="Focus", chosen="[4]"), good(rejected=" \n")]
     path = write(tmp_path / "mine.jsonl", rows)
     bench = load_benchmark(str(path))
     assert (bench.name, bench.format, bench.n_empty) == ("mine", "rmcalib", 3)
     assert bench.revision == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (bench.items[0].prompt, bench.items[0].responses) == (tuple(CHAT), (*odd, "5", "22"))
+    assert bench.items[1].responses[0] == "[4]"  # a text, not a list
     assert [item.id for item in bench.items] == ["7", "Focus/1", "Math/1"]  # used in two categories
     assert bench.categories == ("Math", "Focus")
 
@@ -127,13 +128,18 @@ def test_entries_are_complete_and_found_by_name_alias_and_hub_id() -> None:
     for entry in benchmarks().values():
         assert (entry.official is None) == (entry.official_about == "")
         assert entry.homepage.startswith("https://") or entry.licence in ("yours", "as rmcalib")
-    assert entry_for("rewardbench2") is entry_for("allenai/reward-bench-2") is known_entry("reward-bench-2")
+    assert entry_for("allenai/reward-bench-2") is known_entry("reward-bench-2")
     assert entry_for("lmarena-ai/PPE-MATH-Best-of-K") is known_entry("ppe-correctness")
     assert entry_for(load_benchmark("demo", limit=5)) is known_entry("demo")
     assert entry_for("org/unknown") is None
     assert known_entry("ppe-correctness").hub_id is None
     with pytest.raises(ValueError, match=r"judge-bench.*did you mean judgebench"):
         known_entry("judge-bench")
+
+
+def test_sections_have_the_categories_of_reward_bench_1() -> None:
+    entry = known_entry("reward-bench-1")
+    assert [name for weights in entry.sections.values() for name in weights] == list(entry.categories)
 
 
 def test_rows_of_reward_bench_2_are_recognised(tmp_path: Path) -> None:
@@ -196,17 +202,14 @@ def test_a_yaml_file_describes_a_benchmark(tmp_path: Path) -> None:
 
 PLUGIN = """
 from pathlib import Path
-from rmcalib.benchmarks import BenchmarkEntry, Item, OfficialScore
+from rmcalib.benchmarks import BenchmarkEntry, Item
 
 def read(row):
     if row["right"] == "nothing":
         return 7
     return Item(str(row["key"]), "quiz", row["question"], (row["right"], *row["wrong"]), 1)
 
-def score(scores, entry):
-    return [OfficialScore("always_one", "all", 1.0, scores.n_items)]
-
-FUNCTION = BenchmarkEntry("quiz", "A quiz", "pairs", read, official=score)
+FUNCTION = BenchmarkEntry("quiz", "A quiz", "pairs", read, official="accuracy")
 FILE = [Path(__file__).with_name("quiz.yaml")]
 CLASH = BenchmarkEntry("trl", "Not TRL", "pairs", read)
 NOTHING = 7

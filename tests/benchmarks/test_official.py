@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rmcalib.benchmarks import OfficialScore, load_benchmark, official_score
+from rmcalib.benchmarks import load_benchmark, official_score
+from rmcalib.benchmarks._official import OfficialScore
 from rmcalib.metrics.official import category_scores
 from rmcalib.scores import Scores
 from tests.benchmarks.shapes import SHAPES, write

@@ -80,11 +80,11 @@ def test_alternatives_add_what_worlds_show(name: str) -> None:
     cell = (np.arange(len(joint.p)) % 3).astype(np.int64)
     listed = joint.alternatives(cell, 3)
     (expected,) = expected_sums(listed, [joint.probabilities()])
-    worlds = [slow_world(joint, rng) for _ in range(3000)]
+    worlds = [slow_world(joint, rng) for _ in range(1500)]
     shown = np.array([np.bincount(cell, np.nan_to_num(y), 3) for y in worlds])
     assert np.allclose(expected[-3:], shown.mean(axis=0), rtol=0.05, atol=0.15)
     drawn, _ = draw_sums(
-        listed, [joint.probabilities()], (), resamples=3000, most=0, rng=np.random.default_rng(6)
+        listed, [joint.probabilities()], (), resamples=1500, most=0, rng=np.random.default_rng(6)
     )
     assert np.allclose(drawn[:, -3:].std(axis=0), shown.std(axis=0), rtol=0.1, atol=0.05)
 
@@ -174,11 +174,10 @@ def duplicated(copies: int, seed: int) -> tuple[FloatArray, FloatArray, IntArray
     return np.tile(p, copies), np.tile(y, copies), np.concatenate(again), np.tile(groups, copies)
 
 
-@pytest.mark.parametrize("copies", [3, 15])
-def test_near_duplicates_count_as_one(copies: int) -> None:
+def test_near_duplicates_count_as_one() -> None:
     rejected, covered = 0, 0
     for seed in range(40):
-        p, y, groups, clusters = duplicated(copies, seed)
+        p, y, groups, clusters = duplicated(5, seed)
         rejected += ece_null(p, y, groups=groups, clusters=clusters, resamples=99).p_value <= 0.05
         first = (
             p.reshape(-1, 4).max(axis=1)
@@ -189,14 +188,6 @@ def test_near_duplicates_count_as_one(copies: int) -> None:
     assert rejected <= 7
     assert covered >= 34
     assert ece_null(p, y, groups=groups, resamples=99).p_value < 0.5
-
-
-def test_clusters_of_one_change_nothing() -> None:
-    p, y, groups = forecasts(60, 3, 0)
-    alone = ece_interval(p, y, groups=groups, resamples=49)
-    assert ece_interval(p, y, groups=groups, clusters=groups, resamples=49).value == alone.value
-    x = np.random.default_rng(0).normal(size=30)
-    assert mean_interval(x, clusters=np.arange(30)).low == pytest.approx(mean_interval(x).low)
 
 
 def test_exact_limits_of_proportions() -> None:

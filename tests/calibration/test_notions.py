@@ -1,111 +1,89 @@
+"""The notions of calibration for rankings, their null tests and intervals, compared with slow code."""
+
 import math
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rmcalib.calibration import (
-    MonteCarloWarning,
-    full_rank,
-    rankwise,
-    stagewise,
-    sub_k,
-    top_k,
+from rmcalib.calibration import MonteCarloWarning, full_rank, rankwise, stagewise, sub_k, top_k
+from rmcalib.ranking import (
+    ExplicitRankings,
+    Mallows,
+    PairwiseProbabilities,
+    PartialRankings,
+    PlackettLuce,
+    all_rankings,
+    conditional_probabilities,
 )
-from rmcalib.ranking import Mallows, PairwiseProbabilities, PlackettLuce, all_rankings
 from rmcalib.ranking import _mallows as mallows_module
 from rmcalib.ranking.events import all_events, most_frequent
 from rmcalib.ranking.synthetic import Synthetic, synthetic_mallows, synthetic_plackett_luce
 from tests import oracles
 
-
-def notion_null(
-    dist: Any, orders: Any, k: int, family: str, *, resamples: int = 200, rng: Any = 0, **options: Any
-) -> Any:
-    return (sub_k if family == "sub" else top_k)(dist, orders, k, **options).null(
-        resamples=resamples, rng=rng
-    )
-
-
-def notion_interval(
-    dist: Any, orders: Any, k: int, family: str, *, resamples: int = 200, rng: Any = 0, **options: Any
-) -> Any:
-    return (sub_k if family == "sub" else top_k)(dist, orders, k, **options).interval(
-        resamples=resamples, rng=rng
-    )
+NOTIONS: dict[str, Any] = {"sub": sub_k, "top": top_k}
+BOTH = pytest.mark.parametrize("generate", [synthetic_plackett_luce, synthetic_mallows])
 
 
 def data(n: int = 40, m: int = 4, confidence: float = 1.0, seed: int = 0) -> Synthetic:
     return synthetic_plackett_luce(n, m, confidence=confidence, rng=np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("family", ["sub", "top"])
+def true_error(d: Synthetic, events: Any) -> float:
+    pairs = zip(d.forecast.sub(events).T.tolist(), d.truth.sub(events).T.tolist(), strict=True)
+    return float(np.mean([oracles.ece(p, q) for p, q in pairs]))
+
+
+def pairwise(d: Synthetic) -> Any:
+    matrix = np.full((len(d.orders), d.forecast.n_items, d.forecast.n_items), 0.5)
+    for i, j in all_events(d.forecast.n_items, 2).tolist():
+        matrix[:, i, j] = d.forecast.sub([[i, j]])[:, 0]
+    return PairwiseProbabilities(matrix)
+
+
+# Values.
+
+
+@pytest.mark.parametrize("family", NOTIONS)
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_notions_average_the_errors_of_events(family: str, k: int) -> None:
     d = data()
-    notion = sub_k if family == "sub" else top_k
-    result = notion(d.forecast, d.orders, k)
+    result = NOTIONS[family](d.forecast, d.orders, k)
     densities = [oracles.plackett_luce(row) for row in d.forecast.log_utilities.tolist()]  # type: ignore[attr-defined]
-    expected = []
+    expected, share = [], []
     for event in all_events(4, k).tolist():
         p = [oracles.marginal(density, 4, event, family) for density in densities]
         y = [float(oracles.happens(tuple(order), event, family)) for order in d.orders.tolist()]
         expected.append(oracles.ece(p, y))
+        share.append((np.mean(y), np.mean(p)))
     assert np.allclose(result.per_event, expected, atol=1e-9)
     assert result.value == pytest.approx(np.mean(expected))
     assert result.n_events == math.perm(4, k)
-    assert result.selection == "all"
-
-
-def test_rankwise_is_top_m() -> None:
-    d = data()
-    assert rankwise(d.forecast, d.orders).value == top_k(d.forecast, d.orders, 4).value
-
-
-def test_weightings_are_averages_with_their_weights() -> None:
-    d = data()
-    uniform = sub_k(d.forecast, d.orders, 3)
-    by_frequency = sub_k(d.forecast, d.orders, 3, weighting="frequency")
-    share = np.array([(oracles_happen(d, event)).mean() for event in uniform.events])
-    assert by_frequency.value == pytest.approx(share @ uniform.per_event / share.sum())
-    by_probability = sub_k(d.forecast, d.orders, 3, weighting="probability")
-    mass = d.forecast.sub(uniform.events).mean(axis=0)
-    assert by_probability.value == pytest.approx(mass @ uniform.per_event / mass.sum())
-
-
-def oracles_happen(d: Synthetic, event: Any) -> Any:
-    return np.array([oracles.happens(tuple(order), event.tolist(), "sub") for order in d.orders.tolist()])
+    for weighting, weights in zip(("frequency", "probability"), np.transpose(share), strict=True):
+        weighted = NOTIONS[family](d.forecast, d.orders, k, weighting=weighting)
+        assert weighted.value == pytest.approx(weights @ result.per_event / weights.sum())
+    if (family, k) == ("top", 4):
+        assert rankwise(d.forecast, d.orders).value == result.value
 
 
 def test_coverage_chooses_events_and_drops_no_instance() -> None:
-    d = data(200, 5)
-    result = sub_k(d.forecast, d.orders, 3, coverage=0.5)
-    assert (result.events == most_frequent(d.orders, 3, "sub", 0.5)).all()
-    assert result.n == 200
+    d, train = data(200, 5), data(300, 5, seed=9)
     everything = sub_k(d.forecast, d.orders, 3)
-    where = [np.flatnonzero((everything.events == event).all(axis=1))[0] for event in result.events]
-    assert np.allclose(result.per_event, everything.per_event[where])
-
-
-def test_events_are_counted_in_counted_on() -> None:
-    d, train = data(50, 5), data(300, 5, seed=9)
-    result = top_k(d.forecast, d.orders, 2, coverage=0.8, counted_on=train.orders)
-    assert (result.events == most_frequent(train.orders, 2, "top", 0.8)).all()
-    assert result.selection == "covering 80% of occurrences in the training fold"
-
-
-def test_above_max_events_only_frequent_ones_are_used() -> None:
-    d = data(60, 6)
-    result = sub_k(d.forecast, d.orders, 4, max_events=100)
-    assert result.selection == "covering 95% of occurrences"
-    assert result.n_events < math.perm(6, 4)
-
-
-def test_given_events_are_used_as_they_are() -> None:
-    d = data()
-    result = sub_k(d.forecast, d.orders, 2, events=[[1, 0]])
-    assert result.n_events == 1
-    assert result.value == result.per_event[0]
+    found = sub_k(d.forecast, d.orders, 3, coverage=0.5)
+    counted = sub_k(d.forecast, d.orders, 3, coverage=0.8, counted_on=train.orders)
+    limited = sub_k(d.forecast, d.orders, 3, max_events=50)
+    given = sub_k(d.forecast, d.orders, 3, events=[[1, 0, 3]])
+    for result, events in (
+        (found, most_frequent(d.orders, 3, "sub", 0.5)),
+        (counted, most_frequent(train.orders, 3, "sub", 0.8)),
+        (limited, most_frequent(d.orders, 3, "sub", 0.95)),
+        (given, np.array([[1, 0, 3]])),
+    ):
+        assert (result.events == events).all()
+        assert result.n == 200
+        where = [np.flatnonzero((everything.events == event).all(axis=1))[0] for event in events]
+        assert np.allclose(result.per_event, everything.per_event[where])
 
 
 def test_chunk_size_does_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,137 +95,137 @@ def test_chunk_size_does_not_change_results(monkeypatch: pytest.MonkeyPatch) -> 
     assert full_rank(d.forecast, d.orders, family="sub", k=3).value == pytest.approx(strong.value, abs=1e-12)
 
 
-@pytest.mark.parametrize("generate", [synthetic_plackett_luce, synthetic_mallows])
+def test_estimated_marginals_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = synthetic_mallows(30, 6, rng=np.random.default_rng(0))
+    exact = sub_k(d.forecast, d.orders, 3)
+    assert exact.marginal_error == 0
+    monkeypatch.setattr(mallows_module, "MAX_WORK", 10.0)
+    with pytest.warns(MonteCarloWarning):
+        estimated = sub_k(d.forecast, d.orders, 3)
+    assert 0 < estimated.marginal_error < 0.006
+    assert estimated.value == pytest.approx(exact.value, abs=0.02)
+
+
+# Null tests and intervals.
+
+
+@BOTH
 def test_null_accepts_the_truth_and_rejects_a_distorted_forecast(generate: Any) -> None:
     for confidence, calibrated in ((1.0, True), (3.0, False), (0.2, False)):
         d = generate(1500, 4, confidence=confidence, rng=np.random.default_rng(5))
-        for family, k in (("sub", 2), ("sub", 3), ("top", 1)):
-            null = notion_null(d.forecast, d.orders, k, family, resamples=100)
+        for family, k in (("sub", 2), ("top", 1)):
+            null = NOTIONS[family](d.forecast, d.orders, k).null(resamples=60)
             assert (null.p_value > 0.02) is calibrated, (confidence, family, k)
 
 
-CHOSEN_ON_THE_DATA: list[tuple[int, Any, dict[str, Any]]] = [
+SELECTIONS: list[tuple[int, str, dict[str, Any]]] = [
+    (3, "sub", {}),
     (3, "top", {"coverage": 0.9}),
     (3, "top", {"coverage": 0.5, "weighting": "frequency"}),
     (4, "sub", {"max_events": 50}),
 ]
 
 
-@pytest.mark.parametrize(("k", "family", "options"), CHOSEN_ON_THE_DATA)
+@pytest.mark.parametrize(("k", "family", "options"), SELECTIONS)
 @pytest.mark.parametrize("chunk", [None, 700])
-def test_the_null_selects_events_again_in_every_draw(
-    k: int, family: Any, options: dict[str, Any], chunk: int | None, monkeypatch: pytest.MonkeyPatch
+def test_the_null_is_the_error_of_drawn_rankings_with_their_own_events(
+    k: int, family: str, options: dict[str, Any], chunk: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     d = data(40, 6)
-    notion = sub_k if family == "sub" else top_k
-    drawn = [notion(d.forecast, orders, k, **options).value for orders in d.forecast.sample(30, _rng())]
-    observed = notion(d.forecast, d.orders, k, **options).value
+    result = NOTIONS[family](d.forecast, d.orders, k, **options)
+    draws = d.forecast.sample(20, np.random.default_rng(3))
+    drawn = [NOTIONS[family](d.forecast, orders, k, **options).value for orders in draws]
     if chunk is not None:
         monkeypatch.setattr("rmcalib._util.arrays.chunks.__defaults__", (chunk,))
-    null = notion_null(d.forecast, d.orders, k, family, resamples=30, rng=_rng(), **options)
-    assert null.value == pytest.approx(observed, abs=1e-14)
-    assert null.mean == pytest.approx(np.mean(drawn), abs=1e-14)
+    null = result.null(resamples=20, rng=3)
+    assert (null.value, null.mean) == pytest.approx((result.value, np.mean(drawn)), abs=1e-14)
     assert null.high == pytest.approx(np.quantile(drawn, 0.95), abs=1e-14)
+    assert null.excess == pytest.approx(result.value - np.mean(drawn), abs=1e-14)
 
 
-def _rng() -> np.random.Generator:
-    return np.random.default_rng(3)
-
-
-@pytest.mark.parametrize(("k", "family", "options"), CHOSEN_ON_THE_DATA)
+@pytest.mark.parametrize(("k", "family", "options"), SELECTIONS[1:])
 def test_calibrated_forecasts_pass_however_the_events_are_chosen(
-    k: int, family: Any, options: dict[str, Any]
+    k: int, family: str, options: dict[str, Any]
 ) -> None:
     rejected = excluded = 0
-    for seed in range(20):
+    for seed in range(12):
         d = data(60, 6, seed=seed)
-        null = notion_null(d.forecast, d.orders, k, family, resamples=49, rng=seed, **options)
-        rejected += null.p_value <= 0.05
-        if seed < 4:
-            interval = notion_interval(d.forecast, d.orders, k, family, resamples=49, rng=seed, **options)
-            excluded += interval.low > 0
-            assert interval.value == pytest.approx(null.value, abs=1e-14)
-    assert rejected <= 3
+        result = NOTIONS[family](d.forecast, d.orders, k, **options)
+        rejected += result.null(resamples=39, rng=seed).p_value <= 0.05
+        if seed < 3:
+            excluded += result.interval(resamples=39, rng=seed).low > 0
+    assert rejected <= 2
     assert excluded <= 1
 
 
-@pytest.mark.parametrize("options", [{"coverage": 0.8}, {"max_events": 20}])
-def test_intervals_with_selected_events_detect_miscalibration(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{}, {"coverage": 0.8}, {"max_events": 20}])
+def test_intervals_find_miscalibration(options: dict[str, Any]) -> None:
     d = data(300, 5, confidence=4.0)
-    interval = notion_interval(d.forecast, d.orders, 3, "sub", resamples=50, **options)
-    events = sub_k(d.forecast, d.orders, 3, **options).events
-    forecast, truth = d.forecast.sub(events), d.truth.sub(events)
-    true_error = np.mean(
-        [oracles.ece(p.tolist(), q.tolist()) for p, q in zip(forecast.T, truth.T, strict=True)]
-    )
-    assert 0.05 < interval.low < true_error < interval.high
-    assert notion_null(d.forecast, d.orders, 3, "sub", resamples=50, **options).p_value < 0.05
+    result = sub_k(d.forecast, d.orders, 3, **options)
+    interval = result.interval(resamples=50)
+    assert 0.05 < interval.low < true_error(d, result.events) < interval.high
+    assert result.null(resamples=50).p_value < 0.05
 
 
-@pytest.mark.parametrize("selected", [True, False])
-def test_events_not_selected_by_the_data_stay_the_same(selected: bool) -> None:
-    d, train = data(50, 5), data(300, 5, seed=9)
-    options: dict[str, Any] = {"coverage": 0.8, "counted_on": train.orders} if selected else {}
-    events = sub_k(d.forecast, d.orders, 3, **options).events
-    for measure in (notion_null, notion_interval):
-        by_options = measure(d.forecast, d.orders, 3, "sub", resamples=20, **options)
-        assert by_options == measure(d.forecast, d.orders, 3, "sub", resamples=20, events=events)
+@pytest.mark.parametrize("confidence", [0.4, 1.0, 1.3, 3.0])
+def test_an_interval_excludes_zero_exactly_if_the_test_rejects(confidence: float) -> None:
+    for seed in range(5):
+        d = data(60, confidence=confidence, seed=seed)
+        result = sub_k(d.forecast, d.orders, 2)
+        null, interval = result.null(resamples=39, rng=seed), result.interval(resamples=39, rng=seed)
+        assert (interval.low > 0) is (null.p_value <= 0.05)
+        assert interval.low <= result.value <= interval.high
 
 
-def test_intervals_of_notions_contain_the_value_and_zero_if_calibrated() -> None:
-    d = data(300)
-    interval = notion_interval(d.forecast, d.orders, 2, "sub")
-    assert interval.low == 0
-    assert interval.value == pytest.approx(sub_k(d.forecast, d.orders, 2).value)
-    off = data(300, confidence=4.0)
-    assert notion_interval(off.forecast, off.orders, 2, "sub").low > 0.05
+def test_intervals_contain_the_true_error() -> None:
+    covered = 0
+    for seed in range(20):
+        d = data(150, confidence=3.0, seed=seed)
+        interval = sub_k(d.forecast, d.orders, 2).interval(resamples=50, rng=seed)
+        covered += interval.low <= true_error(d, all_events(4, 2)) <= interval.high
+    assert covered >= 17
 
 
-def test_estimated_marginals_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    d = synthetic_mallows(30, 6, rng=np.random.default_rng(0))
-    exact = sub_k(d.forecast, d.orders, 3)
-    assert exact.marginal_error == 0
-    monkeypatch.setattr(mallows_module, "MAX_WORK", 10.0)
-    with pytest.warns(MonteCarloWarning, match="standard error up to"):
-        estimated = sub_k(d.forecast, d.orders, 3)
-    assert 0 < estimated.marginal_error < 0.006
-    assert estimated.value == pytest.approx(exact.value, abs=0.02)
+def test_pair_marginals_have_sub_2_and_its_interval_but_no_null() -> None:
+    d = data(200, 3)
+    pairs, expected = pairwise(d), sub_k(d.forecast, d.orders, 2).value
+    result = sub_k(pairs, d.orders, 2)
+    interval = result.interval(resamples=50)
+    assert result.value == pytest.approx(expected)
+    assert interval.low <= result.value <= interval.high
+    calls: list[Any] = [
+        lambda: result.null(resamples=50),
+        lambda: sub_k(pairs, d.orders, 3),
+        lambda: top_k(pairs, d.orders, 1),
+        lambda: rankwise(pairs, d.orders),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="pair"):
+            call()
 
 
 def test_stagewise_stops_at_the_first_large_error() -> None:
-    good = data(2000)
-    walk = stagewise(good.forecast, good.orders)
-    assert [result.k for result in walk.results] == [2, 3, 4]
-    assert walk.uncalibrated_from is None
-    assert [test.p_value for test in walk.nulls] == [result.null().p_value for result in walk.results]
-    bad = data(2000, confidence=5.0)
-    stopped = stagewise(bad.forecast, bad.orders)
-    assert stopped.uncalibrated_from == 2
-    assert len(stopped.results) == 1
+    good, bad = data(500), data(500, confidence=5.0)
+    walk, stopped = stagewise(good.forecast, good.orders), stagewise(bad.forecast, bad.orders)
+    assert ([result.k for result in walk.results], walk.uncalibrated_from) == ([2, 3, 4], None)
+    assert walk.nulls[1] == walk.results[1].null()
+    assert (len(stopped.results), stopped.uncalibrated_from) == (1, 2)
+    few = [data(30, seed=seed) for seed in range(15)]  # noise alone makes errors above 0.1
+    assert sum(stagewise(d.forecast, d.orders).uncalibrated_from is not None for d in few) <= 3
 
 
-def test_stagewise_does_not_stop_calibrated_forecasts_of_few_instances() -> None:
-    """With 30 instances, noise alone makes errors above 0.1."""
-    stopped, large = 0, 0
-    for seed in range(20):
-        good = synthetic_plackett_luce(30, 4, rng=np.random.default_rng(seed))
-        walk = stagewise(good.forecast, good.orders)
-        stopped += walk.uncalibrated_from is not None
-        large += walk.results[0].value > 0.1
-    assert large >= 15
-    assert stopped <= 4  # binomial(20, 0.05) is above 4 with probability 0.003
+# The strong notions.
 
 
-def slow_canonical(p: Any, y: Any, bandwidth: float, norm: int) -> float:
-    """Return the kernel estimate, instance by instance, from its formula."""
+def slow_canonical(p: list[list[float]], y: list[int], width: float, norm: int) -> float:
     total = 0.0
     for j in range(len(p)):
         weights = []
         for i in range(len(p)):
-            alpha = [value / bandwidth + 1 for value in p[i]]
-            log_density = math.lgamma(sum(alpha)) - sum(map(math.lgamma, alpha))
-            log_density += sum((a - 1) * math.log(x) for a, x in zip(alpha, p[j], strict=True))
-            weights.append(0.0 if i == j else math.exp(log_density))
+            alpha = [value / width + 1 for value in p[i]]
+            log = math.lgamma(sum(alpha)) - sum(map(math.lgamma, alpha))
+            log += sum((a - 1) * math.log(value) for a, value in zip(alpha, p[j], strict=True))
+            weights.append(0.0 if i == j else math.exp(log))
         for c in range(len(p[0])):
             local = sum(w * (y[i] == c) for i, w in enumerate(weights)) / sum(weights)
             total += abs(local - p[j][c]) ** norm
@@ -261,28 +239,29 @@ def test_full_rank_matches_the_kernel_formula(norm: Any) -> None:
     result = full_rank(p, y, bandwidth=0.2, norm=norm)
     assert result.value == pytest.approx(slow_canonical(p.tolist(), y.tolist(), 0.2, norm), abs=1e-10)
     assert result.value == pytest.approx(result.weights @ result.per_event)
+    drawn = []
+    for _ in range(300):
+        outcomes = [rng.choice(3, p=row) for row in p]
+        drawn.append(full_rank(p, outcomes, bandwidth=0.2, norm=norm).value)
+    assert result.null(resamples=300).mean == pytest.approx(np.mean(drawn), rel=0.05)
 
 
 def test_strong_notions_are_classifications_of_the_marginals() -> None:
     d = data(30)
     everything = all_rankings(4)
-    probabilities = np.exp(d.forecast.log_prob(everything))
     index = [everything.tolist().index(order) for order in d.orders.tolist()]
-    whole = full_rank(d.forecast, d.orders, bandwidth=0.1)
-    assert whole.value == pytest.approx(full_rank(probabilities, index, bandwidth=0.1).value)
-    first = full_rank(d.forecast, d.orders, family="top", k=1, bandwidth=0.1)
-    assert first.value == pytest.approx(
-        full_rank(d.forecast.top(all_events(4, 1)), d.orders[:, 0], bandwidth=0.1).value
-    )
+    first = d.forecast.top(all_events(4, 1))
     pairs = []
-    for i in range(4):
-        for j in range(i + 1, 4):
-            p = d.forecast.sub([[i, j], [j, i]])
-            y = [int(order.index(i) > order.index(j)) for order in d.orders.tolist()]
-            pairs.append(full_rank(p, y, bandwidth=0.1).value)
-    assert full_rank(d.forecast, d.orders, family="sub", k=2, bandwidth=0.1).value == pytest.approx(
-        np.mean(pairs)
-    )
+    for i, j in combinations(range(4), 2):
+        y = [int(order.index(i) > order.index(j)) for order in d.orders.tolist()]
+        pairs.append(full_rank(d.forecast.sub([[i, j], [j, i]]), y, bandwidth=0.1).value)
+    expected: list[tuple[dict[str, Any], float]] = [
+        ({}, full_rank(np.exp(d.forecast.log_prob(everything)), index, bandwidth=0.1).value),
+        ({"family": "top", "k": 1}, full_rank(first, d.orders[:, 0], bandwidth=0.1).value),
+        ({"family": "sub", "k": 2}, float(np.mean(pairs))),
+    ]
+    for options, value in expected:
+        assert full_rank(d.forecast, d.orders, bandwidth=0.1, **options).value == pytest.approx(value)
 
 
 def test_certain_forecasts_give_no_nan() -> None:
@@ -293,59 +272,102 @@ def test_certain_forecasts_give_no_nan() -> None:
     assert np.isfinite(full_rank(d, d.mode()).value)
 
 
-def test_the_default_bandwidth_separates_good_from_bad() -> None:
-    good, bad = (data(500, 3, confidence=c) for c in (1.0, 5.0))
-    errors = [full_rank(d.forecast, d.orders, family="top", k=1).value for d in (good, bad)]
-    assert errors[0] < 0.1 * errors[1]
+@BOTH
+def test_full_rank_finds_over_and_under_confidence(generate: Any) -> None:
+    for confidence, sign in ((4.0, 1), (0.25, -1)):
+        d = generate(300, 4, confidence=confidence, rng=np.random.default_rng(0))
+        result = full_rank(d.forecast, d.orders)
+        null, interval = result.null(resamples=99), result.interval(resamples=99)
+        assert null.p_value <= 0.05
+        assert np.sign(null.excess) == sign
+        assert interval.value == pytest.approx(null.excess)
+        assert interval.low * interval.high > 0
+    d = generate(300, 4, rng=np.random.default_rng(1))
+    for k in (1, 4):
+        result = full_rank(d.forecast, d.orders, family="top", k=k)
+        assert result.null(resamples=99).p_value > 0.02
+        interval = result.interval(resamples=99)
+        assert interval.low <= interval.value <= interval.high
 
 
-def test_pairwise_forecasts_have_only_the_sub_2_notion() -> None:
-    d = data(50, 3)
-    matrix = np.full((50, 3, 3), 0.5)
-    for i, j in all_events(3, 2):
-        matrix[:, i, j] = d.forecast.sub([[i, j]])[:, 0]
-    pairs: Any = PairwiseProbabilities(matrix)
-    assert sub_k(pairs, d.orders, 2).value == pytest.approx(sub_k(d.forecast, d.orders, 2).value)
-    calls: list[Any] = [
-        lambda: sub_k(pairs, d.orders, 3),
-        lambda: top_k(pairs, d.orders, 1),
-        lambda: rankwise(pairs, d.orders),
-    ]
-    for call in calls:
-        with pytest.raises(ValueError, match="pair"):
-            call()
+# Partial rankings.
+
+
+def top_lists(orders: Any, length: int) -> PartialRankings:
+    return PartialRankings(np.minimum(np.argsort(orders, axis=1), length))
+
+
+@pytest.mark.parametrize("open_events", ["leave_out", "marginalise"])
+def test_partial_rankings(open_events: Any) -> None:
+    d = data(40)
+    lists, events = top_lists(d.orders, 2), all_events(4, 2)
+    result = sub_k(d.forecast, lists, 2, open_events=open_events)
+    p, settled = d.forecast.sub(events), lists.outcomes(events, "sub")
+    soft = conditional_probabilities(d.forecast, lists, events, "sub")  # type: ignore[arg-type]
+    for number in range(len(events)):
+        kept = settled[:, number] >= 0 if open_events == "leave_out" else np.ones(40, dtype=bool)
+        expected = oracles.ece(p[kept, number].tolist(), soft[kept, number].tolist())
+        assert result.per_event[number] == pytest.approx(expected, abs=1e-12)
+    whole = sub_k(d.forecast, d.orders, 2)
+    complete = sub_k(d.forecast, PartialRankings.from_orders(d.orders), 2, open_events=open_events)
+    assert complete.value == pytest.approx(whole.value, abs=1e-14)
+    assert complete.null(resamples=20) == whole.null(resamples=20)
+    assert complete.interval(resamples=20) == whole.interval(resamples=20)
+
+
+@pytest.mark.parametrize("open_events", ["leave_out", "marginalise"])
+def test_partial_rankings_pass_if_calibrated_and_fail_if_not(open_events: Any) -> None:
+    for confidence, calibrated in ((1.0, True), (5.0, False)):
+        d = synthetic_mallows(150, 4, confidence=confidence, rng=np.random.default_rng(3))
+        result = sub_k(d.forecast, top_lists(d.orders, 2), 2, open_events=open_events)
+        assert (result.null(resamples=39).p_value > 0.05) is calibrated
+        assert (result.interval(resamples=39).low == 0) is calibrated
+
+
+def test_undecided_events_have_no_weight() -> None:
+    tied = PartialRankings.from_lists([[{0, 1}, {2, 3}]] * 30, n_items=4)
+    result = sub_k(data(30).forecast, tied, 2)
+    assert ((result.weights > 0) == (tied.outcomes(result.events, "sub")[0] >= 0)).all()
 
 
 D = data(5)
+LISTS = top_lists(D.orders, 2)
+LISTED = ExplicitRankings([[0, 1, 2], [2, 1, 0]], [[0.5, 0.5]])
+ONLY_FIRST = PartialRankings.from_lists([[int(order[0])] for order in D.orders], n_items=4)
+TIED = PartialRankings([[0, 0, 1]])
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: sub_k(D.forecast, D.orders, 1), "k: 1 is out of range, expected a whole number from 2 to 4"),
-        (lambda: sub_k(D.forecast, D.orders, 5), "k: 5 is out of range"),
-        (lambda: top_k(D.forecast, D.orders, 0), "k: 0 is out of range, expected a whole number from 1 to 4"),
+        (lambda: top_k(D.forecast, D.orders, 0), "k: 0 is out of range"),
         (lambda: top_k(D.forecast, D.orders, 1.5), "k: 1.5 is not a whole number"),  # type: ignore[arg-type]
         (lambda: top_k(D.forecast, D.orders[:3], 1), "orders: 3 rankings for 5 instances"),
         (lambda: top_k(D.forecast, D.orders[:, :3], 1), "rows have 3 items, expected 4"),
-        (lambda: top_k(D.forecast, np.ones((5, 4)), 1), "orders: row 0 is [1, 1, 1, 1]"),
-        (lambda: top_k(D.forecast, D.orders, 1, coverage=1.5), "coverage: 1.5 is out of range"),
-        (lambda: top_k(D.forecast, D.orders, 1, events=[[0]], coverage=0.5), "coverage: cannot be combined"),
-        (lambda: top_k(D.forecast, D.orders, 1, events=[[0, 1]]), "have 2 items each, expected k = 1"),
+        (lambda: top_k(D.forecast, np.ones((5, 4)), 1), "orders: row 0"),
+        (lambda: top_k(D.forecast, D.orders, 1, coverage=1.5), "coverage: 1.5"),
+        (lambda: top_k(D.forecast, D.orders, 1, events=[[0]], coverage=0.5), "coverage"),
+        (lambda: top_k(D.forecast, D.orders, 1, events=[[0, 1]]), "events: have 2 items each"),
         (lambda: top_k(D.forecast, D.orders, 1, weighting="none"), "weighting: unknown 'none'"),  # type: ignore[arg-type]
         (lambda: top_k(D.forecast, D.orders, 1, protocol="public"), "protocol: unknown 'public'"),  # type: ignore[arg-type]
-        (
-            lambda: top_k(D.forecast, D.orders, 1, support=D.orders),
-            "support: only for protocol='reference'",
-        ),
-        (lambda: full_rank(D.forecast, D.orders, k=2), "family: k = 2 needs family"),
-        (lambda: full_rank(D.forecast, D.orders, bandwidth=0.0), "bandwidth: 0.0 is not a positive number"),
+        (lambda: top_k(D.forecast, D.orders, 1, support=D.orders), "support"),
+        (lambda: sub_k(D.forecast, LISTS, 2, open_events="guess"), "open_events: unknown 'guess'"),  # type: ignore[arg-type]
+        (lambda: sub_k(D.forecast, LISTS, 2, coverage=0.5), "coverage"),
+        (lambda: sub_k(D.forecast, LISTS, 2, protocol="reference"), "needs complete rankings"),
+        (lambda: sub_k(D.forecast, ONLY_FIRST, 2), "none of the 12 events"),
+        (lambda: sub_k(LISTED, TIED, 2, open_events="marginalise"), "ExplicitRankings"),
+        (lambda: sub_k(D.forecast, D.orders, 2, protocol="reference").null(), "reference"),
+        (lambda: full_rank(D.forecast, D.orders, protocol="reference").interval(), "reference"),
+        (lambda: full_rank(D.forecast, LISTS), "full_rank needs complete rankings"),  # type: ignore[arg-type]
+        (lambda: full_rank(D.forecast, D.orders, k=2), "family: k = 2"),
+        (lambda: full_rank(D.forecast, D.orders, bandwidth=0.0), "bandwidth: 0.0"),
         (lambda: full_rank(D.forecast, D.orders, norm=3), "norm: unknown 3"),  # type: ignore[arg-type]
         (lambda: full_rank([[0.5, 0.6]], [0]), "probabilities: row 0 sums to 1.1"),
-        (lambda: full_rank([[0.5, 0.5]] * 2, [0, 2]), "outcomes: class 2 is out of range, expected 0 to 1"),
+        (lambda: full_rank([[0.5, 0.5]] * 2, [0, 2]), "outcomes: class 2"),
         (lambda: full_rank([[0.5, 0.5]], [0]), "needs at least 2"),
         (lambda: full_rank([[0.5, 0.5]] * 2, [0]), "outcomes: 1 outcomes for 2 rows"),
-        (lambda: full_rank(Mallows([np.arange(15)] * 9, 1.0), [np.arange(15)] * 9), "do not fit in memory"),
+        (lambda: full_rank(Mallows([np.arange(15)] * 9, 1.0), [np.arange(15)] * 9), "k: 9 instances"),
     ],
 )
 def test_errors_name_the_bad_input(call: Any, message: str) -> None:

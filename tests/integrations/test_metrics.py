@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rmcalib.integrations import metric_values, preference_metrics
+from rmcalib.integrations.watching import metric_values, preference_metrics
 from rmcalib.metrics.catalogue import TRAINING_METRICS, chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import find_value, metric_rows
@@ -29,14 +29,6 @@ def test_the_values_equal_those_of_an_evaluation() -> None:
         assert row is not None
         assert found[name] == pytest.approx(row["value"])
     assert set(found) == set(TRAINING_METRICS)
-
-
-def test_accuracy_and_confidence_by_hand() -> None:
-    chosen, rejected = pairs()
-    margin = chosen - rejected
-    found = preference_metrics(chosen, rejected)
-    assert found["accuracy"] == np.mean(margin > 0)
-    assert found["mean_confidence"] == pytest.approx(np.mean(1 / (1 + np.exp(-np.abs(margin)))))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from rmcalib.benchmarks import Benchmark, Item
-from rmcalib.judges import Recipe, Scale, ScoredItem
+from rmcalib.judges import Scale, ScoredItem
 from rmcalib.judges._scoring import CHUNK
-from rmcalib.runs._plan import Listed
 from rmcalib.scores import Scores
 
 COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")
@@ -92,5 +91,6 @@ def install(folder: Path, *names: str) -> None:
     (info / "entry_points.txt").write_text("".join(("[rmcalib.judges]\n", *lines)))
 
 
-def listed(name: str = "slow", **options: Any) -> Listed:
-    return Listed(Recipe(name), {"called": name, **options})
+def listed(name: str = "slow", **options: Any) -> dict[str, Any]:
+    """Return the entry of such a judge in the list of a batch."""
+    return {"model": name, "called": name, **options}

@@ -18,8 +18,8 @@ import pytest
 import rmcalib
 from rmcalib._util.files import write_json
 from rmcalib.runs import Batch, run_batch, run_folder
+from rmcalib.runs._batch import Status
 from rmcalib.runs._run import Run
-from rmcalib.runs._status import Status
 from rmcalib.scores import Scores
 from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny
@@ -99,16 +99,18 @@ def test_failing_and_dying_judges_do_not_stop_the_others(output: Path) -> None:
 
 
 def test_only_what_has_changed_is_done_again(output: Path) -> None:
-    def done(**options: Any) -> set[str]:
+    def done(**options: Any) -> tuple[bool, bool]:
+        """Return whether the model was scored, and whether anything was done."""
         seen = len(events(output))
-        assert run(output, listed(), **options).counts() == {"done": 1}
-        return {one["event"] for one in events(output, seen)} & {"scoring", "evaluating"}
+        status = run(output, listed(), **options)
+        assert status.counts() == {"done": 1}
+        return bool(models_of(output, "scoring", seen)), status.models["slow"].fresh
 
     rmcalib.score(Plugin(), LONG, output=output)
-    assert done() == {"evaluating"}  # scored by another command
-    assert done() == set()
-    assert done(version="2") == {"evaluating"}
-    assert done(version="2", fresh=True) == {"scoring", "evaluating"}
+    assert done() == (False, True)  # scored by another command
+    assert done() == (False, False)
+    assert done(version="2") == (False, True)
+    assert done(version="2", fresh=True) == (True, True)
     file = output / "slow" / "bench" / "scores.parquet"
     file.write_bytes(file.read_bytes()[:-30])
     status = run(output, listed())
@@ -152,7 +154,8 @@ def test_a_second_run_does_only_the_remaining_work(
     done = batch(env, "--models", models_file(tmp_path / "m.yaml", names), "--output", output, "--json")
     assert done.returncode == 0, done.stderr
     assert status_of(done)["counts"] == {"done": 3}
-    assert models_of(output, "scoring", seen) == models_of(output, "evaluating", seen) == {GATED}
+    assert models_of(output, "scoring", seen) == {GATED}
+    assert [entry["model"] for entry in status_of(done)["models"] if entry["fresh"]] == [GATED]
 
 
 def test_killed_in_the_middle_resumed_and_the_cache_freed(

@@ -1,8 +1,7 @@
-"""Plans and states of a batch: which models, in which order, why some are skipped, and how long it takes."""
+"""Plans of batches: which models, in which order, why some are skipped, and how long it takes."""
 
 from __future__ import annotations
 
-import json
 import math
 import pickle
 from pathlib import Path
@@ -12,16 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import LoadOptions, Recipe, load_judge
-from rmcalib.runs import Batch, Selection, plan_batch
-from rmcalib.runs._plan import PlanEntry, make_plan, parse_parameters
-from rmcalib.runs._status import ModelStatus, Status
+from rmcalib.judges._devices import Hardware
+from rmcalib.runs import Batch, Cluster, plan_batch
+from rmcalib.runs._plan import PlanEntry, parse_size
 
 
-def plan(models: Any = None, selection: Selection | None = None, **how: Any) -> list[PlanEntry]:
+def plan(models: Any = None, **how: Any) -> list[PlanEntry]:
     """Return the plan of a batch on a machine without limits."""
     known = {"options": LoadOptions(device="cpu"), "ignore_memory": True, **how}
-    return plan_batch(Batch(models, "demo", selection=selection or Selection(), **known))
+    return plan_batch(Batch(models, "demo", **known))
 
 
 def test_the_leaderboard_is_ordered_by_size_with_reasons_for_skipped_models() -> None:
@@ -37,33 +37,33 @@ def test_the_leaderboard_is_ordered_by_size_with_reasons_for_skipped_models() ->
 
 
 def test_filters_can_be_combined() -> None:
-    recipes = [
-        Recipe(name) for name in ("a/Llama-8B", "a/Qwen-4B", "b/Llama-1B", "b/Llama-old-3B", "b/Llama")
-    ]
-    chosen = Selection(include=("*llama*",), exclude=("*OLD*",), max_parameters=8, families=("Llama",))
-    found = plan(recipes, chosen)
+    names = ("a/Llama-8B", "a/Qwen-4B", "b/Llama-1B", "b/Llama-old-3B", "b/Llama")
+    chosen = {"include": ("*llama*",), "exclude": ("*OLD*",), "max_parameters": 8, "families": ("Llama",)}
+    found = plan(names, **chosen)
     assert [entry.model for entry in found] == ["b/Llama-1B", "a/Llama-8B", "b/Llama"]
     assert [bool(entry.skipped) for entry in found] == [False, False, True]  # the last has no known size
     with pytest.raises(ValueError, match="llama, qwen"):
-        plan(recipes, Selection(include=("nobody/*",)))
+        plan(names, include=("nobody/*",))
 
 
-def test_memory_and_time_grow_with_size_and_width() -> None:
-    def entry(device: str, dtype: str = "auto", name: str = "a/rm-10b", memory: float = 640e9) -> PlanEntry:
-        return make_plan([Recipe(name)], Selection(), LoadOptions(dtype=dtype), device, memory)[0]
+def test_memory_and_time_grow_with_size_and_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(device: str, dtype: str = "auto", name: str = "a/rm-10b", **how: Any) -> PlanEntry:
+        return plan([name], options=LoadOptions(device=device, dtype=dtype), **how)[0]
 
-    memory = [entry(*given).memory for given in (("cpu",), ("cuda",), ("cuda", "float32"))]
-    assert memory == pytest.approx([48e9, 24e9, 48e9])
-    assert "48 GB" in entry("cpu", memory=40e9).skipped
-    assert entry("cuda").seconds == pytest.approx(10 * (entry("cuda", name="a/rm-1b").seconds or 0))
+    gpus: dict[str, Any] = {"cluster": Cluster()}
+    found = [entry("cpu"), entry("cuda", **gpus), entry("cuda", "float32", **gpus)]
+    assert [one.memory for one in found] == pytest.approx([48e9, 24e9, 48e9])
+    assert found[1].seconds == pytest.approx(10 * (entry("cuda", name="a/rm-1b", **gpus).seconds or 0))
+    monkeypatch.setattr("rmcalib.runs._plan.find_hardware", lambda _: Hardware("cpu", 1, 40e9))
+    assert "48 GB" in entry("cpu", ignore_memory=False).skipped
     with pytest.raises(ValueError, match="float7"):
-        entry("cuda", "float7")
+        entry("cpu", "float7")
 
 
 def test_a_list_may_mix_kinds_of_judges(tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
     file.write_text(
-        "- model: infly/INF-ORM-Llama3.1-70B\n"
+        "models:\n- infly/INF-ORM-Llama3.1-70B\n- demo\n"
         "- {model: me/other-1b, kind: classifier, parameters: 2}\n"
         "- {model: me/huge-700b, endpoint: 'http://host:8001', concurrency: 4, column: 1}\n"
         "- {model: me/wide-70b, backend: vllm, tensor_parallel: 4, sign: -1}\n"
@@ -90,6 +90,7 @@ def test_a_list_may_mix_kinds_of_judges(tmp_path: Path) -> None:
         ("{model: me/rm, kind: oracle}", "oracle"),
         ("{model: me/rm, endpoint_kind: vllm}", "endpoint_kind"),
         ("{endpoint: 'http://h'}", "model: org/name"),
+        ("me/rm\n- {model: me/rm}", "'me/rm' is listed twice"),
     ],
 )
 def test_bad_entries_name_their_place(tmp_path: Path, entry: str, message: str) -> None:
@@ -105,27 +106,22 @@ def test_keys_are_not_sent_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"sk-secret" not in pickle.dumps(judge)
 
 
+def test_longer_texts_take_longer() -> None:
+    def seconds(limit: int) -> float:
+        benchmark = load_benchmark("demo", limit=limit)
+        batch = Batch([Recipe("a/rm-1b")], benchmark, options=LoadOptions(device="cpu"), ignore_memory=True)
+        return plan_batch(batch)[0].seconds or 0
+
+    assert seconds(80) > 5 * seconds(10) > 0
+
+
 @given(st.floats(0.001, 1e4, allow_nan=False))
 def test_sizes_are_parsed(billions: float) -> None:
-    assert parse_parameters(f"{billions:f}B") == pytest.approx(billions, abs=1e-6)
-    assert parse_parameters(f"{billions * 1000:f} m") == pytest.approx(billions, abs=1e-6)
+    assert parse_size(f"{billions:f}B", "--max-params") == pytest.approx(1e9 * billions, abs=1e3)
+    assert parse_size(f"{billions * 1000:f} m", "--max-params") == pytest.approx(1e9 * billions, abs=1e3)
 
 
-def test_speed_and_time_left_depend_on_scoring_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [1000.0]
-    monkeypatch.setattr("rmcalib.runs._status.time.time", lambda: clock[0])
-    status = Status(tmp_path, [ModelStatus("rm")])
-    status.change("rm", "downloading")
-    clock[0] += 100
-    status.change("rm", "scoring")
-    clock[0] += 4
-    status.progress("rm", 50, 200, 4000)
-    (model,) = json.loads((tmp_path / "batch.json").read_text())["models"]
-    assert (model["tokens_per_second"], model["seconds_left"], model["seconds"]) == (1000.0, 12.0, 4.0)
-
-
-def test_an_incomplete_line_of_events_is_ended_first(tmp_path: Path) -> None:
-    (tmp_path / "events.jsonl").write_text('{"event": "start"}\n{"event": "sco')
-    Status(tmp_path, [ModelStatus("m")]).end()
-    lines = (tmp_path / "events.jsonl").read_text().splitlines()
-    assert [json.loads(line)["event"] for line in (lines[0], *lines[2:])] == ["start", "start", "end"]
+@pytest.mark.parametrize("text", ["", "B", "ten", "-1B", "10X", "1e3"])
+def test_invalid_sizes_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="--max-params"):
+        parse_size(text, "--max-params")

@@ -38,10 +38,10 @@ def lose_a_node(status):
     if done[-1] and not done[-2]:
         nodes.remove_node(lost, allow_graceful=False)
 
-models = [listed(delay=0.3), listed("broken", fault="the judge is broken"), listed("large")]
-batch = Batch(models[:2], "demo", sys.argv[1], cluster=Cluster(shards=2), limit=320)
-status = run_batch(batch, on_change=lose_a_node)
-failed = run_batch(Batch(models[2:], "demo", sys.argv[1], cluster=Cluster(cpus=64), limit=32))
+models = [listed(delay=0.3), listed("broken", fault="the judge is broken")]
+two = Batch(models, "demo", sys.argv[1], limit=320, cluster=Cluster(shards=2))
+status = run_batch(two, on_change=lose_a_node)
+failed = run_batch(Batch([listed("large")], "demo", sys.argv[1], limit=32, cluster=Cluster(cpus=64)))
 ray.shutdown()
 nodes.shutdown()
 entries = [*status.content()["models"], *failed.content()["models"]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -129,7 +128,7 @@ def test_files_of_unknown_origin_are_not_touched(content: str | None, tmp_path: 
 def test_a_folder_in_use_is_refused_and_released_at_the_end(tmp_path: Path) -> None:
     with locked(tmp_path):
         for use in (finish, lambda folder: keep_scores(folder, Scores.from_arrays([[1.0, 0.0]]))):
-            with pytest.raises(RunError, match=f"process {os.getpid()}"):
+            with pytest.raises(RunError, match="in use"):
                 use(tmp_path)
     finish(tmp_path)
     assert names(tmp_path) == ["run.json", "scores.parquet"]
