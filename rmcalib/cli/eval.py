@@ -275,7 +275,8 @@ def _repairable(result: Evaluation) -> bool:
 
 def _show_costs(jobs: Sequence[Job], judged: Judged, scoring: Scoring, screen: Screen) -> int:
     """Print what judging costs. No server is asked, and no model is loaded."""
-    from rmcalib.judges import GenerativeJudge, load_judge
+    from rmcalib.judges import load_judge
+    from rmcalib.judges._generative import GenerativeJudge
 
     costs = {}
     for job in jobs:

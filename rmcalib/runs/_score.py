@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rmcalib._util.files import read_object
 from rmcalib._util.processes import Team, joined, process_rank
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.judges import Judge, load_judge, scored_chunks
-from rmcalib.judges._judge import about_judge, close_judge
+from rmcalib.judges import Judge, load_judge
+from rmcalib.judges._judge import about_judge, close_judge, scored_chunks
 from rmcalib.judges._scoring import CHUNK, indifference_note
 from rmcalib.runs._folder import inputs_hash
 from rmcalib.runs._run import Run, finished_scores, model_folder, run_folder
