@@ -31,8 +31,7 @@ from rmcalib.judges import LoadOptions, Recipe, RewardModel
 from rmcalib.judges._judge import about_judge, scored_chunks
 from rmcalib.judges._scoring import Classifier
 from rmcalib.metrics.catalogue import TRAINING_METRICS
-from rmcalib.runs._run import Run
-from rmcalib.runs._score import score_inputs
+from rmcalib.runs._run import Run, score_inputs
 from rmcalib.scores import Scores
 from rmcalib.scores.rollouts import RolloutReader
 

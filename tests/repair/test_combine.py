@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 import rmcalib
 from rmcalib.repair import combine
 from rmcalib.repair.panels import METHODS, PanelData, check_replaceable, fit_panel, fit_weights
-from rmcalib.runs._run import keep_scores
+from rmcalib.runs._folder import keep_scores
 from rmcalib.scores import Scores
 
 N, M = 240, 4
