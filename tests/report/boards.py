@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib.metrics import Board
+from rmcalib.metrics.board import Board
 from rmcalib.report import Evaluation, evaluate, report_from_runs
 from rmcalib.runs import run_folder
 from rmcalib.runs._folder import keep_scores
