@@ -77,13 +77,10 @@ def run(setting: str, seed: int, gap: float, change: int = 0, coin: bool = False
     return None, ""
 
 
+SETTINGS = ("fresh", "returning", "reference")
 CASES = [
-    *((setting, gap, 0, False) for setting in ("fresh", "returning", "reference") for gap in (0.0, 0.03)),
-    *(
-        (setting, gap, 0, False)
-        for setting in ("fresh", "returning", "reference")
-        for gap in (0.05, 0.1, 0.2)
-    ),
+    *((setting, gap, 0, False) for setting in SETTINGS for gap in (0.0, 0.03)),
+    *((setting, gap, 0, False) for setting in SETTINGS for gap in (0.05, 0.1, 0.2)),
     *(("fresh", gap, 50, False) for gap in (0.05, 0.1, 0.2)),
     ("fresh", 0.0, 0, True),
     ("returning", 0.0, 50, True),

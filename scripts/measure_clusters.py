@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure_statistics import markdown
+from measuring import RESULTS, markdown
 
 from rmcalib._util.files import write_csv, write_text
 from rmcalib.metrics.catalogue import catalogue
@@ -22,7 +22,6 @@ from rmcalib.metrics.table import estimate_of
 from rmcalib.metrics.views import whole_part
 from rmcalib.scores import Scores
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 HOW = Settings(resamples=199)
 QUESTIONS, RESPONSES, ALIKE = 80, 4, 0.8
 COPIES = (1, 3, 5, 15)

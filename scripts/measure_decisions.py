@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from measuring import RESULTS, markdown
 from scipy.special import softmax
 
 from rmcalib._util.arrays import BoolArray, FloatArray
-from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_csv, write_text
 from rmcalib.repair.decisions import THRESHOLDS, log_odds, safe_threshold
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 MANY = 1_000_000
 Draw = Callable[[np.random.Generator, int], tuple[FloatArray, FloatArray]]
 
@@ -136,7 +135,6 @@ def grid_odds() -> FloatArray:
 
 def write(rows: list[dict[str, Any]], runs: int, folder: Path) -> None:
     write_csv(folder / "decisions.csv", rows)
-    head = list(rows[0])
     worst = max(rows, key=lambda row: row["violated: fixed sequence"])
     margin = 1.96 * (0.05 * 0.95 / runs) ** 0.5
     text = f"""# Decisions: does the guarantee of `rmcalib decide` hold?
@@ -151,11 +149,7 @@ The last two columns show two other rules: the lowest threshold whose observed e
 and the lowest one whose exact 95% bound is at most `alpha`. `accepted` is the mean fraction of accepted
 prompts.
 """
-    lines = [
-        text,
-        *markdown_table(head, [[row[name] for name in head] for row in rows]),
-    ]
-    write_text(folder / "decisions.md", "\n".join(lines) + "\n")
+    write_text(folder / "decisions.md", f"{text}\n{markdown(rows)}\n")
 
 
 def main() -> None:

@@ -9,19 +9,16 @@ after each setting, and results/differences.md. An interrupted run continues whe
 
 from __future__ import annotations
 
-import argparse
-import csv
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure_statistics import HOW, LOW, RESULTS, coverage_table, markdown
+from measure_statistics import HOW, LOW, coverage_table
+from measuring import markdown, measure_all
 from worlds import ACCURATE, ODD, Setting, part_of, true_values, truth_prompts
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
-from rmcalib._util.files import write_csv, write_text
 from rmcalib.calibration.estimates import difference_of, size_difference_of
 from rmcalib.calibration.intervals import Difference
 from rmcalib.metrics.catalogue import catalogue
@@ -234,29 +231,9 @@ Model A has a gap of −6 points and model B one of +6. How often is one called 
 
 
 def main() -> None:
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--runs", type=int, default=400, help="simulated data sets for each setting")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--only", help="only settings whose name contains this")
-    parser.add_argument("--fresh", action="store_true", help="measure everything again")
-    args = parser.parse_args()
-    path = args.output / "differences.csv"
-    rows: list[dict[str, Any]] = []
-    if path.exists() and not args.fresh:
-        with path.open(encoding="utf-8", newline="") as file:
-            kept = (row for row in csv.DictReader(file) if "measure" in row)
-            rows = [row | {"prompts": int(row["prompts"])} for row in kept]
-    done = {(row["setting"], row["prompts"]) for row in rows}
-    for pair in PAIRS:
-        if (pair.name, pair.setting.n) not in done and (args.only or "") in pair.name:
-            rows += measure(pair, args.runs)
-            write_csv(path, rows)
-            print(f"{pair.name}, {pair.setting.n} prompts: {rows[-1]['seconds']} s", flush=True)
-    order = [(pair.name, pair.setting.n) for pair in PAIRS]
-    rows.sort(key=lambda row: order.index((row["setting"], row["prompts"])))
-    write_csv(path, rows)
-    write_text(args.output / "differences.md", report(rows, args.runs))
+    measure_all(
+        "differences", __doc__, {(pair.name, pair.setting.n): pair for pair in PAIRS}, measure, report
+    )
 
 
 if __name__ == "__main__":

@@ -11,22 +11,17 @@ it stopped.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import markdown, measure_all
 from worlds import ACCURATE, SETTINGS, Setting, drawn_part, truths
 
-from rmcalib._util.display import markdown_table
-from rmcalib._util.files import write_csv, write_text
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import estimate_of
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 HOW = Settings(resamples=199)
 LOW, HIGH = 0.93, 0.97
 
@@ -73,12 +68,6 @@ def summary(
         "runs": runs,
         "seconds": round(seconds, 1),
     }
-
-
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """Return a table of rows that have the same keys."""
-    shown = [["" if value is None else value for value in row.values()] for row in rows]
-    return "\n".join(markdown_table(list(rows[0]), shown, escape=False))
 
 
 def coverage_table(rows: list[dict[str, Any]]) -> str:
@@ -176,27 +165,8 @@ Metrics of people's votes are measured in [votes.md](votes.md).
 
 
 def main() -> None:
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--runs", type=int, default=400, help="simulated data sets for each setting")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--only", help="only settings whose name contains this")
-    parser.add_argument("--fresh", action="store_true", help="measure everything again")
-    args = parser.parse_args()
-    path, rows = args.output / "statistics.csv", []
-    if path.exists() and not args.fresh:
-        with path.open(encoding="utf-8", newline="") as file:
-            known = [row for row in csv.DictReader(file) if row.get("shown")]
-            rows = [row | {"prompts": int(row["prompts"])} for row in known if row["runs"] == str(args.runs)]
-    done = {(row["setting"], row["prompts"]) for row in rows}
-    for setting in SETTINGS:
-        if (args.only or "") not in setting.name or (setting.name, setting.n) in done:
-            continue
-        found = measure(setting, args.runs)
-        rows += found
-        write_csv(path, rows)
-        print(f"{setting.name}, {setting.n} prompts: {found[-1]['seconds']} s", flush=True)
-        write_text(args.output / "statistics.md", report(rows, args.runs))
+    settings = {(setting.name, setting.n): setting for setting in SETTINGS}
+    measure_all("statistics", __doc__, settings, measure, report)
 
 
 if __name__ == "__main__":

@@ -10,20 +10,16 @@ results/votes.md.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from measuring import markdown, measure_all
 from scipy.special import expit, softmax
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib._util.display import markdown_table
-from rmcalib._util.files import write_csv, write_text
 from rmcalib.calibration import ece
 from rmcalib.calibration.votes import VoteForecasts, majority_agreements, with_tie_outcome
 from rmcalib.metrics.catalogue import catalogue
@@ -32,7 +28,6 @@ from rmcalib.metrics.table import estimate_of
 from rmcalib.metrics.views import whole_part
 from rmcalib.scores import Scores
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 RESAMPLES = 199
 MANY = 200_000  # prompts from which the values of unlimited data are computed
 LOW, HIGH = 0.93, 0.97
@@ -210,11 +205,6 @@ def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
     return rows
 
 
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """Return a table of rows that have the same keys."""
-    return "\n".join(markdown_table(list(rows[0]), [list(row.values()) for row in rows], escape=False))
-
-
 def report(rows: list[dict[str, Any]], runs: int) -> str:
     """The text of results/votes.md."""
     by: dict[tuple[str, str], dict[str, Any]] = {(row["setting"], row["measure"]): row for row in rows}
@@ -295,24 +285,9 @@ below {LOW}. The file `votes.csv` also has the true values, means and widths.
 
 
 def main() -> None:
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--runs", type=int, default=400, help="simulated data sets for each setting")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--only", help="only settings whose name contains this")
-    parser.add_argument("--fresh", action="store_true", help="measure everything again")
-    args = parser.parse_args()
-    path, rows = args.output / "votes.csv", []
-    if path.exists() and not args.fresh:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["runs"] == str(args.runs)]
-    done = {row["setting"] for row in rows}
-    for setting in SETTINGS:
-        if setting.name not in done and (args.only or "") in setting.name:
-            rows += measure(setting, args.runs)
-            write_csv(path, rows)
-            print(f"{setting.name}: {rows[-1]['seconds']} s", flush=True)
-    write_text(args.output / "votes.md", report(rows, args.runs))
+    measure_all(
+        "votes", __doc__, {(setting.name, setting.n): setting for setting in SETTINGS}, measure, report
+    )
 
 
 if __name__ == "__main__":

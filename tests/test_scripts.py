@@ -25,6 +25,7 @@ RESULTS = ROOT / "results"
 # Imported by other scripts.
 MODULES = {
     "demo_world",
+    "measuring",
     "paper_figures",
     "paper_relations",
     "paper_reward_models",

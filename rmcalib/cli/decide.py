@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rmcalib.cli.options import CalibratorFile, Common, Reading, Seed, Source, is_share
+from rmcalib.cli.options import CalibratorFile, Common, Reading, Seed, Source, at_least
 from rmcalib.cli.screen import session
 from rmcalib.cli.sources import open_run, say_whether_it_holds
 
@@ -15,9 +15,9 @@ def command(
     source: Source,
     /,
     *,
-    wrong_at_most: Annotated[float, Parameter(metavar="ALPHA", validator=is_share)] = 0.1,
-    confidence: Annotated[float, Parameter(metavar="P", validator=is_share)] = 0.95,
-    ask_cost: Annotated[float | None, Parameter(metavar="COST", validator=is_share)] = None,
+    wrong_at_most: Annotated[float, Parameter(metavar="ALPHA", validator=at_least(0, 1))] = 0.1,
+    confidence: Annotated[float, Parameter(metavar="P", validator=at_least(0, 1))] = 0.95,
+    ask_cost: Annotated[float | None, Parameter(metavar="COST", validator=at_least(0, 1))] = None,
     calibrator: CalibratorFile = None,
     seed: Seed = 0,
     reading: Reading = Reading(),

@@ -23,7 +23,6 @@ from rmcalib.cli.sources import (
 )
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark
     from rmcalib.report import Evaluation
     from rmcalib.scores import Scores
 
@@ -32,10 +31,10 @@ PUBLISHED = "published"
 
 @dataclass(frozen=True)
 class Job:
-    """A model, its benchmark, and its scores if they exist already."""
+    """A model, its benchmark, and its scores if they exist already; only then the benchmark may be None."""
 
     name: str
-    bench: Benchmark | None
+    bench: Any
     scores: Scores | None
 
 
@@ -99,7 +98,7 @@ def command(
         for job in jobs:
             try:
                 with team.step():
-                    found = job.scores or run_judge(job.name, _bench(job), scoring, judged.endpoint, screen)
+                    found = job.scores or run_judge(job.name, job.bench, scoring, judged.endpoint, screen)
                     if is_main_process():
                         result, folder = _evaluate(found, job, scores, scoring, screen, how)
                         met = tuple(one for one in conditions if one.met(result.rows))
@@ -194,13 +193,8 @@ def _part(scores: Scores, part: str | None) -> Scores:
     return scores if part is None else scores.part(part)
 
 
-def _bench(job: Job) -> Benchmark:
-    assert job.bench is not None  # only jobs with scores may have none
-    return job.bench
-
-
 def _categories(job: Job) -> Sequence[str]:
-    return _bench(job).categories if job.scores is None else [*dict.fromkeys(job.scores.category.tolist())]
+    return list(job.bench.categories if job.scores is None else dict.fromkeys(job.scores.category.tolist()))
 
 
 def _evaluate(
@@ -290,7 +284,7 @@ def _show_costs(jobs: Sequence[Job], judged: Judged, scoring: Scoring, screen: S
             raise ValueError(
                 "--dry-run: counts the requests of a language model that judges: give -J judging=letter"
             )
-        costs[f"{judge.name} on {_bench(job).name}"] = judge.cost(_bench(job).items)
+        costs[f"{judge.name} on {job.bench.name}"] = judge.cost(job.bench.items)
     if screen.json:
         print_json({name: asdict(cost) for name, cost in costs.items()})
         return 0

@@ -42,12 +42,6 @@ def at_least(low: float, high: float = float("inf")) -> Callable[[Any, Any], Non
     return check
 
 
-def is_share(_: Any, value: float | None) -> None:
-    """Check that a number is between 0 and 1."""
-    if value is not None and not 0 < value < 1:
-        raise ValueError(f"{value:g} is not between 0 and 1")
-
-
 def _commas(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
     """Split values at commas, and drop repeats."""
     parts = [part.strip() for token in tokens for part in token.value.split(",")]

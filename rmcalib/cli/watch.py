@@ -61,16 +61,20 @@ def command(
     from rmcalib._util.storage import as_path
     from rmcalib.integrations import watch
     from rmcalib.report.pages import write_page
+    from rmcalib.report.repairs import WATCHED, step_cell
 
     reading.refuse("rollouts have rewards, by prompt", "columns")
-    conditions = [parse_condition(text, _SHOWN) for text in fail_if]
+    conditions = [parse_condition(text, WATCHED) for text in fail_if]
     page = as_path(output) / "report.html"
     with session(common, to=to) as screen:
 
         def on_step(found: Watch) -> None:
             write_page(found, page)
             if screen.prints:
-                say(_line(found.steps[-1]))
+                numbers = (
+                    f"{one.label} {step_cell(name, found.steps[-1]).text}" for name, one in WATCHED.items()
+                )
+                say(f"step {found.steps[-1]['step']:g}: {', '.join(numbers)}")
 
         found = watch(
             folder,
@@ -101,40 +105,16 @@ def command(
     return int(found.alarm is not None or bool(met))
 
 
-_SHOWN = {
-    "n_prompts": "prompts",
-    "mean_reward": "mean reward",
-    "drift": "drift",
-    "right": "right",
-    "gap": "gap",
-    "auroc": "AUROC",
-    "length_correlation": "with length",
-}
-
-
 def _rows(step: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the numbers of a step as rows that conditions read."""
     return [
         {
             "category": "overall",
             "metric": name,
-            "value": step[name] if _is_known(step.get(name)) else None,
+            "value": value if value == value else None,
             "low": step.get(f"{name}_low"),
             "high": step.get(f"{name}_high"),
             "note": "it is unknown at the last step",
         }
-        for name in _SHOWN
+        for name, value in step.items()
     ]
-
-
-def _line(step: dict[str, Any]) -> str:
-    known = {label: step[key] for key, label in _SHOWN.items() if _is_known(step.get(key))}
-    numbers = (
-        f"{label} {value:,}" if isinstance(value, int) else f"{label} {value:.3f}"
-        for label, value in known.items()
-    )
-    return f"step {step['step']:g}: {', '.join(numbers)}"
-
-
-def _is_known(value: Any) -> bool:
-    return value is not None and value == value

@@ -69,8 +69,8 @@ class Board(Shown):
         Warnings for readers.
     settings : Settings
         How the metrics were computed.
-    benchmark, protocol, score_name : str
-        What models were measured on, how, and the name of the score over all categories.
+    benchmark, protocol : str
+        What models were measured on, and how.
     check : list of dict
         Our scores against official ones.
     training : list of dict
@@ -91,7 +91,6 @@ class Board(Shown):
     notes: list[str] = field(default_factory=list)
     benchmark: str = ""
     protocol: str = "exact"
-    score_name: str = "score"
     check: list[Row] = field(default_factory=list)
     training: list[Row] = field(default_factory=list)
 

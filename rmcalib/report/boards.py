@@ -25,7 +25,7 @@ from rmcalib._util.terminal import clean_line, count
 from rmcalib.metrics import Board
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.metrics.table import OVERALL
-from rmcalib.metrics.transfer import NO_TEMPERATURE, Transfer
+from rmcalib.metrics.transfer import Transfer
 from rmcalib.report import document as doc
 from rmcalib.report import figures
 from rmcalib.report.document import Cell, Column, Document, Drawing, Section, entry
@@ -159,8 +159,10 @@ def _ranking(board: Board) -> doc.Table:
     for key, label in {**wanted, "temperature": "best T", "ece": "ECE"}.items():
         if key in known and key != main:
             columns[metric_column(key, label, page_only=key not in _BRIEF)] = partial(_value_cell, key)
-    if board.score_name != "accuracy" and any(row["score"] is not None for row in board.models):
-        columns[board.score_name] = entry("score", number)
+    if any(
+        row["score"] not in (None, row["values"].get("accuracy", {}).get("value")) for row in board.models
+    ):
+        columns["score"] = entry("score", number)
     return doc.table_of("Models", board.models, columns, _marks(board.models), sortable=True)
 
 
@@ -217,16 +219,12 @@ def _correlations(board: Board) -> Section | None:
     ranked = sum(row["rank"] is not None for row in board.models)
     if ranked < FEWEST_MODELS or board.training:
         return None
-
-    def target(row: Row) -> str:
-        return board.score_name if row["target"] == "leaderboard" else str(row["target"])
-
     table = doc.table_of(
         "Correlations",
         [*board.split_correlations, *board.correlations],
         {
             Column("error", text=True): lambda row: metric_name(row["metric"]),
-            Column("score", text=True): target,
+            Column("score", text=True): entry("target"),
             Column("coefficient", text=True): entry("method"),
             "value": lambda row: Cell(number(row["value"]), row["value"], tip=row["note"]),
             "interval": interval,
@@ -459,7 +457,7 @@ def report_sentences(report: Report) -> list[str]:
 
 
 def transfer_sentence(found: Transfer, level: float) -> str:
-    """Return whether one temperature is right for all benchmarks of a model, and the worst effect of one."""
+    """Return whether one temperature is right for all benchmarks of a model."""
     if not found.temperatures:
         return "There are too few prompts to fit a temperature."
     if found.equality is None:
@@ -473,28 +471,4 @@ def transfer_sentence(found: Transfer, level: float) -> str:
         return f"The benchmarks are not shown to need different temperatures ({p}); together {together}."
     ends = sorted(found.temperatures, key=lambda row: float(row["temperature"]))
     shown = [f"{temperature_text(row['temperature'])} on {row['benchmark']}" for row in (ends[0], ends[-1])]
-    return f"No single temperature is right for all benchmarks ({p}): it is {shown[0]} and {shown[1]}. {_worst(found)}"
-
-
-def _worst(found: Transfer) -> str:
-    """Return the temperature that makes another benchmark worst, if one is shown to."""
-    own = {row["benchmark"] for row in found.temperatures}
-    worse = [
-        row
-        for row in found.effects
-        if row["fitted_on"] in own and row["fitted_on"] != row["used_on"] and row["change_low"] > 0
-    ]
-    if not worse:
-        return "None of them is shown to make another benchmark worse."
-    worst = max(worse, key=lambda row: float(row["change"]))
-    before = next(
-        row
-        for row in found.effects
-        if row["fitted_on"] == NO_TEMPERATURE and row["used_on"] == worst["used_on"]
-    )
-    uniform = " That is worse than a uniform guess." if worst["information_high"] < 0 else ""
-    lost = bracketed({**worst, "value": worst["lost_information"]})
-    return (
-        f"The temperature of {worst['fitted_on']} makes {worst['used_on']} worse: the lost information is {lost}, "
-        f"against {number(before['lost_information'])} without one.{uniform}"
-    )
+    return f"No single temperature is right for all benchmarks ({p}): it is {shown[0]} and {shown[1]}."

@@ -275,7 +275,7 @@ def script_json(data: Any) -> str:
 # Terminal.
 
 
-def print_document(document: Document, console: Console | None = None, *, notes: bool = True) -> None:
+def print_document(document: Document, console: Console | None = None) -> None:
     """Print a document: its sentences, the tables of the first screen and of brief sections, and notes."""
     from rich.text import Text
 
@@ -288,7 +288,7 @@ def print_document(document: Document, console: Console | None = None, *, notes:
     sections = [section for section in document.sections if section.brief]
     for block in [*document.first, *(block for section in sections for block in section.blocks)]:
         _print_block(console, block)
-    for note in document.notes if notes else ():
+    for note in document.notes:
         console.print(Text(f"Note: {note}", style="dim"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -123,22 +123,23 @@ class Evaluation(Shown):
 
     def content(self) -> dict[str, Any]:
         """Return all numbers, ready for JSON."""
+        same = (
+            "model",
+            "benchmark",
+            "made_from",
+            "summary",
+            "notes",
+            "facts",
+            "groups",
+            "reliability",
+            "isotonic",
+        )
         return {
-            "model": self.model,
-            "benchmark": self.benchmark,
-            "protocol": "exact",
+            **{name: getattr(self, name) for name in (*same, "answers", "manifest")},
             **asdict(self.settings),
-            "made_from": self.made_from,
-            "summary": self.summary,
-            "notes": self.notes,
-            "facts": self.facts,
+            "protocol": "exact",
             "metrics": self.rows,
-            "groups": self.groups,
-            "reliability": self.reliability,
-            **({"isotonic": self.isotonic} if self.isotonic else {}),
-            **({"answers": self.answers} if self.answers else {}),
-            **({} if self.decisions is None else {"decisions": self.decisions.content()}),
-            "manifest": self.manifest,
+            "decisions": self.decisions and self.decisions.content(),
         }
 
     def to_json(self, path: str | Path) -> Path:
@@ -259,6 +260,8 @@ def evaluate(
     view = whole.usual_view
     # Which prompts of a policy's samples have one correct response is an outcome: no top-1 forecasts of them.
     shown = None if reason or view == "pointwise" else one
+    special: list[Any] = [] if metrics is None else [[one.name for one in wanted]]
+    special += [one for one in (groupings[1:], curve, ties) if one not in ([], "bins", "drop")]
     return Evaluation(
         model=name,
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
@@ -272,34 +275,26 @@ def evaluate(
         notes=[*notes, *score_notes(own, texts, recipe, whole, pointwise=view == "pointwise")],
         settings=settings,
         manifest=own.manifest,
-        made_from=made_from(
-            own, recipe, texts, settings, metrics=wanted, group_by=groupings, curve=curve, ties=ties
-        ),
+        made_from=made_from(own, recipe, texts, settings, *special),
         scores=own,
         texts=texts,
     )
 
 
 def made_from(
-    scores: Scores,
-    recipe: Recipe,
-    benchmark: Benchmark | None,
-    settings: Settings,
-    *,
-    metrics: Sequence[Metric] | None = None,
-    group_by: Sequence[str] = ("category",),
-    curve: Curve = "bins",
-    ties: Ties = "drop",
+    scores: Scores, recipe: Recipe, benchmark: Benchmark | None, settings: Settings, *more: Any
 ) -> str:
-    """Return a hash of the inputs of an evaluation. If it has not changed, the evaluation is up to date."""
-    names = [one.name for one in (catalogue().values() if metrics is None else metrics)]
+    """Return a hash of the inputs of an evaluation. If it has not changed, the evaluation is up to date.
+
+    ``more`` are the metrics, groups and curves that were asked for, if they are not the usual ones.
+    """
     return inputs_hash(
         {
             "scores": [scores.manifest.get("hash"), content_hash(scores)],
             "scale": [why_no_calibration(recipe), scale_note(recipe)],
             "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
-            "settings": [asdict(settings), list(group_by), curve, ties],
-            "metrics": sorted(names),
+            "settings": [asdict(settings), *more],
+            "metrics": sorted(catalogue()),
             "rmcalib": __version__,
         }
     )

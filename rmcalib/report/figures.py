@@ -295,9 +295,7 @@ def worth_figure(models: Table) -> Figure | None:
         _shown(f"{short[row['model']]}{' †' if row['better_than_guess'] is False else ''}", 40)
         for row in known
     ]
-    axes.set_yticks(range(len(known)), names, color=INK)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(known) - 0.4, -0.6)
+    _name_lines(axes, names)
     axes.set_xlim(right=max(0.05, 1.05 * max(usable)))
     axes.set_xlabel("information: kept (filled), usable (outline)")
     return figure
@@ -321,9 +319,7 @@ def interval_figure(rows: Table, xlabel: str, *, line: float = 0.0, mark: str = 
         axes.plot(row["value"], i, "|", color=colour, markersize=8)
         axes.plot(row.get("point", row["value"]), i, marker, color=colour, markersize=5.5)
     axes.axvline(line, color=INK, linewidth=0.9)
-    axes.set_yticks(range(len(known)), [_shown(str(row["label"]), 34) for row in known], color=INK)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(known) - 0.4, -0.6)
+    _name_lines(axes, [_shown(str(row["label"]), 34) for row in known])
     axes.set_xlabel(xlabel)
     return figure
 
@@ -397,6 +393,13 @@ def _plain(axes: Axes, *, grid: Literal["", "x", "y"] = "") -> None:
     if grid:
         axes.grid(axis=grid, color=LINE, linewidth=0.6)
         axes.set_axisbelow(True)
+
+
+def _name_lines(axes: Axes, names: Sequence[str]) -> None:
+    """Name the lines of a figure from top to bottom."""
+    axes.set_yticks(range(len(names)), names, color=INK)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(names) - 0.4, -0.6)
 
 
 def _shown(text: str, longest: int) -> str:

@@ -246,7 +246,6 @@ def report_from_table(
         models=_with_scale(board.models, recipe_of),
         benchmark=source,
         protocol=f"column {clean_line(error)} of {source}",
-        score_name="leaderboard score",
     )
     return _of_one(board, notes)
 
@@ -310,7 +309,6 @@ def _board_of_runs(
         board,
         models=_with_scale(board.models, recipe_of),
         benchmark=clean_line(runs[0].benchmark),
-        score_name=_score_name(board, runs[0].benchmark),
         check=check,
         training=_training_rows(board.metrics, dict(zip(kept, steps, strict=False))),
         notes=[*notes, *board.notes],
@@ -331,15 +329,6 @@ def _with_scale(models: Sequence[Row], recipes: Mapping[str, Recipe]) -> list[Ro
         row | {"scale": recipes[row["model"]].bradley_terry, "mark": scale_note(recipes[row["model"]])}
         for row in models
     ]
-
-
-def _score_name(board: Board, benchmark: str) -> str:
-    same = all((row["values"].get("accuracy") or {}).get("value") == row["score"] for row in board.models)
-    if board.score == "accuracy" or (len(board.categories) == 1 and same):
-        return "accuracy"
-    return (
-        "RewardBench 2 score" if benchmark == known_entry("reward-bench-2").hub_id else "mean category score"
-    )
 
 
 def _training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row]:

@@ -28,7 +28,7 @@ _REFERENCE = {
     "benchmark": "a fit on the given benchmark",
     "start": "a fit on the first prompts of the run",
 }
-_COLUMNS = {
+WATCHED = {
     "n_samples": Column("samples", page_only=True),
     "n_prompts": Column("prompts"),
     "mean_reward": Column("reward", "mean reward"),
@@ -300,9 +300,9 @@ def watch_document(found: Watch) -> Document:
     """Return the document of a watched training run: curves, and one row per step."""
     first, last = (found.steps[0]["step"], found.steps[-1]["step"]) if found.steps else (0, 0)
     columns: Columns = {Column("step", text=True): lambda row: Cell(f"{row['step']:g}", row["step"])}
-    for name, column in _COLUMNS.items():
+    for name, column in WATCHED.items():
         if any(_known(row.get(name)) for row in found.steps):
-            columns[column] = partial(_step_cell, name)
+            columns[column] = partial(step_cell, name)
     # Unknown numbers are left out of the curves.
     drawn = [{name: value if _known(value) else None for name, value in row.items()} for row in found.steps]
     label = "Gap, right, order within prompts and mean reward over the steps"
@@ -353,7 +353,8 @@ def _known(value: Any) -> bool:
     return value is not None and value == value
 
 
-def _step_cell(name: str, row: Mapping[str, Any]) -> Cell:
+def step_cell(name: str, row: Mapping[str, Any]) -> Cell:
+    """Return a number of a step, in the unit of its column in `WATCHED`."""
     value = row.get(name)
     if not _known(value):
         return Cell("–")

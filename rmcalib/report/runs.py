@@ -115,7 +115,9 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
         if not folder.is_dir():
             hint = similar_file(folder) or " (runs are written by `rmcalib eval --output`)"
             raise ValueError(f"{folder}: no such folder or file{hint}")
-        scored = {path.parent for path in find_files(folder, "scores.parquet") if _is_run(path, folder)}
+        scored = {
+            path.parent for path in find_files(folder, "scores.parquet") if not _is_hidden(path, folder)
+        }
         begun = {path.parent for path in find_files(folder, "run.json")}
         if not scored | begun:
             raise ValueError(
@@ -161,9 +163,8 @@ def _named(source: str | Path) -> Path:
     return path
 
 
-def _is_run(path: Path, top: Path) -> bool:
-    """Return whether a file belongs to a run; parts of unfinished runs and hidden folders do not count."""
-    return not any(part == "parts" or part.startswith(".") for part in path.relative_to(top).parts[:-1])
+def _is_hidden(path: Path, top: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(top).parts)
 
 
 def _manifest(path: Path) -> dict[str, Any]:

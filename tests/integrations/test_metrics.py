@@ -31,14 +31,6 @@ def test_the_values_equal_those_of_an_evaluation() -> None:
     assert set(found) == set(TRAINING_METRICS)
 
 
-def test_accuracy_and_confidence_by_hand() -> None:
-    chosen, rejected = pairs()
-    margin = chosen - rejected
-    found = preference_metrics(chosen, rejected)
-    assert found["accuracy"] == np.mean(margin > 0)
-    assert found["mean_confidence"] == pytest.approx(np.mean(1 / (1 + np.exp(-np.abs(margin)))))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_tensors_with_gradients(dtype: torch.dtype) -> None:
     chosen, rejected = (torch.tensor(values, dtype=dtype, requires_grad=True) for values in pairs())

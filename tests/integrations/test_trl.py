@@ -158,12 +158,3 @@ def test_evaluating_after_training_keeps_the_run_of_the_step(training: dict[str,
     assert file.read_bytes() == before
     assert found["eval_demo/accuracy"] == training["logged"][STEPS[-1]]["eval_demo/accuracy"]
     assert not training["trainer"].model.training
-
-
-def test_the_report_has_the_steps(training: dict[str, Any]) -> None:
-    from rmcalib.metrics import Settings
-    from tests.report.boards import board_of
-
-    folders = sorted((training["folder"] / "runs").iterdir(), reverse=True)
-    board = board_of(folders, settings=Settings(resamples=20))
-    assert [row["step"] for row in board.training] == list(STEPS)

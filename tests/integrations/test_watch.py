@@ -134,11 +134,6 @@ def test_rewards_of_any_scale_need_a_reference(tmp_path: Path) -> None:
     assert waiting.result().waiting == 60
 
 
-def test_a_calibrator_for_one_of_m_is_refused() -> None:
-    with pytest.raises(ValueError, match="threshold"):
-        Watcher(Calibrator(2.0, 1.8, 2.3))
-
-
 def test_without_labels_it_says_what_it_cannot_see() -> None:
     rng, watcher = np.random.default_rng(0), Watcher()
     for step in range(3):
@@ -183,6 +178,8 @@ def test_tensors_and_chats() -> None:
 def test_bad_samples_are_named(reward: list[float], label: list[int], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         Watcher().add(3, ["a", "b"] if reward else [], reward, label)
+    with pytest.raises(ValueError, match="threshold"):
+        Watcher(Calibrator(2.0, 1.8, 2.3))  # it is for one of m
 
 
 def write(folder: Path, step: int, n: int, gap: float, rng: np.random.Generator) -> None:
@@ -287,15 +284,3 @@ def test_a_step_that_grows_between_two_looks_is_read_again(tmp_path: Path) -> No
     with pytest.raises(KeyboardInterrupt):
         rmcalib.watch(tmp_path, follow=True, every=0.02, on_step=look)
     assert counts[0] < counts[1] == 120
-
-
-def test_the_page_has_every_step(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for step in (3, 14, 159):
-        write(tmp_path, step, 40, 0.3, rng)
-    page = rmcalib.watch(tmp_path).to_html(tmp_path / "watch.html").read_text()
-    for text in ("<svg", ">3<", ">14<", ">159<"):
-        assert text in page
-    unlabelled = Watcher()
-    unlabelled.add(1, ["a", "b"], [1.0, 2.0])
-    assert unlabelled.result().to_html(tmp_path / "other.html").stat().st_size > 1000

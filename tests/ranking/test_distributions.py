@@ -13,7 +13,6 @@ from rmcalib.ranking import (
     ExplicitRankings,
     Mallows,
     Mixture,
-    PairMarginals,
     PairwiseProbabilities,
     PlackettLuce,
     RankingDistribution,
@@ -134,27 +133,6 @@ def test_marginals_of_fifteen_items_sum_to_one() -> None:
                 np.testing.assert_allclose(dist.sub(items[all_events(k, k)]).sum(axis=1), 1, atol=1e-9)
 
 
-@given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
-def test_relabelling_items_relabels_results(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    m = int(rng.integers(3, 7))
-    k, names = int(rng.integers(2, m + 1)), rng.permutation(m)
-    events, u = all_events(m, k), rng.normal(scale=20, size=(2, m))
-    centers = np.array([rng.permutation(m) for _ in range(2)])
-    dispersion = rng.uniform(0, 3, size=2)
-    pairs: list[tuple[RankingDistribution, RankingDistribution]] = [
-        (PlackettLuce(u), PlackettLuce(u[:, np.argsort(names)])),
-        (Mallows(centers, dispersion), Mallows(names[centers], dispersion)),
-    ]
-    for one, renamed in pairs:
-        np.testing.assert_allclose(one.sub(events), renamed.sub(names[events]), atol=1e-12)
-        np.testing.assert_allclose(one.top(events), renamed.top(names[events]), atol=1e-12)
-    items = rng.permutation(m)[:k]  # other items are irrelevant
-    alone = np.exp(PlackettLuce(u[:, items]).log_prob(all_events(k, k)))
-    np.testing.assert_allclose(PlackettLuce(u).sub(items[all_events(k, k)]), alone, atol=1e-12)
-
-
 @pytest.mark.parametrize("scale", [1e4, 1e300])
 def test_extreme_utilities(scale: float) -> None:
     dist = PlackettLuce(scale * np.array([np.linspace(1, -1, 30), np.zeros(30)]))
@@ -222,16 +200,6 @@ def test_mixture_weights_have_the_largest_likelihood() -> None:
         Mixture.fit([ExplicitRankings([[0, 1]], [[1.0]] * 2)], [[0, 1], [1, 0]])
 
 
-def test_pairwise_probabilities_have_only_pairs() -> None:
-    pairs = PairwiseProbabilities([[[0.5, 0.9, 0.6], [0.1, 0.5, 0.7], [0.4, 0.3, 0.5]]])
-    assert pairs.sub([[0, 1], [2, 1]]).tolist() == [[0.9, 0.3]]
-    assert pairs.mode().tolist() == [[0, 1, 2]]
-    assert isinstance(pairs, PairMarginals)
-    assert not isinstance(pairs, RankingDistribution)
-    with pytest.raises(ValueError, match="k: 3"):
-        pairs.sub([[0, 1, 2]])
-
-
 @pytest.mark.parametrize(
     ("call", "named"),
     [
@@ -250,6 +218,7 @@ def test_pairwise_probabilities_have_only_pairs() -> None:
         (lambda: SparseRankings([[0, 1]], [[0.0]], [0.0, 1.0]), "unseen_logit: 2"),
         (lambda: ExplicitRankings([[0, 1]], [[0.5]]), "probabilities: row 0"),
         (lambda: PairwiseProbabilities([[[0.5, 0.9], [0.3, 0.5]]]), "matrix: instance 0"),
+        (lambda: PairwiseProbabilities(np.full((1, 3, 3), 0.5)).sub([[0, 1, 2]]), "k: 3"),
         (lambda: Mixture([PlackettLuce([[0.0, 1.0]])], [0.5]), "weights"),
     ],
 )

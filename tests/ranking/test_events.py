@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmcalib.ranking import all_rankings, orders_from_ranks, ranks_from_orders
-from rmcalib.ranking.events import Family, all_events, as_orders, most_frequent, observed, occurs, unique_rows
+from rmcalib.ranking.events import Family, all_events, as_orders, most_frequent, observed, occurs
 from tests import oracles
 
 
@@ -44,13 +44,6 @@ def test_most_frequent_is_the_smallest_set_that_reaches_the_mass() -> None:
         assert len(most_frequent(orders, 3, "top", mass=mass)) == size
     shuffled = orders[np.random.default_rng(1).permutation(10)]
     assert (most_frequent(orders, 2, "sub") == most_frequent(shuffled, 2, "sub")).all()
-
-
-def test_long_rows_are_distinguished() -> None:
-    rows = np.array([np.random.default_rng(2).permutation(30), np.arange(30)])[[0, 1, 0]]
-    distinct, index = unique_rows(rows, 30)
-    assert len(distinct) == 2
-    assert (distinct[index] == rows).all()
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,8 @@ from rmcalib.tabular import LEARNERS, PlackettLuceLearner, Training, synthetic_d
 from rmcalib.tabular._learners import (
     MallowsLearner,
     PairwiseLearner,
-    PlackettLuceFromPairs,
     RankClassifier,
     newman_utilities,
-    train,
 )
 from tests.golden import predictions
 from tests.tabular.files import small
@@ -60,19 +58,6 @@ def test_training_does_not_change_the_random_state_and_threads_of_torch() -> Non
     assert torch.get_num_threads() == threads
 
 
-def test_earlier_networks_consume_random_numbers() -> None:
-    def nothing(outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
-        return outputs.sum() * 0
-
-    options = {"hidden": (5,), "epochs": 0}
-    network = train(np.zeros((2, 3)), 2, nothing, Training(**options, seed=7, earlier=((4, 6),)))  # type: ignore[arg-type]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(7)
-        torch.nn.Linear(4, 6)
-        expected = torch.nn.Linear(3, 5)
-    np.testing.assert_array_equal(network.weights[0], expected.weight.detach().numpy())
-
-
 def test_mallows_has_the_maximum_likelihood_over_all_centres() -> None:
     rng = np.random.default_rng(1)
     orders = Mallows([2, 0, 3, 1], np.full(200, 0.6)).sample(1, rng)[0]
@@ -85,13 +70,6 @@ def test_mallows_has_the_maximum_likelihood_over_all_centres() -> None:
     grid = np.linspace(max(model.dispersion_ - 0.3, 0), model.dispersion_ + 0.3, 41)
     others = [likelihood(c, x) for c in itertools.permutations(range(4)) for x in grid]
     assert best >= max(others) - 1e-9
-
-
-def test_mallows_at_its_limits() -> None:
-    same = MallowsLearner().fit(np.zeros((4, 1)), [[1, 0, 2]] * 4)
-    assert same.dispersion_ == 20.0
-    every = np.array(list(itertools.permutations(range(3))))
-    assert MallowsLearner().fit(np.zeros((6, 1)), every).dispersion_ == 0.0
 
 
 def test_rank_classifier_keeps_mass_for_unseen_rankings() -> None:
@@ -116,24 +94,11 @@ def test_rank_classifier_learns(modified: bool) -> None:
     assert -np.diagonal(forecast.log_prob(data.orders)).mean() < 0.6 * np.log(6)
 
 
-def test_rank_classifier_with_given_classes() -> None:
-    with pytest.raises(ValueError, match="classes"):
-        RankClassifier(classes=np.array([[0, 1]])).fit([[0.0], [1.0]], [[0, 1], [1, 0]])
-
-
 def test_pairs_with_one_order_only_get_a_smoothed_frequency() -> None:
     features = np.arange(10.0)[:, None]
     forecast = PairwiseLearner().fit(features, [[0, 1, 2]] * 5 + [[0, 2, 1]] * 5).predict(features)
     np.testing.assert_allclose(forecast.sub([[0, 1], [1, 0]]), [[11 / 12, 1 / 12]] * 10)
     assert forecast.sub([[1, 2]])[0, 0] > 0.5 > forecast.sub([[1, 2]])[-1, 0]
-
-
-def test_plackett_luce_from_pairs_is_close_to_the_pairs() -> None:
-    data = small(200)
-    pairs = PairwiseLearner().fit(data.numeric, data.orders).predict(data.numeric)
-    joint = PlackettLuceFromPairs().fit(data.numeric, data.orders).predict(data.numeric)
-    events = [[0, 1], [0, 2], [1, 2]]
-    assert np.abs(joint.sub(events) - pairs.sub(events)).mean() < 0.1
 
 
 @settings(deadline=None, max_examples=30)
@@ -144,12 +109,6 @@ def test_newman_recovers_the_utilities_of_bradley_terry_pairs(utilities: np.ndar
     found = newman_utilities(matrix, iterations=2000)
     gaps = (found - found[:, :1]) - (utilities - utilities[:, :1])
     assert np.abs(gaps).max() < 1e-4
-
-
-def test_newman_accepts_certain_pairs() -> None:
-    utilities = newman_utilities(np.array([[[0.5, 1.0, 1.0], [0.0, 0.5, 1.0], [0.0, 0.0, 0.5]]]))
-    assert np.isfinite(utilities).all()
-    assert utilities[0].argsort()[::-1].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

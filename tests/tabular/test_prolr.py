@@ -170,20 +170,6 @@ def test_tau_counts_concordant_pairs() -> None:
     assert tau.mean() == pytest.approx(np.mean(signs))
 
 
-def test_errors_by_k_has_a_point_and_a_bar_for_each_mean() -> None:
-    result = run_prolr(small(), replace(QUICK, questions=Questions(sub=(2, 3), top=(1,), resamples=0)))
-    axes: Any = result.figure("synthetic-0").axes
-    assert len(axes) == 2
-    means = result.summary[(result.summary["family"] == "sub") & (result.summary["discrepancy"] == "abs")]
-    means = means[means["notion"] == "rankwise"].sort_values("k")
-    points, _, (bars,) = axes[0].containers[0].lines
-    np.testing.assert_allclose(points.get_ydata(orig=False), means["mean"])
-    ends = [bar[:, 1].tolist() for bar in bars.get_segments()]
-    np.testing.assert_allclose(
-        ends, [[m - sd, m + sd] for m, sd in zip(means["mean"], means["sd"], strict=True)]
-    )
-
-
 def test_the_cost_of_k_is_known_before_the_start() -> None:
     plan = replace(QUICK, questions=Questions(sub=(2, 6), top=(6,)))
     assert [line.split()[1] for line in plan.costs([small(60, 15)])] == ["sub-6", "top-6"]
