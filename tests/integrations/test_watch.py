@@ -147,16 +147,6 @@ def test_without_labels_it_says_what_it_cannot_see() -> None:
     json.dumps(found.content(), allow_nan=False)
 
 
-def test_a_step_that_is_added_again_replaces_the_earlier_one() -> None:
-    rng, watcher = np.random.default_rng(0), Watcher()
-    prompt = np.repeat(np.arange(50), 4)
-    watcher.add(1, prompt, *samples(rng, 50, 0.1))
-    reward, label = samples(rng, 50)
-    watcher.add(1, prompt, reward, label)
-    (row,) = watcher.result().steps
-    assert row["gap"] == pytest.approx(np.mean(expit(reward) - label))
-
-
 def test_tensors_and_chats() -> None:
     torch = pytest.importorskip("torch")
     chats = [[{"role": "user", "content": f"{i // 4}?"}] for i in range(120)]

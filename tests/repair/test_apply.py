@@ -53,16 +53,6 @@ def test_what_a_reward_means() -> None:
     assert found["beats_typical"][3] == pytest.approx(alone)
 
 
-def test_the_share_of_wins_is_what_it_says() -> None:
-    scores, others = drawn(600, scale=3.0), drawn(4000, scale=3.0, seed=1)
-    found = rmcalib.apply(others, calibrate(scores).calibrator)
-    correct = others.is_correct
-    assert found.table["probability"][correct].mean() > found.table["probability"][~correct].mean()
-    first = found.table["probability"].to_numpy().reshape(-1, 4).max(axis=1)
-    right = correct.reshape(-1, 4)[np.arange(4000), others.reward.reshape(-1, 4).argmax(axis=1)]
-    assert first.mean() == pytest.approx(right.mean(), abs=0.03)
-
-
 def test_single_responses_have_a_probability_of_being_correct() -> None:
     calibrator = calibrate(sampled(500, temperature=3.0, threshold=7.0)).calibrator
     others = sampled(2000, temperature=3.0, threshold=7.0, seed=5)
