@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from rmcalib.integrations import Watcher as Watcher
     from rmcalib.integrations import watch as watch
     from rmcalib.judges import load_judge as load_judge
-    from rmcalib.metrics import Comparison as Comparison
     from rmcalib.metrics import compare as compare
     from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.metrics import metric as metric
     from rmcalib.metrics import prompts_needed as prompts_needed
+    from rmcalib.metrics.comparison import Comparison as Comparison
     from rmcalib.repair import Calibrator as Calibrator
     from rmcalib.repair import apply as apply
     from rmcalib.repair import calibrate as calibrate
@@ -42,7 +42,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Benchmark": "rmcalib.benchmarks",
     "Calibrator": "rmcalib.repair",
-    "Comparison": "rmcalib.metrics",
+    "Comparison": "rmcalib.metrics.comparison",
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
     "Watcher": "rmcalib.integrations",

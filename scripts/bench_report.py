@@ -24,7 +24,7 @@ from rmcalib.metrics.catalogue import chosen_metrics
 from rmcalib.metrics.table import metric_rows
 from rmcalib.metrics.views import whole_part
 from rmcalib.runs import run_folder
-from rmcalib.runs._run import keep_scores
+from rmcalib.runs._folder import keep_scores
 from rmcalib.scores import Scores
 
 CATEGORIES = {"Factuality": 475, "Precise IF": 160, "Math": 183, "Safety": 450, "Focus": 495}

@@ -20,11 +20,11 @@ from rmcalib._util.display import bracketed, number, percent, points, short_name
 from rmcalib._util.files import read_csv_table, write_bytes, write_csv, write_text
 from rmcalib.calibration.estimates import difference_of
 from rmcalib.calibration.intervals import difference, proportion_interval
-from rmcalib.metrics import Part, Settings
+from rmcalib.metrics import Settings
 from rmcalib.metrics.catalogue import chosen_metrics
 from rmcalib.metrics.table import OVERALL, estimate_of, metric_rows, tidy_row
 from rmcalib.metrics.verdicts import VerdictAnalysis, analyse_verdicts, load_verdicts
-from rmcalib.metrics.views import whole_part
+from rmcalib.metrics.views import Part, whole_part
 from rmcalib.repair import decide
 from rmcalib.report import says_right_figure
 from rmcalib.report.figures import figure_bytes

@@ -1,8 +1,7 @@
 """Processes: several that work on one job, child processes, and Ctrl-C.
 
-With ``torchrun`` or ``accelerate launch``, each process scores a part of the prompts. Common work is done in
-steps (`Team.step`): no process continues before all have finished a step. If one process fails, all fail with
-its message, and the main process reports it.
+With ``torchrun`` or ``accelerate launch``, each process scores a part of the prompts. If one process fails, it
+reports why, and the launcher ends the others.
 """
 
 from __future__ import annotations
@@ -15,21 +14,19 @@ import signal
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 # Processes may have very different amounts to score. If one dies, the launcher ends all.
 _PATIENCE = datetime.timedelta(days=7)
-_BAD_INPUT = (ValueError, OSError, MemoryError)
 _CLOSING = 0.5  # seconds
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 _AGAIN = 1.0  # seconds; launchers forward a Ctrl-C to processes that already got it from the terminal
 
 
 class PeerError(RuntimeError):
-    """Another process of the job failed, or was lost."""
+    """Another process of the job was lost."""
 
 
 def process_rank() -> tuple[int, int]:
@@ -60,48 +57,17 @@ def may_draw() -> bool:
 class Team:
     """The processes of one job; `joined` creates it in each of them.
 
-    For a single process, the methods do no communication.
-
-    >>> with joined() as team, team.step():
-    ...     team.gather("here"), team.add("responses", 3), team.add("responses", 4)
-    (['here'], 3, 7)
+    >>> with joined() as team:
+    ...     team.gather("here")
+    ['here']
     """
 
-    def __init__(self, rank: int = 0, world: int = 1, *, group: Any = None, store: Any = None) -> None:
-        """Store the arguments; `group` is a gloo process group, and `store` is shared by all processes."""
-        self.rank, self.world = rank, world
-        self._group, self._store = group, store
-        self._counts: dict[str, int] = {}
-        self._step = 0
-
-    @contextlib.contextmanager
-    def step(self) -> Iterator[None]:
-        """Run a block in all processes. They all finish it, or all fail.
-
-        Bad input (ValueError, OSError, MemoryError) in one process raises a ValueError in the others; any
-        other error raises a `PeerError`.
-        """
-        if self.world == 1:
-            yield
-            return
-        self._step += 1
-        failure: Exception | None = None
-        try:
-            yield
-        except _StoppedError:
-            pass
-        except Exception as error:
-            failure = error
-            self._store.set(self._failed, "1")
-        self._settle(failure)
-
-    def check(self) -> None:
-        """Leave the current step if another process has failed in it. Call this regularly."""
-        if self.world > 1 and self._store.check([self._failed]):
-            raise _StoppedError
+    def __init__(self, rank: int = 0, world: int = 1, group: Any = None) -> None:
+        """Store the arguments; `group` is a gloo process group, or None for the default one."""
+        self.rank, self.world, self._group = rank, world, group
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the values of all processes, by rank."""
+        """Return the values of all processes, by rank. No process continues before all have called this."""
         if self.world == 1:
             return [value]
         from torch import distributed
@@ -115,37 +81,6 @@ class Team:
             ) from error
         return values
 
-    def add(self, name: str, amount: int) -> int:
-        """Add to a common counter, and return its value."""
-        if self.world > 1:
-            return int(self._store.add(name, amount))
-        self._counts[name] = self._counts.get(name, 0) + amount
-        return self._counts[name]
-
-    @property
-    def _failed(self) -> str:
-        return f"step {self._step} failed"
-
-    def _settle(self, failure: Exception | None) -> None:
-        report = failure and (isinstance(failure, _BAD_INPUT), f"{failure}" or type(failure).__name__)
-        try:
-            answers = self.gather(report)
-        except PeerError:
-            if failure is not None:
-                raise failure from None  # probably the reason why the others were lost
-            raise
-        for rank, answer in enumerate(answers):
-            if answer is None:
-                continue
-            if rank == self.rank and failure is not None:
-                raise failure
-            bad_input, text = answer
-            raise (ValueError if bad_input else PeerError)(text) from failure
-
-
-class _StoppedError(Exception):
-    """This process leaves a step because another has failed."""
-
 
 @contextlib.contextmanager
 def joined() -> Iterator[Team]:
@@ -155,35 +90,26 @@ def joined() -> Iterator[Team]:
     """
     rank, world = process_rank()
     if world == 1:
-        if "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_PORT" in os.environ:
-            warnings.warn(
-                "accelerate has started a single process: on CPUs, start several with "
-                "`torchrun --nproc-per-node 2 -m rmcalib ...`",
-                stacklevel=1,
-            )
         yield Team()
         return
     from torch import distributed
     from torch.distributed.rendezvous import rendezvous
 
-    store, _, _ = next(rendezvous("env://", rank, world))
-    store.set_timeout(_PATIENCE)
-    number = store.add(f"rmcalib, process {rank}", 1)  # separates several jobs of one script
-    store = distributed.PrefixStore(f"rmcalib {number}", store)  # type: ignore[attr-defined]
     ours = not distributed.is_initialized()
     if ours:
+        store, _, _ = next(rendezvous("env://", rank, world))
+        store.set_timeout(_PATIENCE)
+        number = store.add(f"rmcalib, process {rank}", 1)  # separates several jobs of one script
+        store = distributed.PrefixStore(f"rmcalib {number}", store)  # type: ignore[attr-defined]
         distributed.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=_PATIENCE)
-    shared = ours or distributed.get_backend() == "gloo"
-    group = None if shared else distributed.new_group(backend="gloo", timeout=_PATIENCE)
-    try:
-        yield Team(rank, world, group=group, store=store)
-    finally:
-        if ours:
-            # Gloo's threads release the last messages. Without this, torch 2.6 can deadlock in the next line.
-            time.sleep(_CLOSING)
-            distributed.destroy_process_group()
-            # Gloo's threads still handle the last messages; a process that ends now would be aborted.
-            time.sleep(_CLOSING)
+    shared = distributed.get_backend() == "gloo"
+    yield Team(rank, world, None if shared else distributed.new_group(backend="gloo", timeout=_PATIENCE))
+    if ours:  # not after an error: the others would notice before this process has reported it
+        # Gloo's threads release the last messages. Without this, torch 2.6 can deadlock in the next line.
+        time.sleep(_CLOSING)
+        distributed.destroy_process_group()
+        # Gloo's threads still handle the last messages; a process that ends now would be aborted.
+        time.sleep(_CLOSING)
 
 
 # Finds this rmcalib wherever it is, without the other modules of its parent folder.

@@ -62,9 +62,10 @@ for _place, (_heading, _names) in enumerate(_GROUPS.items()):
 app.register_install_completion_command(help="Install completion for your shell.", group=_group)
 
 _BAD_INPUT = (ValueError, OSError, MemoryError, CycloptsError)
-# Seconds in which the main process reports why all fail. Launchers end all processes when the first ends:
-# if that were another one, the reason might be lost. The launcher also ends this wait.
-_MAIN_REPORTS = 30.0
+# Launchers end all processes when the first ends. So that they report only one error, those that are not the main
+# process wait: the main one may be about to report the same. Who has lost another lets that one report.
+_OTHERS_WAIT = 5.0
+_LEFT_WAIT = 30.0
 
 
 def main() -> None:
@@ -82,10 +83,8 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("RMCALIB_DEBUG"):
             raise
-        if _is_reported_here(error):
-            sys.stderr.write(f"rmcalib: error: {_one_line(error)}\n")
-        else:
-            time.sleep(_MAIN_REPORTS)
+        time.sleep(_seconds_to_wait(error))
+        sys.stderr.write(f"rmcalib: error: {_one_line(error)}\n")
         code = 2 if isinstance(error, _BAD_INPUT) else 1
     if code == INTERRUPTED:
         sys.stderr.write("rmcalib: interrupted; run the same command again to continue\n")
@@ -105,11 +104,12 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _is_reported_here(error: Exception) -> bool:
-    """Return whether this process prints the error: the main one does, and any that fails unexpectedly."""
+def _seconds_to_wait(error: Exception) -> float:
     from rmcalib._util.processes import PeerError, is_main_process
 
-    return is_main_process() or not isinstance(error, (*_BAD_INPUT, PeerError))
+    if isinstance(error, PeerError):
+        return _LEFT_WAIT
+    return 0.0 if is_main_process() else _OTHERS_WAIT
 
 
 def _one_line(error: Exception) -> str:

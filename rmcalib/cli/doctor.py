@@ -13,7 +13,7 @@ from rmcalib.cli.screen import print_json, print_lines, session
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
-    from rmcalib.judges import Diagnosis, ServedCheck
+    from rmcalib.judges._doctor import Diagnosis, ServedCheck
 
 _MEANING = {
     "right": "The server gives the model's rewards.",

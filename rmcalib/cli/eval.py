@@ -73,7 +73,7 @@ def command(
         Only count the requests and tokens of a language model that judges.
     """
     from rmcalib._util.files import write_text
-    from rmcalib._util.processes import is_main_process, joined
+    from rmcalib._util.processes import is_main_process, process_rank
     from rmcalib.repair import Calibrator
     from rmcalib.report.card import markdown_summary
     from rmcalib.report.pages import document_of
@@ -84,27 +84,23 @@ def command(
     how = {"group_by": group_by, "calibrator": used, **asdict(measuring)}
     done: list[Done] = []
     failed: list[dict[str, str]] = []
-    with session(common, markdown=markdown) as screen, joined() as team:
-        with team.step():
-            jobs = (
-                _given(scores, judged, scoring, reading, screen)
-                if scores
-                else _to_run(judged, scoring, screen)
-            )
-            if dry_run:
-                return _show_costs(jobs, judged, scoring, screen)
-            for job in jobs:
-                check_categories(conditions, _categories(job))
+    with session(common, markdown=markdown) as screen:
+        jobs = (
+            _given(scores, judged, scoring, reading, screen) if scores else _to_run(judged, scoring, screen)
+        )
+        if dry_run:
+            return _show_costs(jobs, judged, scoring, screen)
+        for job in jobs:
+            check_categories(conditions, _categories(job))
         for job in jobs:
             try:
-                with team.step():
-                    found = job.scores or run_judge(job.name, job.bench, scoring, judged.endpoint, screen)
-                    if is_main_process():
-                        result, folder = _evaluate(found, job, scores, scoring, screen, how)
-                        met = tuple(one for one in conditions if one.met(result.rows))
-                        done.append(Done(result, folder, met))
+                found = job.scores or run_judge(job.name, job.bench, scoring, judged.endpoint, screen)
+                if is_main_process():
+                    result, folder = _evaluate(found, job, scores, scoring, screen, how)
+                    met = tuple(one for one in conditions if one.met(result.rows))
+                    done.append(Done(result, folder, met))
             except (ValueError, OSError, MemoryError) as error:
-                if len(jobs) == 1:
+                if len(jobs) == 1 or process_rank()[1] > 1:  # a launcher ends all processes
                     raise
                 failed.append({"model": job.name, "error": " ".join(str(error).split())})
                 screen.say(f"error: {failed[-1]['error']}")
@@ -206,7 +202,7 @@ def _evaluate(
     from rmcalib.judges._registry import recipe_of_run, remember_model
     from rmcalib.report import evaluate
     from rmcalib.runs import run_folder
-    from rmcalib.runs._run import is_own_run, keep_scores
+    from rmcalib.runs._folder import is_own_run, keep_scores
 
     published = "-published" if source == PUBLISHED else ""
     folder = run_folder(scoring.output, job.name, f"{scores.manifest['benchmark']}{published}")
@@ -275,7 +271,8 @@ def _repairable(result: Evaluation) -> bool:
 
 def _show_costs(jobs: Sequence[Job], judged: Judged, scoring: Scoring, screen: Screen) -> int:
     """Print what judging costs. No server is asked, and no model is loaded."""
-    from rmcalib.judges import GenerativeJudge, load_judge
+    from rmcalib.judges import load_judge
+    from rmcalib.judges._generative import GenerativeJudge
 
     costs = {}
     for job in jobs:

@@ -72,7 +72,8 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
     ValueError: -J devise: unknown setting (did you mean 'device'?)
     """
     from rmcalib.judges._load import KINDS, judge_settings, registered_judges
-    from rmcalib.judges._settings import check_names, field_types, parsed_settings
+    from rmcalib.judges._registry import check_names
+    from rmcalib.judges._settings import field_types, parsed_settings
 
     given: dict[str, str] = {}
     for text in scoring.judge:

@@ -27,11 +27,11 @@ from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.integrations.watching import Watcher, metric_values, preference_metrics, steps_in
-from rmcalib.judges import Classifier, LoadOptions, Recipe, RewardModel, scored_chunks
-from rmcalib.judges._judge import about_judge
+from rmcalib.judges import LoadOptions, Recipe, RewardModel
+from rmcalib.judges._judge import about_judge, scored_chunks
+from rmcalib.judges._scoring import Classifier
 from rmcalib.metrics.catalogue import TRAINING_METRICS
-from rmcalib.runs._run import Run
-from rmcalib.runs._score import score_inputs
+from rmcalib.runs._run import Run, score_inputs
 from rmcalib.scores import Scores
 from rmcalib.scores.rollouts import RolloutReader
 

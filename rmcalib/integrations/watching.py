@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats
 from rmcalib.calibration.intervals import check_level
 from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
-from rmcalib.metrics import measures
-from rmcalib.metrics.catalogue import TRAINING_METRICS, chosen_metrics
+from rmcalib.metrics.catalogue import TRAINING_METRICS, catalogue, chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
@@ -309,12 +308,12 @@ class Watcher:
         }
         found = {}
         if labelled is not None:
-            found["right"] = measures.right("pointwise")(labelled, settings)
-            found["auroc"] = measures.within_prompt_auroc(labelled, settings)
+            found["right"] = catalogue()["pointwise_accuracy"].measure(labelled, settings)
+            found["auroc"] = catalogue()["within_prompt_auroc"].measure(labelled, settings)
             for name, where in maps.items():
                 if where is not None:
                     moved = replace(labelled, calibrator=where, _made={}, _known={})
-                    found[name] = measures.gap("pointwise")(moved, settings)
+                    found[name] = catalogue()["pointwise_gap"].measure(moved, settings)
         for name in ("right", "gap", "gap_fitted", "auroc"):
             value = found[name].value if name in found else None
             limits = found[name].interval() if name in found else None
@@ -322,7 +321,7 @@ class Watcher:
             row[f"{name}_low"], row[f"{name}_high"] = (
                 (np.nan, np.nan) if limits is None else (limits.low, limits.high)
             )
-        correlation = measures.length_correlation("reward")(part, settings).value
+        correlation = catalogue()["reward_length_correlation"].measure(part, settings).value
         row["length_correlation"] = np.nan if correlation is None else correlation
         row["alarm"] = self._alarm.alarm is not None
         return row

@@ -1,9 +1,8 @@
 """Check whether the devices of this machine, or a server, compute the right rewards.
 
 `diagnose` scores a part of the demo benchmark with the demo model on every device, in every dtype, and
-compares with the CPU in float32. Each device is checked in its own process. If the process crashes, this is
-reported, and the remaining dtypes are checked in a new process. `compare_served` compares a server with the
-model loaded here.
+compares with the CPU in float32. Each device is checked in its own process, which may crash. `compare_served`
+compares a server with the model loaded here.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from typing import TYPE_CHECKING, Any
 from rmcalib._util.processes import isolated
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import _devices as devices
-from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._judge import scored_chunks
 from rmcalib.judges._model import load_model
-from rmcalib.judges._scoring import score_items
-from rmcalib.judges._served import EndpointJudge
+from rmcalib.judges._scoring import Classifier, score_items
 from rmcalib.judges._settings import LoadOptions, ServedSettings, checked_settings
 
 if TYPE_CHECKING:
@@ -144,7 +141,7 @@ def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
         print(found.healthy, [check.status for check in found.checks])
     """
     found = devices.available_devices()
-    outcomes = {str(device): _examine(str(device), devices.DTYPES, prompts, timeout) for device in found}
+    outcomes = {str(device): _run(str(device), prompts, timeout) for device in found}
     reference = outcomes["cpu"]["float32"]
     checks = [
         _compare(device, dtype, outcome, reference)
@@ -235,9 +232,11 @@ def compare_served(
         check = rmcalib.judges.compare_served("org/name", "http://localhost:8000")
         print(check.status, check.reward_difference)
     """
+    from rmcalib.judges._served import EndpointJudge
+
     items = load_benchmark("demo", limit=prompts).items
     served = EndpointJudge(model, checked_settings(ServedSettings, {"endpoint": endpoint, **settings}))
-    server = served.connection.server  # an unsuitable server is reported before the model is loaded
+    server = served.server  # an unsuitable server is reported before the model is loaded
     there, seconds_served = _timed(served, items)
     loaded = Classifier(model, here)
     own, seconds_here = _timed(loaded, items)
@@ -273,13 +272,7 @@ def versions() -> dict[str, str]:
     import platform
     from importlib import metadata
 
-    found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}}
 
 
 def _hub(timeout: float = 5.0) -> tuple[bool, str]:
@@ -288,10 +281,7 @@ def _hub(timeout: float = 5.0) -> tuple[bool, str]:
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        return (
-            False,
-            f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set; only cached models can be scored",
-        )
+        return False, f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set"
     try:
         answer = httpx.get(f"{constants.ENDPOINT}/api/models?limit=1", timeout=timeout)
         return True, f"{constants.ENDPOINT}: reachable (status {answer.status_code})"
@@ -299,42 +289,25 @@ def _hub(timeout: float = 5.0) -> tuple[bool, str]:
         return False, f"{constants.ENDPOINT}: not reachable ({error})"
 
 
-def _examine(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> dict[str, Outcome]:
-    """Score the demo in each dtype. A result has an `error` if the dtype failed."""
-    outcomes: dict[str, Outcome] = {}
-    while left := [dtype for dtype in dtypes if dtype not in outcomes]:
-        outcomes |= _run(device, left, prompts, timeout)
-    return {dtype: outcomes[dtype] for dtype in dtypes}
+def _run(device: str, prompts: int, timeout: float) -> dict[str, Outcome]:
+    """Score the demo in each dtype, in one process, because starting a process takes most of the time.
 
-
-def _run(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> dict[str, Outcome]:
-    """Score the demo in several dtypes in one process, because starting a process takes most of the time.
-
-    If the process ends early, the dtype at which it ended has an `error`, and later ones are missing.
+    If the process ends early, the outcomes of the dtypes that it did not finish are errors.
     """
     code = "from rmcalib.judges._doctor import main; main()"
-    command = isolated(code, device, ",".join(dtypes), str(prompts))
     # The demo is so small that several threads would be slower.
     environment = {"OMP_NUM_THREADS": "1", **os.environ, "HF_HUB_OFFLINE": "1"}
-    ending: Outcome | None = None
+    command = isolated(code, device, str(prompts))
     try:
         done = subprocess.run(command, capture_output=True, timeout=timeout, env=environment, check=False)
-        said = done.stdout
-        if done.returncode < 0:
-            ending = {"error": f"crashed by signal {-done.returncode}"}
-        elif done.returncode:
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            ending = {"error": (last or [f"exit code {done.returncode}"])[0]}
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        said, ending = done.stdout, (last or [f"the process ended with code {done.returncode}"])[0]
     except subprocess.TimeoutExpired as expired:
-        said = expired.stdout or b""
-        ending = {"error": f"no answer within {timeout:.0f} s"}
-    outcomes: dict[str, Outcome] = {}
+        said, ending = expired.stdout or b"", f"no answer within {timeout:.0f} s"
+    outcomes: dict[str, Outcome] = {dtype: {"error": ending} for dtype in devices.DTYPES}
     for line in said.decode(errors="replace").splitlines():
         if line.startswith(_ANSWER):
             outcomes |= json.loads(line.removeprefix(_ANSWER))
-    missing = [dtype for dtype in dtypes if dtype not in outcomes]
-    if missing:
-        outcomes[missing[0]] = ending or {"error": "no answer"}
     return outcomes
 
 
@@ -355,9 +328,7 @@ def largest_differences(some: Rewards, others: Rewards) -> tuple[float, float]:
 
 def _compare(device: str, dtype: str, outcome: Outcome, reference: Outcome) -> Check:
     if "rewards" not in reference or "rewards" not in outcome:
-        return Check(
-            device, dtype, "failed", note=outcome.get("error", "the CPU gave no rewards to compare with")
-        )
+        return Check(device, dtype, "failed", note=outcome.get("error", "the CPU gave no rewards"))
     rewards, chances = largest_differences(outcome["rewards"], reference["rewards"])
     status = "right" if rewards <= _TOLERANCE[dtype] else "differs"
     return Check(device, dtype, status, rewards, chances, outcome["seconds"])
@@ -377,6 +348,6 @@ def _score_demo(device: str, dtype: str, prompts: int) -> Outcome:
 
 def main() -> None:
     """Score the demo in the process that `diagnose` starts for a device, and print the outcomes."""
-    device, dtypes, prompts = sys.argv[1:]
-    for dtype in dtypes.split(","):
+    device, prompts = sys.argv[1:]
+    for dtype in devices.DTYPES:
         print(_ANSWER + json.dumps({dtype: _score_demo(device, dtype, int(prompts))}), flush=True)

@@ -1,38 +1,54 @@
-"""Find the files of a model: a Hub id, a local folder, a PEFT adapter with its base, or the demo."""
+"""Find the files of a model, and check them before anything is built from them.
+
+A model is a Hub id, a local folder, a PEFT adapter with its base, or the demo. Its files may be damaged, or
+hostile. No code of a model runs without the user's permission. What is left is data that takes forever, fills
+the memory, or ends the process: a configuration with a million layers, a tokenizer that aborts. Each of these
+is refused in one line.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import re
+import subprocess
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmcalib._util import hub
 from rmcalib._util.files import kind_on_disk, read_object
-from rmcalib._util.hub import (
-    OWN_CODE,
-    PICKLE_ONLY,
-    HubError,
-    check_repo_id,
-    fetch_model,
-    has_safe_weights,
-    resolve_commit,
-)
-from rmcalib.judges._checks import read_json
+from rmcalib._util.hub import HubError
+from rmcalib._util.processes import isolated
+from rmcalib.judges._registry import Recipe, hashed_recipe
 from rmcalib.judges._settings import LoadOptions
 
 DEMO = Path(__file__).parents[1] / "demo" / "model"
+_LARGEST_JSON = 256 * 2**20  # bytes of a configuration
+_TRIAL_SECONDS = 6.0  # of CPU time, without imports
+_LAYERS = re.compile(r"n(um)?_(hidden_)?layers?")
+_SIZES = re.compile(r"\w*(hidden|intermediate|vocab)_size|n_embd|d_model|ffn_dim|head_dim|num_labels|n_head")
+_COUNTS = re.compile(r"n(um)?_\w*(heads|experts)|n_positions|max_position_embeddings")
+_FEW_LAYERS = 1_000  # quick to build, whatever the weights are
+_SMALL = 4_096  # a size that needs little memory, whatever the weights are
+# Settings that do not change a reward, or that another machine may have otherwise.
+_NOT_ASKED = (
+    *("token_budget", "recipe", "recipes", "python", "tensor_parallel"),
+    *("concurrency", "timeout", "api_key_env", "judge_prompt"),
+)
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Where the files of a model are.
+    """A model that is to be loaded, and where its files are.
 
     Attributes
     ----------
+    name, recipe, options
+        What the user asked for.
     commit : str
         The model's commit, or the SHA-256 of a local folder's files.
     weights, tokenizer : Path
@@ -47,6 +63,9 @@ class ModelFiles:
         Other repositories that were used, for the manifest.
     """
 
+    name: str
+    recipe: Recipe
+    options: LoadOptions
     commit: str
     weights: Path
     tokenizer: Path
@@ -55,16 +74,18 @@ class ModelFiles:
     code_commit: str | None
     sources: dict[str, str]
 
+    def code(self) -> dict[str, Any]:
+        """Return the options of `from_pretrained` for the model's own code."""
+        return {"trust_remote_code": self.options.trust_remote_code, "code_revision": self.code_commit}
 
-def find_files(
-    name: str, options: LoadOptions, *, tokenizer: str | None = None, small_files_only: bool = False
-) -> ModelFiles:
-    """Find the files of a model, of an adapter's base, and of another repository's `tokenizer`."""
-    if options.recipe_for(name).trust_remote_code and not options.trust_remote_code:
-        raise HubError(f"{name}: {OWN_CODE}")
+
+def find_files(name: str, options: LoadOptions, *, small_files_only: bool = False) -> ModelFiles:
+    """Find the files of a model, of an adapter's base, and of the tokenizer that its recipe names."""
+    recipe = options.recipe_for(name)
+    if recipe.trust_remote_code and not options.trust_remote_code:
+        raise HubError(f"{name}: {hub.OWN_CODE}")
     folder, commit = locate(name, options, small_files_only=small_files_only)
     sources: dict[str, str] = {}
-    commits = {name: commit}
     adapter, base = None, None
     if (folder / "adapter_config.json").is_file():
         adapter = folder
@@ -74,19 +95,22 @@ def find_files(
             folder, at = locate(base_name, asked, small_files_only=small_files_only)
         except HubError as error:
             raise HubError(f"{name}: its base model cannot be loaded: {error}") from error
-        base, commits[base_name], sources["base"] = (base_name, at), at, f"{base_name}@{at}"
+        base, sources["base"] = (base_name, at), f"{base_name}@{at}"
         if branch is not None:
             sources["base_asked"] = branch
-    tokenizer_folder = adapter if adapter and (adapter / "tokenizer_config.json").is_file() else folder
-    if tokenizer is not None:
-        tokenizer_folder, at = locate(tokenizer, LoadOptions(), small_files_only=True)
-        commits[tokenizer], sources["tokenizer"] = at, f"{tokenizer}@{at}"
-    commits = {repository: at for repository, at in commits.items() if not is_local(repository)}
-    code = _pin_code(name, (folder, tokenizer_folder), commits) if options.trust_remote_code else None
-    if code is not None and code[0] not in commits:
-        sources["code"] = "@".join(code)
-    code_commit = None if code is None else code[1]
-    return ModelFiles(commit, folder, tokenizer_folder, adapter, base, code_commit, sources)
+    tokenizer = adapter if adapter and (adapter / "tokenizer_config.json").is_file() else folder
+    if recipe.tokenizer is not None:
+        tokenizer, at = locate(recipe.tokenizer, LoadOptions(), small_files_only=True)
+        sources["tokenizer"] = f"{recipe.tokenizer}@{at}"
+    code_commit = None
+    if options.trust_remote_code and (other := _other_code(name, folder, tokenizer)) is not None:
+        known = dict(
+            source.split("@", 1) for source in (f"{name}@{commit}", *sources.values()) if "@" in source
+        )
+        code_commit = known.get(other) or hub.resolve_commit(other)
+        if other not in known:
+            sources["code"] = f"{other}@{code_commit}"
+    return ModelFiles(name, recipe, options, commit, folder, tokenizer, adapter, base, code_commit, sources)
 
 
 def locate(name: str, options: LoadOptions, *, small_files_only: bool = False) -> tuple[Path, str]:
@@ -95,11 +119,11 @@ def locate(name: str, options: LoadOptions, *, small_files_only: bool = False) -
     if is_local(name):
         local = DEMO if name == "demo" else Path(name)
         pickles = [*local.glob("pytorch_model*.bin"), *local.glob("adapter_model.bin")]
-        if pickles and not (small_files_only or has_safe_weights(local) or options.allow_pickle):
-            raise HubError(f"{name}: {PICKLE_ONLY}")
+        if pickles and not (small_files_only or hub.has_safe_weights(local) or options.allow_pickle):
+            raise HubError(f"{name}: {hub.PICKLE_ONLY}")
         return local, commit
     head_file = None if options.recipe is None else options.recipe.head_file
-    folder = fetch_model(
+    folder = hub.fetch_model(
         name,
         commit,
         revision=options.revision,
@@ -118,7 +142,7 @@ def identify(name: str, revision: str | None = None) -> str:
     64
     """
     if not is_local(name):
-        return resolve_commit(check_model_name(name), revision=revision)
+        return hub.resolve_commit(check_model_name(name), revision=revision)
     if revision is not None:
         raise HubError(f"revision: {name} is a folder; only models of the Hub have revisions")
     folder, total = DEMO if name == "demo" else Path(name), hashlib.sha256()
@@ -126,6 +150,27 @@ def identify(name: str, revision: str | None = None) -> str:
         with path.open("rb") as file:
             total.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return total.hexdigest()
+
+
+def asked_for(name: str, options: LoadOptions, *others: str | None) -> dict[str, Any]:
+    """Return what determines the rewards of a model, as far as it is known without its weights.
+
+    These are its commit and those of the `others` (a base, a reference), the settings, and the recipe.
+    Settings that depend on the machine stay `auto`, because another machine may do the scoring.
+
+    >>> asked_for("demo", LoadOptions(device="cpu"))["dtype"]
+    'auto'
+    """
+    recipe = options.recipe_for(name)
+    settings = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    return {
+        **{key: value for key, value in settings.items() if key not in _NOT_ASKED},
+        # `auto` depends on the type of the device, and on nothing else of it
+        "device": options.device.partition(":")[0] if options.dtype == "auto" else None,
+        "revision": identify(name, options.revision),
+        "others": [other and identify(other) for other in (options.base, recipe.tokenizer, *others)],
+        "recipe": hashed_recipe(recipe),
+    }
 
 
 def is_local(name: str) -> bool:
@@ -150,13 +195,135 @@ def check_model_name(name: str) -> str:
     if not is_local(name):
         if kind_on_disk(name) == "file":
             raise HubError(f"{name}: is a file; give its folder: {Path(name).parent}")
-        return check_repo_id(name)
+        return hub.check_repo_id(name)
     if re.fullmatch(r"\w[\w.-]*/[\w.-]+", name):
-        warnings.warn(
-            f"{name}: the folder of this name is used, not the Hub's model (write ./{name} to say so)",
-            stacklevel=2,
-        )
+        used = f"{name}: the folder of this name is used, not the Hub's model (write ./{name} to say so)"
+        warnings.warn(used, stacklevel=2)
     return name
+
+
+def read_json(name: str, path: Path) -> dict[str, Any]:
+    """Read a JSON object of a model; raise a `HubError` if it is none."""
+    try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise ValueError(f"it has more than {_LARGEST_JSON:,} bytes")
+        content = json.loads(path.read_bytes())
+        if not isinstance(content, dict):
+            raise ValueError("it is no JSON object")
+    except (OSError, ValueError, RecursionError) as error:
+        raise HubError(f"{name}: {path.name} cannot be read: {' '.join(str(error).split())[:200]}") from error
+    return content
+
+
+def check_config(name: str, folder: Path, weights: list[Path], *, trust_remote_code: bool) -> None:
+    """Raise a `HubError` if config.json asks for foreign code, or for a model larger than the weights."""
+    with hub.translated(name):
+        entries = list(_entries(read_json(name, folder / "config.json")))
+        shapes = _tensor_shapes(weights)
+    largest = max((max(shape) for shape in shapes.values() if shape), default=0)
+    n_layers = len({found for key in shapes for found in re.findall(r"\.(\d{1,6})\.", key)})
+    for key, value in entries:
+        foreign = isinstance(value, str) and key.endswith("attn_implementation") and "/" in value
+        if foreign and not trust_remote_code:
+            raise HubError(
+                f"{name}: its attention ({value!r}) is code of another repository; it {hub.OWN_CODE}"
+            )
+        if not shapes or isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
+        limit: float = float("inf")
+        if _LAYERS.fullmatch(key):
+            limit = max(n_layers, _FEW_LAYERS)
+        elif _SIZES.fullmatch(key) or (_COUNTS.fullmatch(key) and not _is_length(key, shapes)):
+            limit = max(largest, _SMALL)
+        if not -1 <= value <= limit and limit < float("inf"):
+            raise HubError(
+                f"{name}: config.json has {key} = {value}, but the weights have at most {limit}: the file is "
+                "damaged, or belongs to another model"
+            )
+
+
+def check_rank(name: str, adapter: Path, weights: Path) -> None:
+    """Raise a `HubError` if an adapter asks for matrices that are larger than those in its weights."""
+    with hub.translated(name):
+        entries = _entries(read_json(name, adapter / "adapter_config.json"))
+        ranks = [value for key, value in entries if key == "r"]
+        shapes = _tensor_shapes([weights])
+    largest = max((max(shape) for shape in shapes.values() if shape), default=_SMALL)
+    for rank in ranks:
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 < rank <= largest:
+            raise HubError(
+                f"{name}: adapter_config.json has r = {rank}, but its weights have at most {largest}"
+            )
+
+
+def try_tokenizer(name: str, folder: Path) -> None:
+    """Use a tokenizer and its chat template in another process, and refuse them if that fails.
+
+    A tokenizer can end the whole process, and its regular expressions and its template may take forever.
+    """
+    command = isolated(_TRIAL, str(folder), str(_TRIAL_SECONDS))
+    try:  # with time for imports on slow disks
+        done = subprocess.run(command, capture_output=True, timeout=10 * _TRIAL_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise HubError(f"{name}: its tokenizer or chat template takes too long for a short text") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [
+            f"signal {-done.returncode}"
+        ]
+        raise HubError(
+            f"{name}: its tokenizer or chat template cannot be used within {_TRIAL_SECONDS:.0f} seconds "
+            f"({said[0][:200]}): fetch or save it again"
+        )
+
+
+# Only what unconditionally fails is looked for: messages that a template refuses are reported later.
+_TRIAL = """
+import contextlib, json, os, time
+from pathlib import Path
+import jinja2.sandbox, tokenizers
+with contextlib.suppress(ImportError, ValueError, OSError):  # Windows and macOS have no such limits
+    import resource
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
+    most = int(time.process_time() + float(sys.argv[2])) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+folder = Path(sys.argv[1])
+texts = ["Hello, what is 2 + 2? " * 8, "a" * 2000 + "!", " " * 2000, "1" * 2000, "\\u00e9\\n" * 500]
+if (folder / "tokenizer.json").is_file():
+    tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch(texts)
+templates = [path.read_text("utf-8") for path in sorted(folder.glob("*.jinja"))]
+config = folder / "tokenizer_config.json"
+found = json.loads(config.read_text("utf-8")).get("chat_template") if config.is_file() else None
+found = [each.get("template") for each in found] if isinstance(found, list) else [found]
+environment = jinja2.sandbox.ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"])
+environment.globals |= {"strftime_now": str, "raise_exception": str}
+messages = [{"role": "user", "content": texts[0]}, {"role": "assistant", "content": texts[0]}]
+for source in templates + [each for each in found if isinstance(each, str)]:
+    try:
+        environment.from_string(source).render(messages=messages, bos_token="<s>", eos_token="</s>")
+    except MemoryError:
+        raise
+    except Exception:
+        pass
+"""
+
+
+def _tensor_shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors of safetensors files, from their headers."""
+    from safetensors import safe_open
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in files:
+        if path.suffix == ".safetensors":
+            with safe_open(path, framework="np") as file:
+                shapes |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+    return shapes
+
+
+def _is_length(key: str, shapes: Mapping[str, Any]) -> bool:
+    """Return whether a number is a longest text of a model without learned positions: it needs no memory."""
+    return "position" in key and not any("position" in name or "wpe" in name for name in shapes)
 
 
 def _base_of(name: str, adapter: Path, options: LoadOptions) -> tuple[str, str | None]:
@@ -168,48 +335,33 @@ def _base_of(name: str, adapter: Path, options: LoadOptions) -> tuple[str, str |
     base, revision = settings.get("base_model_name_or_path"), settings.get("revision")
     if options.base is not None:
         return options.base, revision if base == options.base and isinstance(revision, str) else None
-    if not isinstance(base, str) or not base:
-        raise HubError(
-            f"{name}: a PEFT adapter without a base model (base_model_name_or_path in adapter_config.json): "
-            "give its base model (`base`)"
-        )
-    if is_local(base):
-        raise HubError(f"{name}: its base model is the folder {base!r}: give it (`base`) if that is right")
+    if not isinstance(base, str) or not base or is_local(base):
+        raise HubError(f"{name}: a PEFT adapter whose base model is {base!r}: give its base model (`base`)")
     return base, revision if isinstance(revision, str) else None
 
 
-def _pin_code(name: str, folders: Iterable[Path], known: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the repository and commit of code that `folders` use from another repository; None if none.
+def _other_code(name: str, *folders: Path) -> str | None:
+    """Return the repository whose code the files in `folders` point to (`other/repo--module.Class`).
 
-    A configuration may point to another repository's code (`other/repo--module.Class`). transformers would
-    use that repository's newest commit. `known` has commits that are known already, such as the model's own,
-    because files saved by transformers often point to their original repository. transformers takes only one
-    `code_revision`, so code of several repositories cannot be pinned.
+    transformers would use its newest commit; with a known commit, it is pinned. transformers takes only one
+    commit, so that code of several repositories cannot be pinned.
     """
-    references = (
-        reference
-        for folder in folders
-        for file in ("config.json", "tokenizer_config.json")
-        for reference in _texts(read_object(folder / file).get("auto_map"))
-    )
-    found = list(dict.fromkeys(text.split("--")[0] for text in references if "--" in text))
-    if not found:
-        return None
+    files = [folder / file for folder in folders for file in ("config.json", "tokenizer_config.json")]
+    references = [
+        str(value) for file in files for value in dict(_entries(read_object(file).get("auto_map"))).values()
+    ]
+    found = {each for text in references for each in re.findall(r"([\w.-]+/[\w.-]+?)--", text)}
     if len(found) > 1:
-        raise HubError(
-            f"{name}: its code is in several repositories ({', '.join(found)}), which cannot be pinned to "
-            "commits: copy the code into the model's folder, and remove `repository--` in auto_map"
-        )
-    try:
-        return found[0], known.get(found[0]) or resolve_commit(found[0])
-    except HubError as error:
-        raise HubError(f"{name}: its code in another repository is not available: {error}") from error
+        raise HubError(f"{name}: its code is in several repositories ({', '.join(sorted(found))})")
+    return found.pop() if found else None
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts of an `auto_map`. A tokenizer's entry is a pair, one of which may be missing."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (list, dict)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _texts(part)
+def _entries(content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield all keys and values of nested JSON."""
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            yield str(key), value
+            yield from _entries(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _entries(value)

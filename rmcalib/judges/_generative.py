@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib.judges import _readings as reading
-from rmcalib.judges._chat import ChatApi, ChatModel, LabelAnswer, LocalChat, TextAnswer
+from rmcalib.judges._chat import ChatApi, LabelAnswer, LocalChat, TextAnswer
 from rmcalib.judges._files import check_model_name
-from rmcalib.judges._http import ServerError, in_parallel, open_client
+from rmcalib.judges._http import ServerError, in_parallel
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
 from rmcalib.judges._prompts import BUILT_IN, LETTERS, JudgePrompt, Message, Question, choice_of, read_prompt
 from rmcalib.judges._settings import LanguageModelSettings
@@ -98,20 +98,13 @@ class GenerativeJudge:
         if settings.placements is not None and not any(q.asks == "best" for q in self.prompt.questions):
             raise ValueError(f"placements: has no effect: {kind!r} shows one response at a time")
         self.votes = DEFAULT_VOTES if settings.votes is None else settings.votes
-        self.model = self._chat()
-        self._work: Counter[str] = Counter()
-
-    def _chat(self) -> ChatModel:
-        settings = self.settings
+        self.model: ChatApi | LocalChat
         if settings.endpoint is None:
-            return LocalChat(check_model_name(self.name), settings)
-        return ChatApi(
-            self.name,
-            open_client(settings.endpoint, settings.api_key_env, settings.timeout),
-            served_name=settings.served_name,
-            workers=settings.concurrency,
-            logprobs=any(question.answer == "token" for question in self.prompt.questions),
-        )
+            self.model = LocalChat(check_model_name(name), settings)
+        else:
+            reads_tokens = any(question.answer == "token" for question in self.prompt.questions)
+            self.model = ChatApi(name, settings, logprobs=reads_tokens)
+        self._work: Counter[str] = Counter()
 
     @property
     def scale(self) -> Scale:
@@ -194,38 +187,26 @@ class GenerativeJudge:
                 if isinstance(item.prompt, str)
                 else tuple({**turn, "content": self._cut(turn["content"])} for turn in item.prompt)
             )
-            shown = (
-                [[responses[place] for place in order] for order in self._orders(item, question)]
-                if question.asks == "best"
-                else [[response] for response in responses]
-            )
+            shown = [[response] for response in responses]
+            if question.asks == "best":
+                shown = [[responses[place] for place in order] for order in self._orders(item, question)]
             written = [question.messages(prompt, texts) for texts in shown]
             if question.answer == "token":
-                yield from (_Ask(item, question, each, labels, self.settings.judge_seed) for each in written)
+                numbers = [(each, 0) for each in written]
             elif question.asks == "best":  # votes are spread over the orders
-                for number in range(self.votes):
-                    yield _Ask(
-                        item,
-                        question,
-                        written[number % len(written)],
-                        labels,
-                        self.settings.judge_seed + number,
-                    )
+                numbers = [(written[number % len(written)], number) for number in range(self.votes)]
             else:
-                for each in written:
-                    for number in range(self.votes):
-                        yield _Ask(item, question, each, labels, self.settings.judge_seed + number)
+                numbers = [(each, number) for each in written for number in range(self.votes)]
+            for messages, number in numbers:
+                yield _Ask(item, question, messages, labels, self.settings.judge_seed + number)
 
     def _cut(self, text: str) -> str:
         return text[: self.settings.max_characters]
 
     def _answers(self, asks: Iterator[_Ask]) -> Iterator[LabelAnswer | TextAnswer]:
-        call: Callable[[_Ask], LabelAnswer | TextAnswer] = self._answer
-        yield from (
-            map(call, asks)
-            if self.model.workers == 1
-            else in_parallel(call, asks, workers=self.model.workers)
-        )
+        if self.model.workers == 1:
+            return map(self._answer, asks)
+        return in_parallel(self._answer, asks, workers=self.model.workers)
 
     def _answer(self, ask: _Ask) -> LabelAnswer | TextAnswer:
         question = ask.question

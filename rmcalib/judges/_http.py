@@ -1,28 +1,29 @@
 """The one HTTP client of judges: JSON requests with a deadline, retries, and a key for one host only.
 
-Requests run on an event loop in a thread of its own, because only there a deadline holds for a whole request:
-connecting, every byte of the headers, and the body. The key is read from its environment variable: no object,
-file or message contains it.
+A request runs in a thread of its own, because a deadline must hold for all of it: connecting, every byte of
+the headers, and the body. A request that is late, or that nobody waits for any more, is left behind; it does
+not keep the process alive. The key is read from its environment variable: no object, file or message contains
+it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import contextlib
 import functools
 import json
 import os
 import threading
-import unicodedata
 import warnings
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as LateError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from rmcalib._util.display import shortened
+from rmcalib._util.terminal import clean_line
 from rmcalib._util.waiting import LONGEST_PAUSE, retry_after
 
 if TYPE_CHECKING:
@@ -34,27 +35,24 @@ _TEMPORARY = {408, 425, 429, 500, 502, 503, 504, 529}  # statuses after which a 
 _LONGEST_WAIT = 30.0  # seconds between two attempts
 _SHOWN_WAIT = 5.0  # seconds; a longer pause that a server asks for is shown
 _SHORTEST_KEY = 8  # characters of a key that is masked in answers; a shorter one may occur by chance
-_LONGEST_INTEGER = 300  # digits that float64 can hold
 _EXCERPT = 200  # characters of a server's message that an error shows
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class ServerError(ValueError):
-    """A server gave no usable answer. `status` is the HTTP status, None if there was no answer."""
+    """A server gave no usable answer.
 
-    def __init__(self, message: str, status: int | None = None) -> None:
-        """Store the message, which is one line, and the status."""
+    `status` is the HTTP status, None if there was no answer. After a `temporary` error, the request is sent
+    again, after `wait` seconds if the server asks for a pause.
+    """
+
+    def __init__(
+        self, message: str, status: int | None = None, *, temporary: bool = False, wait: float | None = None
+    ) -> None:
+        """Store the message, which is one line."""
         super().__init__(message)
-        self.status = status
-
-
-class _TemporaryError(ServerError):
-    """A failure after which the request is sent again. `wait`: seconds that the server asks to wait."""
-
-    def __init__(self, message: str, status: int | None = None, wait: float | None = None) -> None:
-        super().__init__(message, status)
-        self.wait = wait
+        self.status, self.temporary, self.wait = status, temporary, wait
 
 
 @dataclass(frozen=True)
@@ -86,15 +84,15 @@ class Client:
 
     def get(self, path: str) -> Any:
         """Send a GET request, and return the JSON of the answer."""
-        return _run(self._ask("GET", path, None))
+        return self._ask("GET", path, None)
 
     def post(self, path: str, body: Any) -> Any:
         """Send JSON in a POST request, and return the JSON of the answer."""
         # Lone surrogates are legal in JSON, but most servers refuse them: send U+FFFD instead.
         text = json.dumps(body, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
-        return _run(self._ask("POST", path, text.decode("utf-16-le", "replace").encode()))
+        return self._ask("POST", path, text.decode("utf-16-le", "replace").encode())
 
-    async def _ask(self, method: str, path: str, content: bytes | None) -> Any:
+    def _ask(self, method: str, path: str, content: bytes | None) -> Any:
         """Send a request until it succeeds, fails permanently, or has been sent `attempts` times."""
         import tenacity
 
@@ -104,16 +102,16 @@ class Client:
             error: Any = state.outcome and state.outcome.exception()
             return usual(state) if error.wait is None else min(error.wait, LONGEST_PAUSE)
 
-        retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(_TemporaryError),
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: getattr(error, "temporary", False)),
             stop=tenacity.stop_after_attempt(self.attempts),
             wait=wait,
             before_sleep=_show_wait,
             reraise=True,
         )
-        return await retrying(self._send, method, f"{self.url}{path}", content)
+        return retrying(self._send, method, f"{self.url}{path}", content)
 
-    async def _send(self, method: str, where: str, content: bytes | None) -> Any:
+    def _send(self, method: str, where: str, content: bytes | None) -> Any:
         """Send a request once."""
         import httpx
 
@@ -121,75 +119,47 @@ class Client:
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:
-            async with (
-                asyncio.timeout(self.timeout),
-                _connections(os.getpid())[1].stream(
-                    method, where, content=content, headers=headers
-                ) as answer,
-            ):
-                read = await self._read(answer, where)
-        except (TimeoutError, httpx.TimeoutException) as error:
-            raise _TemporaryError(f"{where}: no complete answer within {self.timeout:g} seconds") from error
-        except httpx.InvalidURL:
-            raise ServerError(f"{where}: is not a valid address") from None
-        except (httpx.HTTPError, OSError) as error:
-            raise _TemporaryError(
-                f"{where}: {_reason(error)}: is the server running, and the address right?"
-            ) from error
+            request = _connections(os.getpid()).build_request(
+                method, where, content=content, headers=headers, timeout=self.timeout
+            )
+            answer, read = _started(self._exchange, request).result(self.timeout)
+        except (LateError, httpx.TimeoutException) as error:
+            message = f"{where}: no complete answer within {self.timeout:g} seconds"
+            raise ServerError(message, temporary=True) from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            message = (
+                f"{where}: no answer ({clean_line(error) or type(error).__name__}): does the server run?"
+            )
+            raise ServerError(message, temporary=True) from error
         return self._parsed(answer, read, where)
 
-    async def _read(self, answer: httpx.Response, where: str) -> bytes:
+    def _exchange(self, request: httpx.Request) -> tuple[httpx.Response, bytes]:
         pieces, size = [], 0
-        async for piece in answer.aiter_raw():
-            pieces.append(piece)
-            size += len(piece)
-            if size > self.max_bytes:
-                raise ServerError(
-                    f"{where}: the answer is larger than {self.max_bytes / 2**20:.3g} MiB", answer.status_code
-                )
-        return b"".join(pieces)
+        with contextlib.closing(_connections(os.getpid()).send(request, stream=True)) as answer:
+            for piece in answer.iter_raw():
+                pieces.append(piece)
+                size += len(piece)
+                if size > self.max_bytes:
+                    most = f"{self.max_bytes / 2**20:.3g} MiB"
+                    raise ServerError(f"{request.url}: the answer is larger than {most}", answer.status_code)
+        return answer, b"".join(pieces)
 
     def _parsed(self, answer: httpx.Response, content: bytes, where: str) -> Any:
-        status = answer.status_code
-        if 300 <= status < 400:
-            target = self._shown(answer.headers.get("Location", "another address"))
-            raise ServerError(
-                f"{where}: the server redirects to {target}. Redirects are not followed: give the final "
-                "address",
-                status,
-            )
+        status, said = answer.status_code, self._shown(content)
         if status in (401, 403):
             name = self.key_env or KEY_ENV
             has = "refuses the key in" if os.environ.get(name) else "needs a key: put it into"
             raise ServerError(f"{where}: the server {has} the environment variable {name}", status)
-        if status in _TEMPORARY:
-            message = f"{where}: status {status}: {self._shown(content)}"
-            raise _TemporaryError(message, status, retry_after(answer.headers.get("Retry-After")))
+        if 300 <= status < 400:
+            said = "redirects are not followed: give the final address"
         if not 200 <= status < 300:
-            raise ServerError(f"{where}: status {status}: {self._shown(content)}", status)
+            wait = retry_after(answer.headers.get("Retry-After"))
+            message = f"{where}: status {status}: {said}"
+            raise ServerError(message, status, temporary=status in _TEMPORARY, wait=wait)
         try:
-            return self._masked(json.loads(content, parse_int=_number))
+            return _masked(json.loads(content), self._key())
         except (ValueError, RecursionError):
-            raise _TemporaryError(
-                f"{where}: the answer is not JSON: {self._shown(content)}", status
-            ) from None
-
-    def _masked(self, value: Any) -> Any:
-        """Replace the key in decoded JSON, however the server escaped it: answers are written to files."""
-        key = self._key()
-        if len(key) < _SHORTEST_KEY:
-            return value
-
-        def masked(part: Any) -> Any:
-            if isinstance(part, str):
-                return part.replace(key, "***")
-            if isinstance(part, list):
-                return [masked(each) for each in part]
-            if isinstance(part, dict):
-                return {masked(name): masked(each) for name, each in part.items()}
-            return part
-
-        return masked(value)
+            raise ServerError(f"{where}: the answer is not JSON: {said}", status, temporary=True) from None
 
     def _key(self) -> str:
         return os.environ.get(self.key_env or KEY_ENV, "").strip()
@@ -203,23 +173,26 @@ class Client:
             )
         return {"Authorization": f"Bearer {key}"} if key else {}
 
-    def _shown(self, said: bytes | str) -> str:
-        """Return the beginning of a server's message on one line, without control characters or the key."""
-        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-        try:
-            found = self._masked(json.loads(text))
-            while isinstance(found, dict):  # {"error": {"message": ...}}, {"detail": ...}, {"message": ...}
-                named = [found[name] for name in ("error", "message", "detail") if name in found]
-                if not named:
-                    break
-                found = named[0]
-            text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-        except (ValueError, RecursionError):
-            pass
+    def _shown(self, content: bytes) -> str:
+        """Return the beginning of a server's message on one line, without the key."""
+        text = content.decode("utf-8", "replace")
+        with contextlib.suppress(ValueError, RecursionError):  # decoded, because a key may be escaped
+            text = json.dumps(json.loads(text), ensure_ascii=False)
         key = self._key()
-        text = text.replace(key, "***") if key else text
-        line = "".join("\ufffd" if unicodedata.category(c)[0] == "C" else c for c in " ".join(text.split()))
-        return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
+        return shortened(clean_line(text.replace(key, "***") if key else text), _EXCERPT)
+
+
+def _masked(value: Any, key: str) -> Any:
+    """Replace the key in decoded JSON, however the server escaped it: answers are written to files."""
+    if len(key) < _SHORTEST_KEY:
+        return value
+    if isinstance(value, str):
+        return value.replace(key, "***")
+    if isinstance(value, list):
+        return [_masked(each, key) for each in value]
+    if isinstance(value, dict):
+        return {_masked(name, key): _masked(each, key) for name, each in value.items()}
+    return value
 
 
 def clean_url(endpoint: str) -> str:
@@ -260,88 +233,58 @@ def in_parallel(call: Callable[[T], R], inputs: Iterable[T], *, workers: int) ->
     """Call a function for every input, `workers` at a time, and yield the results in order.
 
     Inputs are read a few ahead of the results. If a call fails, its error is raised when its result is due.
-    No more calls are started then, and the requests that are still running are given up.
+    No more calls are started then, and those that still run are not waited for.
 
     >>> list(in_parallel(abs, [-1, 2, -3], workers=2))
     [1, 2, 3]
     """
-    pool, waiting, threads = ThreadPoolExecutor(workers), deque[Future[R]](), set[int]()
+    free, waiting = threading.Semaphore(workers), deque[Future[R]]()
+    over = False
 
     def run(value: T) -> R:
-        threads.add(threading.get_ident())
-        return call(value)
+        with free:
+            if over:
+                raise RuntimeError("nobody waits for this result")
+            return call(value)
 
     try:
         for value in inputs:
             if len(waiting) >= 2 * workers:
                 yield waiting.popleft().result()
-            waiting.append(pool.submit(run, value))
+            waiting.append(_started(run, value))
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for thread in threads if waiting else ():
-            if (request := _RUNNING.get(thread)) is not None:
-                request.cancel()
+        over = True
 
 
-_RUNNING: dict[int, Future[Any]] = {}  # the request of each thread
+def _started(call: Callable[[T], R], value: T) -> Future[R]:
+    """Start a call in a thread that does not keep the process alive."""
+    future: Future[R] = Future()
 
+    def work() -> None:
+        try:
+            future.set_result(call(value))
+        except BaseException as error:
+            future.set_exception(error)
 
-def _run(request: Coroutine[Any, Any, T]) -> T:
-    """Run a request on the event loop, and wait for its result."""
-    future = asyncio.run_coroutine_threadsafe(request, _connections(os.getpid())[0])
-    _RUNNING[threading.get_ident()] = future
-    try:
-        return future.result()
-    finally:
-        future.cancel()  # after Ctrl-C
-        _RUNNING.pop(threading.get_ident(), None)
+    threading.Thread(target=work, daemon=True).start()
+    return future
 
 
 @functools.cache
-def _connections(_process: int) -> tuple[asyncio.AbstractEventLoop, httpx.AsyncClient]:
-    """Return the event loop of this process, in a thread of its own, and the pool of its connections."""
+def _connections(_process: int) -> httpx.Client:
+    """Return the connections of this process, which a forked one must not share."""
     import httpx
 
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True, name="rmcalib-requests").start()
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
     here: Any = {"all://127.0.0.1": None, "all://localhost": None}  # never through a proxy
-    client = httpx.AsyncClient(timeout=None, limits=limits, follow_redirects=False, mounts=here)
-    atexit.register(_close, loop, client)
-    return loop, client
-
-
-def _close(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
-    """Close the connections at the end of the process, which Python would warn about."""
-    with contextlib.suppress(Exception):
-        asyncio.run_coroutine_threadsafe(client.aclose(), loop).result(1.0)
+    return httpx.Client(limits=limits, follow_redirects=False, mounts=here)
 
 
 def _show_wait(state: tenacity.RetryCallState) -> None:
     error: Any = state.outcome and state.outcome.exception()
     if error.wait is not None and error.wait >= _SHOWN_WAIT:
         pause = state.next_action.sleep if state.next_action else 0.0
-        warnings.warn(
-            f"{error}: the server asks to wait {error.wait:.0f} s; trying again in {pause:.0f} s",
-            stacklevel=2,
-        )
-
-
-def _number(digits: str) -> int | float:
-    """Return a whole number of JSON; infinity if float64 cannot hold it."""
-    return int(digits) if len(digits) <= _LONGEST_INTEGER else float(digits)
-
-
-def _reason(error: Exception) -> str:
-    """Return in a few words why there was no answer."""
-    import httpx
-
-    text = f"{error!r} {error.__cause__!r} {error.__context__!r}".lower()
-    if "certificate" in text:
-        return "the certificate is not trusted"
-    if isinstance(error, httpx.ConnectError):
-        unknown = any(sign in text for sign in ("name or service", "name resolution", "getaddrinfo"))
-        return "unknown host" if unknown else "connection refused"
-    return "the connection was lost"
+        asks = f"the server asks to wait {error.wait:.0f} s; trying again in {pause:.0f} s"
+        warnings.warn(f"{error}: {asks}", stacklevel=2)

@@ -11,7 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rmcalib._util.terminal import count
 from rmcalib.scores._schema import UNKNOWN_LENGTH
@@ -29,8 +29,6 @@ Scale = Literal["log-utilities", "log-probabilities", "probabilities", "ratings"
 - `pairs`: only the probability that one response beats another is known (`Scores.beats`).
 - `unknown`: not known. The rewards are treated as log-utilities.
 """
-
-SCALES: tuple[Scale, ...] = get_args(Scale)
 
 Progress = Callable[[int, int], None]
 """A callback: it is called with the number of responses just scored and the number of their tokens."""

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from rmcalib._util.terminal import count
-from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._files import check_model_name
 from rmcalib.judges._judge import Judge, ScoredItem, is_judge
 from rmcalib.judges._model import RewardModel
+from rmcalib.judges._registry import check_names
+from rmcalib.judges._scoring import Classifier
 from rmcalib.judges._settings import (
     FunctionSettings,
     LanguageModelSettings,
@@ -26,7 +27,6 @@ from rmcalib.judges._settings import (
     PolicySettings,
     ServedSettings,
     ServerOptions,
-    check_names,
     checked_settings,
     field_types,
 )
@@ -53,7 +53,7 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "classifier": Kind("rmcalib.judges._classifier:Classifier", LoadOptions),
+    "classifier": Kind("rmcalib.judges._scoring:Classifier", LoadOptions),
     "endpoint": Kind("rmcalib.judges._served:EndpointJudge", ServedSettings, ("endpoint",)),
     "generative": Kind("rmcalib.judges._generative:GenerativeJudge", LanguageModelSettings, ("judging",)),
     "policy": Kind(

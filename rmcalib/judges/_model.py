@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import PICKLE_ONLY, HubError, has_safe_weights, translated
 from rmcalib._util.processes import may_draw, process_rank
-from rmcalib.judges._checks import TOKENIZER_FILES, check_config, check_rank, read_json, try_tokenizer
-from rmcalib.judges._devices import DTYPES, available_devices, avoid_crashes, choose_device, free_memory
-from rmcalib.judges._files import DEMO, find_files
+from rmcalib.judges import _devices as devices
+from rmcalib.judges import _files
+from rmcalib.judges._files import ModelFiles
 from rmcalib.judges._registry import Recipe
 from rmcalib.judges._settings import LoadOptions, checked_settings
 from rmcalib.judges._templates import TEMPLATES
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 LONGEST_DEFAULT = 4096
 _SHARE_FOR_WEIGHTS = 0.9  # of a device's free memory; the rest is for activations
 _HEAD_NAMES = ("score", "classifier", "classification_head", "logits_proj")
-_WIDER = "use a GPU with more memory, or a narrower dtype, such as -J dtype=bfloat16"
 
 
 @dataclass
@@ -100,28 +99,15 @@ class RewardModel:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The name, recipe and options of the model to load."""
-
-    name: str
-    recipe: Recipe
-    options: LoadOptions
-    code_revision: str | None = None  # commit of the code, if it is in another repository
-
-    def code(self) -> dict[str, Any]:
-        """Return the options of `from_pretrained` for the model's own code."""
-        return {"trust_remote_code": self.options.trust_remote_code, "code_revision": self.code_revision}
-
-
-@dataclass(frozen=True)
-class Placed:
-    """The configuration of a model, its device and dtype, and the options of `from_pretrained`."""
+class Prepared:
+    """A model that can be loaded: its configuration, weights (and their bytes in memory), device and dtype."""
 
     config: Any
+    weights: list[Path]
+    bytes: float
     device: torch.device
     dtype: torch.dtype
     dtype_from: str
-    options: dict[str, Any]
 
 
 def load_model(name: str, options: LoadOptions | None = None, **changes: Any) -> RewardModel:
@@ -153,26 +139,23 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
     'causal'
     """
     options = with_recipe(name, options or checked_settings(LoadOptions, changes))
-    recipe = options.recipe_for(name)
-    files = find_files(name, options, tokenizer=recipe.tokenizer)
-    asked = Asked(name, recipe, options, files.code_commit)
+    files = _files.find_files(name, options)
+    recipe = files.recipe
     if files.adapter is not None and recipe.head != "auto":
         raise HubError(
-            f"{name}: a PEFT adapter cannot have a recipe with `head: {recipe.head}`: merge the adapter into "
-            "its base (peft's merge_and_unload), and score the merged model's folder"
+            f"{name}: a PEFT adapter cannot have a recipe with `head`: merge it into its base first"
         )
-    placed = place(asked, files.weights)
-    tokenizer = load_tokenizer(asked, files.tokenizer)
-    if recipe.attention is not None:
-        placed.options["attn_implementation"] = recipe.attention
+    prepared = prepare(files)
+    tokenizer = load_tokenizer(files)
+    more = {} if recipe.attention is None else {"attn_implementation": recipe.attention}
     with translated(name), quietly():
-        backbone, head, kind = _build(asked, files.weights, files.adapter, placed)
-    settle(name, backbone, placed)
+        backbone, head, kind = _build(files, prepared, {**loading_options(files, prepared), **more})
+    settle(name, backbone, prepared.device)
     head.eval().requires_grad_(False)
     # Next to the last layer: a copy back to the first GPU would make it wait for the last one in every pass.
-    head.to(_last_device(backbone, placed.device))
+    head.to(_last_device(backbone, prepared.device))
     if recipe.append_token_id is not None:
-        own = getattr(placed.config, "reward_token_id", recipe.append_token_id)
+        own = getattr(prepared.config, "reward_token_id", recipe.append_token_id)
         recipe = dataclasses.replace(recipe, append_token_id=own)
     return RewardModel(
         name=name,
@@ -182,12 +165,12 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
         backbone=backbone,
         head=head,
         kind=kind,
-        config=placed.config,
-        device=placed.device,
-        dtype=placed.dtype,
-        max_length=longest_text(asked, placed.config, tokenizer, kind),
+        config=prepared.config,
+        device=prepared.device,
+        dtype=prepared.dtype,
+        max_length=longest_text(files, prepared.config, tokenizer, kind),
         sources=files.sources,
-        dtype_from=placed.dtype_from,
+        dtype_from=prepared.dtype_from,
     )
 
 
@@ -199,119 +182,101 @@ def with_recipe(name: str, options: LoadOptions) -> LoadOptions:
     return dataclasses.replace(options, recipe=recipe)
 
 
-def longest_text(asked: Asked, config: Any, tokenizer: Any, kind: str) -> int:
+def longest_text(files: ModelFiles, config: Any, tokenizer: Any, kind: str) -> int:
     """Return the length of the longest text in tokens: the user's, if the model can read that much."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     own = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None)
     said = getattr(tokenizer, "model_max_length", None)
     if said is not None and said < 10**6 and (own is None or kind == "encoder"):
         own = min(said, own or said)  # encoders reserve some positions
-    limit, wanted = asked.recipe.max_length or own, asked.options.max_length
+    limit, wanted = files.recipe.max_length or own, files.options.max_length
     if wanted is None:
         return min(limit or LONGEST_DEFAULT, LONGEST_DEFAULT)
     if limit is not None and wanted > limit:
-        raise ValueError(f"max_length: {wanted} is more than the {limit} tokens that {asked.name} can read")
+        raise ValueError(f"max_length: {wanted} is more than the {limit} tokens that {files.name} can read")
     return wanted
 
 
-def load_tokenizer(asked: Asked, folder: Path) -> Any:
+def load_tokenizer(files: ModelFiles) -> Any:
     """Load the tokenizer, and check that it or the recipe has a chat template."""
-    name, template = asked.name, asked.recipe.template
-    if not any((folder / file).is_file() for file in TOKENIZER_FILES):
-        if not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
-            raise HubError(f"{name}: no config.json, so this is not a transformers model")
-        raise HubError(
-            f"{name}: has no tokenizer: save one beside the weights (tokenizer.save_pretrained), or give "
-            "another repository in a recipe (`tokenizer`)"
-        )
-    if folder != DEMO and not asked.options.trust_remote_code:
-        try_tokenizer(name, folder)
     from transformers import AutoTokenizer
 
-    with translated(name), quietly():
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder, **asked.code())
-    known = ", ".join(TEMPLATES)
+    name, template, known = files.name, files.recipe.template, ", ".join(TEMPLATES)
     if template is not None and template not in TEMPLATES:
         raise HubError(f"{name}: template: unknown {template!r} (have: {known})")
+    if files.tokenizer != _files.DEMO and not files.options.trust_remote_code:
+        _files.try_tokenizer(name, files.tokenizer)
+    with translated(name), quietly():
+        tokenizer: Any = AutoTokenizer.from_pretrained(files.tokenizer, **files.code())
     if template is None and not getattr(tokenizer, "chat_template", None):
         raise HubError(f"{name}: the tokenizer has no chat template: give one in a recipe (have: {known})")
     return tokenizer
 
 
-def place(asked: Asked, folder: Path) -> Placed:
+def prepare(files: ModelFiles) -> Prepared:
     """Check a model's configuration and weights, and choose its device and dtype; nothing is loaded yet."""
     import torch
     from transformers import AutoConfig
 
     from rmcalib.judges._weights import weight_files
 
-    name, path, files = asked.name, folder / "config.json", weight_files(folder)
-    if not path.is_file():
-        raise HubError(f"{name}: no config.json, so this is not a transformers model")
-    if not files and not has_safe_weights(folder):
+    name, folder, recipe = files.name, files.weights, files.recipe
+    weights = weight_files(folder)
+    if not weights and not has_safe_weights(folder):
         raise HubError(f"{name}: no weights in {folder} (model.safetensors)")
-    safe = all(file.suffix == ".safetensors" for file in files)
-    if not safe and not asked.options.allow_pickle:
+    if any(file.suffix != ".safetensors" for file in weights) and not files.options.allow_pickle:
         raise HubError(f"{name}: {PICKLE_ONLY}")
-    check_config(name, folder, files, trust_remote_code=asked.options.trust_remote_code)
+    _files.check_config(name, folder, weights, trust_remote_code=files.options.trust_remote_code)
     with translated(name), quietly():
-        if asked.recipe.architecture is None:
-            config: Any = AutoConfig.from_pretrained(folder, **asked.code())
+        if recipe.architecture is None:
+            config: Any = AutoConfig.from_pretrained(folder, **files.code())
         else:
-            values = read_json(name, path)
+            values = _files.read_json(name, folder / "config.json")
             values.pop("model_type", None)
-            config = AutoConfig.for_model(asked.recipe.architecture, **values)
+            config = AutoConfig.for_model(recipe.architecture, **values)
     local_rank = int(os.environ.get("LOCAL_RANK", "0")) if process_rank()[1] > 1 else 0
-    device = choose_device(asked.options.device, local_rank=local_rank)
-    dtype, dtype_from = settle_dtype(asked, config, device)
-    avoid_crashes(device)
+    device = devices.choose_device(files.options.device, local_rank=local_rank)
+    devices.avoid_crashes(device)
+    dtype, dtype_from = _settle_dtype(files, config, device)
     own = getattr(config, "dtype", None)
     ratio = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0
-    needed = ratio * sum(file.stat().st_size for file in files)
-    options = {"dtype": dtype, **asked.code(), "use_safetensors": safe, **placement(asked, needed, device)}
-    return Placed(config, device, dtype, dtype_from, options)
+    size = ratio * sum(file.stat().st_size for file in weights)
+    return Prepared(config, weights, size, device, dtype, dtype_from)
 
 
-def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, Any]:
-    """Return the options of `from_pretrained` that put a model of `needed` bytes on its device.
+def loading_options(files: ModelFiles, prepared: Prepared) -> dict[str, Any]:
+    """Return the options of `from_pretrained`, which put a model on its device.
 
     A model is loaded directly to its CUDA device. A model that is too large for it is spread over all CUDA
     devices, if no other process of this run uses them. A model that does not fit on these either is refused
-    before anything is loaded.
+    before anything is loaded: parts of it would run on the CPU, very slowly.
     """
+    safe = all(file.suffix == ".safetensors" for file in prepared.weights)
+    options = {"config": prepared.config, "dtype": prepared.dtype, "use_safetensors": safe, **files.code()}
+    device = prepared.device
     if device.type != "cuda":
-        return {}
-    free = free_memory(device)
-    if needed <= _SHARE_FOR_WEIGHTS * free:
-        return {"device_map": {"": device}}
-    about = f"{asked.name}: the weights need about {needed / 1e9:.3g} GB"
-    there = f"{about}, and {device} has {free / 1e9:.3g} GB free"
-    if process_rank()[1] > 1:
-        raise HubError(
-            f"{there}. With torchrun, every process loads the whole model: start one process without "
-            f"torchrun, which spreads it over all GPUs; or {_WIDER}"
-        )
-    if asked.options.device != "auto":
-        raise HubError(f"{there}: leave out -J device=... to spread it over all GPUs; or {_WIDER}")
-    gpus = [gpu for gpu in available_devices() if gpu.type == "cuda"]
-    room = {gpu.index: int(_SHARE_FOR_WEIGHTS * free_memory(gpu)) for gpu in gpus}
-    if needed > sum(room.values()):
-        raise HubError(
-            f"{about}, and the {len(gpus)} GPUs of this machine have {sum(room.values()) / 1e9:.3g} GB to "
-            f"spare: parts of it would run on the CPU, very slowly. Use more GPUs, or {_WIDER}"
-        )
-    return {"device_map": "auto", "max_memory": room}
+        return options
+    spread = files.options.device == "auto" and process_rank()[1] == 1
+    gpus = [gpu for gpu in devices.available_devices() if gpu.type == "cuda"] if spread else [device]
+    room = {gpu.index: int(_SHARE_FOR_WEIGHTS * devices.free_memory(gpu)) for gpu in gpus}
+    if prepared.bytes <= room[device.index]:
+        return {**options, "device_map": {"": device}}
+    if prepared.bytes <= sum(room.values()):
+        return {**options, "device_map": "auto", "max_memory": room}
+    raise HubError(
+        f"{files.name}: the weights need about {prepared.bytes / 1e9:.3g} GB, and {', '.join(map(str, gpus))} "
+        f"can take {sum(room.values()) / 1e9:.3g} GB: use more GPUs in one process (without torchrun and "
+        "without -J device=...), or a narrower dtype, such as -J dtype=bfloat16"
+    )
 
 
-def settle(name: str, model: nn.Module, placed: Placed) -> None:
+def settle(name: str, model: nn.Module, device: torch.device) -> None:
     """Set a loaded model to evaluation mode on its device; refuse one that is partly in main memory."""
     model.eval().requires_grad_(False)
-    if "device_map" not in placed.options:
-        model.to(placed.device)
-    if placed.device.type == "cuda" and {part.device.type for part in model.parameters()} - {"cuda"}:
-        raise HubError(
-            f"{name}: does not fit on the GPUs, and parts of it would run on the CPU, very slowly: {_WIDER}"
-        )
+    if device.type != "cuda":  # others were loaded to their device
+        model.to(device)
+    elif {part.device.type for part in model.parameters()} - {"cuda"}:
+        raise HubError(f"{name}: does not fit on the GPUs, and parts of it would run on the CPU, very slowly")
 
 
 @contextlib.contextmanager
@@ -337,12 +302,9 @@ def with_adapter(name: str, model: Any, adapter: Path) -> Any:
         from peft import PeftModel
     except ImportError as error:
         raise HubError(f"{name}: a PEFT adapter; install `peft` to load it") from error
-    check_rank(name, adapter, adapter / adapter_file(adapter))
-    try:
+    _files.check_rank(name, adapter, adapter / adapter_file(adapter))
+    with translated(name):
         return PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
-    except Exception as error:  # whatever is wrong with its files
-        reason = " ".join(str(error).split())[:200]
-        raise HubError(f"{name}: the adapter does not fit its base: {reason}") from error
 
 
 def stock_head(names: Iterable[str]) -> list[str]:
@@ -361,27 +323,24 @@ def adapter_file(adapter: Path) -> str:
     return safe if (adapter / safe).is_file() else "adapter_model.bin"
 
 
-def settle_dtype(asked: Asked, config: Any, device: torch.device) -> tuple[torch.dtype, str]:
+def _settle_dtype(files: ModelFiles, config: Any, device: torch.device) -> tuple[torch.dtype, str]:
     """Return the dtype, and where it comes from: `option`, `cpu`, `recipe` or `checkpoint`.
 
     It is the user's; with `auto`, float32 on a CPU, and otherwise the recipe's or the checkpoint's.
     """
     import torch
 
-    named = asked.options.dtype if asked.options.dtype != "auto" else asked.recipe.dtype
-    if named not in (None, *DTYPES):
-        raise ValueError(f"dtype: unknown {named!r} (have: auto, {', '.join(DTYPES)})")
-    if asked.options.dtype != "auto":
-        return getattr(torch, asked.options.dtype), "option"
+    if files.options.dtype != "auto":
+        return getattr(torch, files.options.dtype), "option"
     if device.type == "cpu":
         return torch.float32, "cpu"
-    if named is not None:
-        return getattr(torch, named), "recipe"
+    if files.recipe.dtype is not None:
+        return getattr(torch, files.recipe.dtype), "recipe"
     own = getattr(config, "dtype", None)
     dtype = own if isinstance(own, torch.dtype) else torch.float32
     if dtype == torch.float32:
         warnings.warn(
-            f"{asked.name}: the checkpoint is in float32 and runs in float32, which is several times slower "
+            f"{files.name}: the checkpoint is in float32 and runs in float32, which is several times slower "
             "than bfloat16 on a GPU: consider -J dtype=bfloat16",
             stacklevel=2,
         )
@@ -395,97 +354,96 @@ def _last_device(backbone: Any, device: torch.device) -> torch.device:
     return parameter.device if parameter is not None and parameter.device.type == device.type else device
 
 
-def _build(asked: Asked, folder: Path, adapter: Path | None, placed: Placed) -> tuple[Any, Any, str]:
+def _build(files: ModelFiles, prepared: Prepared, options: dict[str, Any]) -> tuple[Any, Any, str]:
     """Return the transformer, its head, and the kind of model: `causal`, `encoder` or `opaque`."""
-    if asked.recipe.head == "own-code":
-        return _with_own_code(asked, folder, placed)
-    if asked.recipe.head == "auto":
-        return _classifier(asked, folder, adapter, placed)
-    return _with_head(asked, folder, placed)
+    from transformers import AutoModel, AutoModelForSequenceClassification
+
+    from rmcalib.judges._weights import Output
+
+    recipe = files.recipe
+    if recipe.head == "auto":
+        return _classifier(files, prepared.config, options)
+    if recipe.head != "own-code":
+        return _with_head(files, prepared.config, options)
+    own = "AutoModelForSequenceClassification" in (getattr(prepared.config, "auto_map", None) or {})
+    model = _complete(files, AutoModelForSequenceClassification if own else AutoModel, options)
+    return model, Output(recipe.output, column=recipe.column, sign=recipe.sign), "opaque"
 
 
-def _classifier(asked: Asked, folder: Path, adapter: Path | None, placed: Placed) -> tuple[Any, Any, str]:
+def _classifier(files: ModelFiles, config: Any, options: dict[str, Any]) -> tuple[Any, Any, str]:
     """The stock `AutoModelForSequenceClassification`, with one output or a named one."""
     from torch import nn
     from transformers import AutoModelForSequenceClassification
 
     from rmcalib.judges._weights import Head, Output, linear_layers, read_tensors, tensor_names
 
-    recipe, config, pickle = asked.recipe, placed.config, asked.options.allow_pickle
-    _settle_labels(asked, folder, adapter, config)
-    model, missing = _from_pretrained(AutoModelForSequenceClassification, folder, placed)
+    recipe, adapter, pickle = files.recipe, files.adapter, files.options.allow_pickle
+    _settle_labels(files, config)
+    model, report = AutoModelForSequenceClassification.from_pretrained(
+        files.weights, output_loading_info=True, **options
+    )
+    missing = set(report["missing_keys"])
     if adapter is not None:
-        model = with_adapter(asked.name, model, adapter).merge_and_unload(safe_merge=True)
+        model = with_adapter(files.name, model, adapter).merge_and_unload(safe_merge=True)
         names = tensor_names(adapter, adapter_file(adapter), allow_pickle=pickle)
         missing -= {_plain_name(name) for name in names if "lora_" not in name}
-    if missing:
-        stored = set(tensor_names(folder, allow_pickle=pickle))
-        raise HubError(f"{asked.name}: {_what_is_missing(missing, stored, config, asked)}")
+    _check_complete(files.name, missing)
     if type(model).__module__.startswith("transformers_modules"):
         return model, Output(recipe.output, column=recipe.column, sign=recipe.sign), "opaque"
     score = getattr(model, "score", None)
     if isinstance(score, nn.Linear) and getattr(config, "is_causal", True):
-        stored_head = {} if adapter is not None else read_tensors(folder, "score", allow_pickle=pickle)
+        stored_head = {} if adapter is not None else read_tensors(files.weights, "score", allow_pickle=pickle)
         # the file's precision, not the dtype's
-        layers = linear_layers(stored_head, asked.name) if stored_head else [score]
+        layers = linear_layers(stored_head, files.name) if stored_head else [score]
         return model.base_model, Head(layers, column=recipe.column or 0, sign=recipe.sign), "causal"
     for name in _HEAD_NAMES:
         _in_float32(getattr(model, name, None))
     return model, Output("logits", column=recipe.column, sign=recipe.sign), "encoder"
 
 
-def _with_head(asked: Asked, folder: Path, placed: Placed) -> tuple[Any, Any, str]:
+def _with_head(files: ModelFiles, config: Any, options: dict[str, Any]) -> tuple[Any, Any, str]:
     """A stock transformer with the head rebuilt from the tensors that the recipe names."""
     from transformers import AutoModel
 
-    recipe = asked.recipe
-    if getattr(placed.config, "pooling", None) == "mean":
-        raise HubError(f"{asked.name}: its head averages over all tokens, which is not supported")
-    build = _distribution_head if recipe.head == "ldl" else _linear_head
-    head = build(asked, folder, placed.config)
-    if recipe.backbone_prefix is not None:
-        placed.options["key_mapping"] = {rf"^{re.escape(recipe.backbone_prefix)}\.": ""}
-    model, missing = _from_pretrained(AutoModel, folder, placed)
-    if missing:
-        raise HubError(f"{asked.name}: the checkpoint lacks {_some(missing)}")
+    if getattr(config, "pooling", None) == "mean":
+        raise HubError(f"{files.name}: its head averages over all tokens, which is not supported")
+    head = _distribution_head(files) if files.recipe.head == "ldl" else _linear_head(files, config)
+    if files.recipe.backbone_prefix is not None:
+        options["key_mapping"] = {rf"^{re.escape(files.recipe.backbone_prefix)}\.": ""}
+    model = _complete(files, AutoModel, options)
     return getattr(model, "language_model", model), head, "causal"
 
 
-def _with_own_code(asked: Asked, folder: Path, placed: Placed) -> tuple[Any, Any, str]:
-    """A model whose own code computes rewards from token ids."""
-    from transformers import AutoModel, AutoModelForSequenceClassification
-
-    from rmcalib.judges._weights import Output
-
-    auto_map = getattr(placed.config, "auto_map", None) or {}
-    own = "AutoModelForSequenceClassification" in auto_map
-    model, missing = _from_pretrained(
-        AutoModelForSequenceClassification if own else AutoModel, folder, placed
-    )
-    if missing:
-        raise HubError(f"{asked.name}: the checkpoint lacks {_some(missing)}")
-    return model, Output(asked.recipe.output, column=asked.recipe.column, sign=asked.recipe.sign), "opaque"
+def _complete(files: ModelFiles, builder: Any, options: dict[str, Any]) -> Any:
+    """Build a model, all of whose tensors must be in the checkpoint."""
+    model, report = builder.from_pretrained(files.weights, output_loading_info=True, **options)
+    _check_complete(files.name, report["missing_keys"])
+    return model
 
 
-def _from_pretrained(builder: Any, folder: Path, placed: Placed) -> tuple[Any, set[str]]:
-    """Build a model; also return the names of the tensors that the checkpoint lacks."""
-    model, info = builder.from_pretrained(
-        folder, config=placed.config, output_loading_info=True, **placed.options
-    )
-    return model, set(info["missing_keys"])
+def _check_complete(name: str, missing: Iterable[str]) -> None:
+    """Raise a `HubError` for tensors that transformers would initialise at random."""
+    names = sorted(missing)
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        raise HubError(
+            f"{name}: the checkpoint lacks {', '.join(names[:3])}{more}, so it is no reward model as it stands. A "
+            "head with another name needs a recipe (`head`), and own code -J trust_remote_code=yes"
+        )
 
 
-def _linear_head(asked: Asked, folder: Path, config: Any) -> Any:
+def _linear_head(files: ModelFiles, config: Any) -> Any:
     from rmcalib.judges._weights import Head, linear_layers, read_tensors
 
-    recipe = asked.recipe
-    tensors = read_tensors(folder, recipe.head, recipe.head_file, allow_pickle=asked.options.allow_pickle)
+    name, recipe = files.name, files.recipe
+    pickle = files.options.allow_pickle
+    tensors = read_tensors(files.weights, recipe.head, recipe.head_file, allow_pickle=pickle)
     if not tensors:
-        raise HubError(f"{asked.name}: no tensors {recipe.head}.* in the checkpoint, so it has no score head")
-    layers = linear_layers(tensors, f"{asked.name}: {recipe.head}")
+        raise HubError(f"{name}: no tensors {recipe.head}.* in the checkpoint, so it has no score head")
+    layers = linear_layers(tensors, f"{name}: {recipe.head}")
     outputs = layers[-1].out_features
     if outputs != 1 and recipe.column is None:
-        raise HubError(f"{asked.name}: its head has {outputs} outputs: choose one in a recipe (`column`)")
+        raise HubError(f"{name}: its head has {outputs} outputs: choose one in a recipe (`column`)")
     shift, scale = 0.0, 1.0
     if getattr(config, "do_normalize", False):  # Safe-RLHF: rewards use both, costs only the scale
         kind = getattr(config, "score_type", "reward")
@@ -494,22 +452,21 @@ def _linear_head(asked: Asked, folder: Path, config: Any) -> Any:
     return Head(layers, column=recipe.column or 0, sign=recipe.sign, shift=shift, scale=scale)
 
 
-def _distribution_head(asked: Asked, folder: Path, _config: Any) -> Any:
+def _distribution_head(files: ModelFiles) -> Any:
     from rmcalib.judges._weights import DistributionHead, linear_layers, read_tensors
 
-    files = (asked.recipe.head_file or "").split()
-    if len(files) != 2:
-        raise HubError(f"{asked.name}: `head: ldl` needs two files in `head_file`")
-    parts = [read_tensors(folder, "network", file, allow_pickle=asked.options.allow_pickle) for file in files]
+    names = (files.recipe.head_file or "").split()
+    if len(names) != 2:
+        raise HubError(f"{files.name}: `head: ldl` needs two files in `head_file`")
+    pickle = files.options.allow_pickle
+    parts = [read_tensors(files.weights, "network", file, allow_pickle=pickle) for file in names]
     if not all(parts):
-        raise HubError(f"{asked.name}: no head in {' or '.join(files)} (needs -J allow_pickle=yes)")
-    values, gates = (
-        linear_layers(part, f"{asked.name}: {file}") for part, file in zip(parts, files, strict=True)
-    )
+        raise HubError(f"{files.name}: no head in {' or '.join(names)} (needs -J allow_pickle=yes)")
+    values, gates = (linear_layers(part, files.name) for part in parts)
     return DistributionHead(values, gates)
 
 
-def _settle_labels(asked: Asked, folder: Path, adapter: Path | None, config: Any) -> None:
+def _settle_labels(files: ModelFiles, config: Any) -> None:
     """Set the number of outputs of the head; raise an error for several if the recipe does not choose one.
 
     Without a number in the configuration, transformers assumes two labels. The head's tensor has the real
@@ -517,48 +474,29 @@ def _settle_labels(asked: Asked, folder: Path, adapter: Path | None, config: Any
     """
     from rmcalib.judges._weights import read_tensors, tensor_names
 
-    said, pickle = read_json(asked.name, folder / "config.json"), asked.options.allow_pickle
-    where = folder if adapter is None else adapter
-    file = None if adapter is None else adapter_file(adapter)
+    name, pickle = files.name, files.options.allow_pickle
+    said = _files.read_json(name, files.weights / "config.json")
+    where = files.adapter or files.weights
+    file = None if files.adapter is None else adapter_file(files.adapter)
     stored = stock_head(tensor_names(where, file, allow_pickle=pickle))
     if stored:
         prefix = stored[0].rpartition(".")[0]
         config.num_labels = read_tensors(where, prefix, file, allow_pickle=pickle)["weight"].shape[0]
     elif "num_labels" not in said and "id2label" not in said:
         return  # the number is unknown; a missing head is reported after loading
-    labels, column = config.num_labels, asked.recipe.column
+    labels, column = config.num_labels, files.recipe.column
     if labels != 1 and column is None:
         raise HubError(
-            f"{asked.name}: {labels} outputs (num_labels), but a reward model has one: if one of them is the "
+            f"{name}: {labels} outputs (num_labels), but a reward model has one: if one of them is the "
             "reward, choose it in a recipe (`column: 0`)"
         )
     if column is not None and not 0 <= column < labels:
-        raise HubError(f"{asked.name}: column: must be from 0 to {labels - 1}, got {column}")
+        raise HubError(f"{name}: column: must be from 0 to {labels - 1}, got {column}")
 
 
 def _plain_name(name: str) -> str:
     """Return the name of an adapter's tensor in the model itself."""
     return name.removeprefix("base_model.model.").replace(".modules_to_save", "")
-
-
-def _what_is_missing(missing: set[str], stored: set[str], config: Any, asked: Asked) -> str:
-    """Return what is missing in a checkpoint, and a remedy."""
-    lacks = f"the checkpoint lacks {_some(missing)}"
-    if not any(name.split(".")[0] in _HEAD_NAMES for name in missing):
-        return lacks
-    text = f"no score head: {lacks}, which would be initialised at random"
-    if getattr(config, "auto_map", None) and not asked.options.trust_remote_code:
-        return f"{text}; the model has its own code: try -J trust_remote_code=yes if you trust it"
-    heads = sorted(name for name in stored if "head" in name and not name.startswith("lm_head"))
-    if heads:
-        prefix = heads[0].rpartition(".")[0]
-        return f"{text}; it has {_some(heads)} instead: try a recipe with `head: {prefix}`"
-    return f"{text}; this is a language model, not a reward model"
-
-
-def _some(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")
 
 
 def _in_float32(module: Any) -> None:

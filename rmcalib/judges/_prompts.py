@@ -15,7 +15,7 @@ from annotated_types import Ge, Le
 
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import adapter, parse_yaml, problems_of
-from rmcalib.judges._settings import check_names
+from rmcalib.judges._registry import check_names
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item

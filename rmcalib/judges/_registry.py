@@ -11,29 +11,18 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict, StrictBool, StrictInt
+from pydantic import BeforeValidator, Field, Strict, StrictBool, StrictInt
 
 from rmcalib._util.display import shortened
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_yaml, repeated, typed
-from rmcalib.judges._devices import DTYPES
-from rmcalib.judges._judge import SCALES, Scale
-from rmcalib.judges._templates import POOLINGS
+from rmcalib.judges._judge import Scale
 from rmcalib.scores import Scores
 
 LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
 ENTRY_POINTS = "rmcalib.models"
-
-
-def _one_of(*choices: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if value not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
-        return value
-
-    return AfterValidator(check)
 
 
 def _said(value: Any) -> Any:
@@ -42,15 +31,15 @@ def _said(value: Any) -> Any:
 
 
 Filled = Annotated[str, Field(pattern=r"\S")]
-Status = Annotated[str, _one_of("plain", "recipe", "rebuilt", "own-code", "unsupported")]
-BradleyTerry = Annotated[str, BeforeValidator(_said), _one_of("yes", "modified", "no", "unknown")]
-Dtype = Annotated[str, _one_of(*DTYPES)]
-Attention = Annotated[str, _one_of("eager", "sdpa", "flash_attention_2")]
-Pooling = Annotated[str, _one_of(*POOLINGS)]
-OfScale = Annotated[str, _one_of(*SCALES)]
+Status = Literal["plain", "recipe", "rebuilt", "own-code", "unsupported"]
+BradleyTerry = Annotated[Literal["yes", "modified", "no", "unknown"], BeforeValidator(_said)]
+Dtype = Literal["float32", "bfloat16", "float16"]
+Attention = Literal["eager", "sdpa", "flash_attention_2"]
+Pooling = Literal["checkpoint", "last_token"]
 Billions = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 OwnFile = Annotated[str, Field(pattern=r"^[^/\\]*$")]
-_ABOUT = ("loss", "evidence", "bradley_terry", "parameters", "note")
+# Fields that describe a model, and do not change its scores.
+ABOUT = ("status", "reason", "loss", "evidence", "bradley_terry", "parameters", "note")
 _BY_LOSS: dict[str, Scale] = {"yes": "log-utilities", "modified": "log-utilities", "no": "ratings"}
 
 
@@ -94,8 +83,8 @@ class Recipe:
     output : str
         For `head="own-code"`, the field of the output with the rewards.
     pooling : str
-        The token whose hidden state gives the reward: `checkpoint` (by the configuration's padding token),
-        `last_token` or `before_first_pad`.
+        The token whose hidden state gives the reward: `checkpoint` (by the configuration's padding token) or
+        `last_token`.
     append_token_id : int, optional
         Id of a token to append to every text.
     tokenizer : str, optional
@@ -145,7 +134,7 @@ class Recipe:
     parameters: Billions | None = None
     note: str = ""
     family: str | None = None
-    scale: OfScale | None = None
+    scale: Scale | None = None
 
 
 def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
@@ -237,19 +226,17 @@ def recipe_from(entry: Any, where: str) -> Recipe:
     1
     >>> recipe_from({"model": "me/rm", "colunm": 1}, "mine.yaml, entry 1")
     Traceback (most recent call last):
-    ValueError: mine.yaml, entry 1 (me/rm): unknown field 'colunm' (did you mean 'column'?)
+    ValueError: mine.yaml, entry 1 (me/rm): colunm: unknown field (did you mean 'column'?)
     """
     if isinstance(entry, Recipe):
         entry = dataclasses.asdict(entry)
     if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
         raise ValueError(f"{where}: an entry needs `model: org/name`")
     where = f"{where} ({shortened(entry['model'], 100)})"
-    fields = [field.name for field in dataclasses.fields(Recipe)]
-    for key in entry:
-        if key not in fields:
-            near = difflib.get_close_matches(str(key), fields, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(fields)}"
-            raise ValueError(f"{where}: unknown field {key!r} ({remedy})")
+    try:
+        check_names(entry, [field.name for field in dataclasses.fields(Recipe)], "field")
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
     recipe = typed(Recipe, {key: value for key, value in entry.items() if value is not None}, where)
     if recipe.status == "unsupported" and not recipe.reason:
         raise ValueError(f"{where}: 'unsupported' needs a `reason`")
@@ -266,7 +253,23 @@ def scale_of(recipe: Recipe) -> Scale:
     >>> scale_of(Recipe("org/rm", bradley_terry="yes")), scale_of(Recipe("org/rm"))
     ('log-utilities', 'unknown')
     """
-    return cast("Scale", recipe.scale) if recipe.scale else _BY_LOSS.get(recipe.bradley_terry, "unknown")
+    return recipe.scale or _BY_LOSS.get(recipe.bradley_terry, "unknown")
+
+
+def hashed_recipe(recipe: Recipe) -> dict[str, Any]:
+    """Return the fields of a recipe that change scores."""
+    left_out = (*ABOUT, "model", "scale", "family")
+    return {name: value for name, value in dataclasses.asdict(recipe).items() if name not in left_out}
+
+
+def check_names(given: Iterable[Any], known: Iterable[str], what: str = "setting") -> None:
+    """Raise a `ValueError` for the first name that is not known, with the nearest one that is."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(names)}"
+            raise ValueError(f"{name}: unknown {what} ({remedy})")
 
 
 def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, Recipe]) -> Recipe:
@@ -300,11 +303,11 @@ def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, R
     """
     about, scale = manifest.get("about_model"), manifest.get("scale")
     if isinstance(about, Mapping) and model not in known:
-        stored = {name: about[name] for name in (*_ABOUT, "scale") if name in about}
+        stored = {name: about[name] for name in (*ABOUT[2:], "scale") if name in about}
         return recipe_from({"model": model, **stored}, "about_model in the manifest of a run")
     recipe = known.get(model) or Recipe(model)
     # Scores that are not rewards have the scale of their kind, whatever loss the model was trained with.
-    stated = ("score_kind" in manifest or not isinstance(about, Mapping)) and scale in SCALES
+    stated = ("score_kind" in manifest or not isinstance(about, Mapping)) and scale in get_args(Scale)
     return dataclasses.replace(recipe, scale=scale) if stated else recipe
 
 
@@ -338,7 +341,7 @@ def about_model(recipe: Recipe) -> dict[str, Any]:
     >>> about_model(Recipe("org/rm", loss="ranking"))["loss"]
     'ranking'
     """
-    about = {name: getattr(recipe, name) for name in _ABOUT}
+    about = {name: getattr(recipe, name) for name in ABOUT[2:]}
     return about if recipe.scale is None else {**about, "scale": recipe.scale}
 
 

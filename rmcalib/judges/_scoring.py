@@ -1,8 +1,8 @@
-"""Score the responses of prompts with a reward model.
+"""A Hugging Face reward model as a judge: score the responses of prompts.
 
 Prompts are processed in windows: 32 prompts on a CPU, 128 on other devices, where a larger choice of texts
-means less padding. A window is tokenised while the previous one is on the device, then sorted by length into
-batches, scored, and yielded in chunks of 32 prompts. The responses of a prompt share its computation if the
+means less padding. A window is tokenised, sorted by length into batches, scored, and yielded in chunks of 32
+prompts. The responses of a prompt share its computation if the
 model allows it (`_sharing`); some texts are scored alone too, to check that this changes nothing. A reward
 does not depend on the other texts in its batch, up to rounding: about 1e-6 in float32. On a CPU, where a
 window is a chunk, a resumed run gives exactly the same rewards.
@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,11 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib.judges import _devices as devices
-from rmcalib.judges._judge import Progress, ScoredItem
+from rmcalib.judges._files import asked_for, check_model_name, model_from
+from rmcalib.judges._judge import Progress, Scale, ScoredItem
+from rmcalib.judges._model import RewardModel, load_model
+from rmcalib.judges._registry import ABOUT, Recipe, hashed_recipe, scale_of
+from rmcalib.judges._settings import LoadOptions
 from rmcalib.judges._sharing import (
     CannotShare,
     Row,
@@ -45,8 +48,8 @@ if TYPE_CHECKING:
     import torch
 
     from rmcalib.benchmarks import Item
-    from rmcalib.judges._model import RewardModel
 
+SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 CHUNK = 32
 """Number of prompts in a chunk: enough to fill rows, few enough that a killed run loses little."""
 
@@ -92,6 +95,96 @@ def indifference_note(distinct: set[bool | None]) -> str:
         "all responses of a prompt have the same reward, for every prompt. The reward is probably read "
         "before the response begins: try `pooling: last_token` in the model's recipe"
     )
+
+
+class Classifier:
+    """A Hugging Face reward model as a judge: from the Hub, from a folder, or already loaded.
+
+    A model that is given by name is loaded when it is first used. Until then the judge is small and can be
+    sent to another process.
+
+    Parameters
+    ----------
+    model : str | RewardModel
+        A Hub id, a folder, `"demo"`, or a loaded `RewardModel`. A loaded model is identified by its name and
+        revision. If its weights have changed, as in training, do not resume an earlier run.
+    options : LoadOptions, optional
+        Settings for loading and running it. For a loaded model, only `token_budget` has an effect.
+
+    Examples
+    --------
+    >>> from rmcalib.benchmarks import load_benchmark
+    >>> judge = Classifier("demo", LoadOptions(device="cpu"))
+    >>> judge.name, judge.scale
+    ('demo', 'unknown')
+    >>> [len(chunk) for chunk in judge.score(load_benchmark("demo").items[:40])]
+    [32, 8]
+    """
+
+    def __init__(self, model: str | RewardModel, options: LoadOptions | None = None) -> None:
+        """Keep the settings; nothing is loaded yet."""
+        self.options = options or LoadOptions()
+        self.name = check_model_name(model) if isinstance(model, str) else model.name
+        self._loaded = None if isinstance(model, str) else model
+        self._by_name = isinstance(model, str)
+        self._scorer: ItemScorer | None = None
+
+    @property
+    def model(self) -> RewardModel:
+        """The model. The first access loads it."""
+        if self._loaded is None:
+            self._loaded = load_model(self.name, self.options)
+        return self._loaded
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the model."""
+        return self._loaded.recipe if self._loaded is not None else self.options.recipe_for(self.name)
+
+    @property
+    def scale(self) -> Scale:
+        """The scale of the rewards, from the recipe."""
+        return scale_of(self.recipe)
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that changes a reward; this loads the model."""
+        model = self.model
+        return {
+            "model_revision": model.revision,
+            "model_sources": dict(model.sources),
+            "recipe": hashed_recipe(model.recipe),
+            "kind": model.kind,
+            "own_code": _own_code(model),
+            # the attention that transformers has chosen, because each one rounds differently
+            "attention": getattr(running_config(model), "_attn_implementation", None),
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "max_length": model.max_length,
+            "scoring_version": SCORING_VERSION,
+        }
+
+    def asked(self) -> dict[str, Any] | None:
+        """Return what determines `identity` and is known without the weights; None for a loaded model."""
+        return asked_for(self.name, self.options) | {"version": SCORING_VERSION} if self._by_name else None
+
+    def about(self) -> dict[str, Any]:
+        """Return the device, where the model is from, and what is known about it."""
+        return {
+            "device": str(self.model.device),
+            "dtype_from": self.model.dtype_from,
+            **({"model_from": model_from(self.name)} if self._by_name else {}),
+            "about_model": {name: getattr(self.model.recipe, name) for name in ABOUT},
+        }
+
+    def work(self) -> dict[str, int]:
+        """Return the number of forward passes, and of tokens: scored, shared and padding."""
+        return {} if self._scorer is None else dataclasses.asdict(self._scorer.work)
+
+    def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
+        """Score prompts in chunks of 32; `progress` is called after each forward pass."""
+        if self._scorer is None:  # kept: it learns how many tokens fit and whether prompts can be shared
+            self._scorer = ItemScorer(self.model, self.options.token_budget)
+        self._scorer.progress = progress
+        yield from self._scorer.chunks(items)
 
 
 @dataclass
@@ -156,29 +249,20 @@ class ItemScorer:
     def chunks(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
         """Score all responses of `items`; yield chunks of 32 prompts, in order, as they are finished."""
         model, size = self.model, CHUNK if self.model.device.type == "cpu" else _WINDOW
-
-        def tokenise(some: Sequence[Item]) -> list[tuple[Encoded, ...]]:
-            recipe = model.recipe
-            return encode(
-                some,
-                model.tokenizer,
-                max_length=model.max_length,
-                template=recipe.template,
-                append=recipe.append_token_id,
-            )
-
         # The first window is small, because it is scored again if sharing does not work.
         starts = [0, *range(CHUNK if self.sharing else size, len(items), size)]
-        windows = [items[a:b] for a, b in zip(starts, [*starts[1:], len(items)], strict=True) if a < b]
-        with ThreadPoolExecutor(max_workers=1) as ahead:
-            waiting = [ahead.submit(tokenise, windows[0])] if windows else []
-            for window, following in zip(windows, [*windows[1:], None], strict=False):
-                encoded = waiting.pop().result()
-                if following is not None:
-                    waiting.append(ahead.submit(tokenise, following))
-                scored = _finish(window, encoded, self.rewards(encoded), model.dtype)
-                for start in range(0, len(scored), CHUNK):
-                    yield scored[start : start + CHUNK]
+        for start, stop in zip(starts, [*starts[1:], len(items)], strict=True):
+            window = items[start:stop]
+            encoded = encode(
+                window,
+                model.tokenizer,
+                max_length=model.max_length,
+                template=model.recipe.template,
+                append=model.recipe.append_token_id,
+            )
+            scored = _finish(window, encoded, self.rewards(encoded), model.dtype) if window else []
+            for first in range(0, len(scored), CHUNK):
+                yield scored[first : first + CHUNK]
 
     def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
         """Return the rewards of the responses of some prompts as a flat array, prompt after prompt."""
@@ -428,6 +512,12 @@ def _collected(parts: Sequence[torch.Tensor]) -> FloatArray:
 
     rewards: FloatArray = torch.cat(list(parts)).cpu().numpy()
     return rewards
+
+
+def _own_code(model: RewardModel) -> list[str]:
+    """Return the classes that came with the checkpoint: other code with the same files is another model."""
+    kinds = {type(part) for part in (*model.backbone.modules(), model.tokenizer, model.config)}
+    return sorted(kind.__name__ for kind in kinds if kind.__module__.startswith("transformers_modules"))
 
 
 def rounding(dtype: torch.dtype, rewards: FloatArray) -> float:

@@ -1,34 +1,33 @@
-"""A reward model behind an HTTP server, as a judge.
+"""Models behind a server of vLLM, SGLang or OpenRLHF, and reward models there as judges.
 
-When the judge is first used, it finds out what the server is, and scores a few short texts (probes). Their
-rewards show whether the server returns rewards or probabilities. They are scored again after each chunk, to
-notice if the model was replaced.
+`find_server` finds out what an address has. When an `EndpointJudge` is first used, it scores a few short texts
+(probes). Their rewards show whether the server returns rewards or probabilities. They are scored again after
+each chunk, to notice if the model was replaced.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from rmcalib._util.files import read_object
 from rmcalib._util.hub import HubError
+from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import Item
-from rmcalib.judges._files import locate
-from rmcalib.judges._http import ServerError, in_parallel, open_client
+from rmcalib.judges._files import find_files
+from rmcalib.judges._http import Client, ServerError, in_parallel, open_client
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
-from rmcalib.judges._model import LONGEST_DEFAULT, Asked, load_tokenizer
-from rmcalib.judges._registry import Recipe, about_model, scale_of
+from rmcalib.judges._model import LONGEST_DEFAULT, load_tokenizer, with_recipe
+from rmcalib.judges._registry import about_model, scale_of
 from rmcalib.judges._scoring import CHUNK
-from rmcalib.judges._servers import Answer, Server, Text, ask, changes_since, find_server, quick, replaced
 from rmcalib.judges._settings import LoadOptions, ServedSettings
 from rmcalib.judges._templates import conversation, encode, pooled_position, render
-
-if TYPE_CHECKING:
-    from rmcalib.judges._http import Client
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 PROBES = tuple(
@@ -42,113 +41,218 @@ PROBES = tuple(
         ]
     )
 )
+# Templates like Llama 3.2's write today's date into the text. This is their default date, which our own
+# scorer uses too.
+PINNED_DATE = {"date_string": "26 Jul 2024"}
+OTHER = "other"  # a server of which only the chat API is known
 _MOVED = 0.1  # largest change of a probe's reward, relative to the largest reward (or 1); rounding is less
-_RAW = ({"use_activation": False}, {"activation": False})  # asks vLLM for rewards; the older name is last
-_REMEDIES = {
-    "vllm": "Update vLLM, or start it with --pooler-config '{\"use_activation\": false}'",
-    "sglang": "Serve a model with one label (*ForSequenceClassification) with --is-embedding",
-    "openrlhf": "Serve a model whose output is the reward itself",
+_LONGEST_NAME = 300
+T = TypeVar("T")
+
+
+class Dialect(NamedTuple):
+    """How a kind of server gives rewards.
+
+    `texts` is the field of a request with the texts, and `rows` gets the outputs of each text from an answer.
+    `start` says how the server is started, and `remedy` what to do if it does not return raw rewards.
+    """
+
+    path: str
+    texts: str
+    rows: Callable[[Any], list[Any]]
+    start: str
+    remedy: str
+
+
+DIALECTS = {
+    "vllm": Dialect(
+        "/classify",
+        "input",
+        lambda answer: [
+            row.get("probs", row.get("data")) for row in sorted(answer["data"], key=lambda row: row["index"])
+        ],
+        "vllm serve MODEL --runner pooling",
+        "Update vLLM, or start it with --pooler-config '{\"use_activation\": false}'",
+    ),
+    "sglang": Dialect(
+        "/classify",
+        "input_ids",
+        lambda answer: [row["embedding"] for row in answer],
+        "python -m sglang.launch_server --model-path MODEL --is-embedding",
+        "Serve a model with one label (*ForSequenceClassification) with --is-embedding",
+    ),
+    "openrlhf": Dialect(
+        "/get_reward",
+        "query",
+        lambda answer: [row if isinstance(row, list) else [row] for row in answer["rewards"]],
+        "python -m openrlhf.cli.serve_rm --reward_pretrain MODEL",
+        "Serve a model whose output is the reward itself",
+    ),
 }
 
 
 @dataclass(frozen=True)
-class Reward:
-    """The reward of one text, its number of tokens (None if unknown), and whether it was truncated."""
+class Server:
+    """A server with a model, and what it reports about itself; None for what it does not report.
 
-    value: float
-    n_tokens: int | None
-    truncated: bool
-
-
-@dataclass(frozen=True)
-class Connection:
-    """A server and its model. `tokenizer` is None if the server writes the texts (`written_by`).
-
-    `pad` is the padding token of the checkpoint, if it is known.
+    `name` and `served_name` are the user's. `model` is its name in requests, `checkpoint` the Hub id or path
+    of what is loaded, and `weights` the version of weights that can be replaced while the server runs.
     """
 
-    name: str
-    recipe: Recipe
     client: Client
-    server: Server
-    limit: int
-    concurrency: int
-    tokenizer: Any = None
-    written_by: str = "server"
-    pad: int | None = None
+    name: str
+    served_name: str | None
+    kind: str
+    model: str | None = None
+    checkpoint: str | None = None
+    weights: str | None = None
+    version: str | None = None
+    max_length: int | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """Return what is served. The address is not included, because a server may move."""
+        found = {"model": self.model, "checkpoint": self.checkpoint, "weights": self.weights}
+        return {"endpoint_kind": self.kind, **{f"served_{key}": value for key, value in found.items()}}
+
+    def about(self) -> dict[str, Any]:
+        """Return the server's address and version."""
+        return {"endpoint": self.client.url, "server_version": self.version}
+
+    def ask(self, path: str, body: Any, parse: Callable[[Any], T], start: str) -> T:
+        """Send a request, and return what `parse` makes of the answer; `start` says how to start a server."""
+        try:
+            answer = self.client.post(path, body)
+        except ServerError as error:
+            if error.status in (404, 405, 501):
+                raise ServerError(f"{error}: start the server with: {start}", error.status) from error
+            raise
+        try:
+            return parse(answer)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            why = f"{type(error).__name__}: {error}"
+            wrong = f"{self.client.url}{path}: not the expected answer ({why})"
+            raise ServerError(f"{wrong}: start the server with: {start}") from error
+
+    def check_same(self, moved: str = "") -> None:
+        """Raise a `ServerError` if the server reports another model than before, or if something `moved`."""
+        now = find_server(self.client, self.name, self.served_name, self.kind)
+        changes = [
+            f"its {field} was {getattr(self, field)!r} and is {getattr(now, field)!r}"
+            for field in ("model", "checkpoint", "weights", "version")
+            if getattr(self, field) != getattr(now, field)
+        ]
+        if moved:
+            changes.append(moved)
+        if changes:
+            raise ServerError(
+                f"{self.name}: the model at {self.client.url} was replaced during the run: "
+                f"{'; '.join(changes)}. The rewards of the last prompts are not kept: serve the first model "
+                "again and run the same command, or start again with --fresh"
+            )
+
+
+def quick(client: Client) -> Client:
+    """Return a client for the first requests, so that a server that does not run is reported soon."""
+    return dataclasses.replace(client, attempts=2)
+
+
+def find_server(
+    client: Client, name: str, served_name: str | None = None, kind: str = "auto", *, chat: bool = False
+) -> Server:
+    """Ask a server what it is (`kind` may be `auto`), and what it reports about the model `name`.
+
+    For a `chat` model, any server will do. The lists of models of unknown servers are not reliable.
+    """
+    cards = [] if kind in ("openrlhf", OTHER) else _model_cards(client)
+    if kind == "auto":
+        owners = [str(card.get("owned_by")) for card in cards if card.get("owned_by") in DIALECTS]
+        paths = {} if owners or chat else _optional(client, "/openapi.json").get("paths")
+        kind = owners[0] if owners else "openrlhf" if "/get_reward" in (paths or {}) else OTHER
+    if kind == OTHER and not chat:
+        known = ", ".join(DIALECTS)
+        raise ServerError(f"{client.url}: the kind of server is unknown: give -J endpoint_kind=... ({known})")
+    found = Server(client, name, served_name, kind)
+    if kind in ("openrlhf", OTHER):
+        return dataclasses.replace(found, model=served_name or name if chat else None)
+    card = _card_of(client, cards, served_name or name)
+    length = card.get("max_model_len")
+    info: Mapping[str, Any] = {}
+    if kind == "sglang":
+        info = _optional(client, "/get_model_info", "/model_info")
+        about = _optional(client, "/get_server_info", "/server_info")
+    else:
+        about = _optional(client, "/version")
+    return dataclasses.replace(
+        found,
+        model=printable(card.get("id")),
+        checkpoint=printable(info.get("model_path")) or printable(card.get("root")),
+        weights=printable(info.get("weight_version")),
+        version=printable(about.get("version")),
+        max_length=length if isinstance(length, int) else None,
+    )
+
+
+def _model_cards(client: Client) -> list[Mapping[str, Any]]:
+    """Return what a server reports about its models; empty if it does not report them."""
+    answer = _optional(client, "/v1/models").get("data")
+    return [card for card in answer if isinstance(card, Mapping)] if isinstance(answer, list) else []
+
+
+def _card_of(client: Client, cards: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any]:
+    """Return what a server reports about a model; raise a `ServerError` if it has another one."""
+    names = {wanted, str(Path(wanted).resolve())} if Path(wanted).is_dir() else {wanted}
+    for key in ("id", "root"):
+        for card in cards:
+            if isinstance(card.get(key), str) and card[key] in names:
+                return card
+    have = ", ".join(repr(printable(card.get("id"))) for card in cards[:5]) or "no model"
+    raise ServerError(
+        f"{client.url}: the server has {have}, not {wanted!r}: give the model that it serves, or the "
+        "server's name for it with -J served_name=..."
+    )
+
+
+def _optional(client: Client, *paths: str) -> Mapping[str, Any]:
+    """Return the answer of the first path that the server knows; empty if it knows none."""
+    for path in paths:
+        try:
+            answer = client.get(path)
+        except ServerError as error:
+            if error.status is None or error.status in (401, 403):  # no answer at all, or a wrong key
+                raise
+            continue
+        if isinstance(answer, Mapping):
+            return answer
+    return {}
+
+
+def printable(value: Any) -> str | None:
+    """Return a value from a server as short printable text; None if it is empty."""
+    return None if value is None or value == "" else clean_line(str(value)[:_LONGEST_NAME])
+
+
+class Text(NamedTuple):
+    """A response with its prompt: chat messages, token ids or one string, and its length if it is known."""
+
+    content: Any
+    n_tokens: int | None = None
+    truncated: bool = False
+
+
+class Route(NamedTuple):
+    """Where a server returns raw rewards, with what parameters, and the rewards of the probes."""
+
+    path: str
+    raw: dict[str, bool]
     probes: tuple[float, ...] = ()
 
-    def rewards(self, items: Iterable[Item]) -> Iterator[list[Reward]]:
-        """Score all responses of all prompts, with many requests at a time; yield those of each request."""
 
-        def call(task: tuple[str, Sequence[Text]]) -> list[Reward]:
-            try:
-                answers = ask(self.client, self.server, task[1], self.limit)
-            except ServerError as error:
-                raise ServerError(f"{self.name}: prompt {task[0]!r}: {error}", error.status) from error
-            return [self._reward(text, answer) for text, answer in zip(task[1], answers, strict=True)]
+class Writer(NamedTuple):
+    """The tokenizer that writes the texts; None if the server writes them. `pad` is the padding token."""
 
-        yield from in_parallel(call, self._tasks(items), workers=self.concurrency)
-
-    def probe(self, probes: Sequence[Item] = PROBES) -> tuple[float, ...]:
-        """Return the rewards of the probes."""
-        return tuple(reward.value for group in self.rewards(probes) for reward in group)
-
-    def with_raw(self, raw: dict[str, bool]) -> Connection:
-        """Return the connection with other parameters in its requests."""
-        return dataclasses.replace(self, server=dataclasses.replace(self.server, raw=raw))
-
-    def _tasks(self, items: Iterable[Item]) -> Iterator[tuple[str, Sequence[Text]]]:
-        """Yield the texts of each request, with their prompt's id: all responses of a prompt, or one."""
-        for item in items:
-            texts = self._texts(item)
-            if texts and texts[0].messages:
-                yield from ((item.id, [text]) for text in texts)
-            elif texts:
-                yield item.id, texts
-
-    def _texts(self, item: Item) -> list[Text]:
-        """Return one text per response: chat messages, strings for OpenRLHF, or token ids."""
-        recipe, tokenizer = self.recipe, self.tokenizer
-        if tokenizer is None:
-            return [Text(messages=tuple(conversation(item.prompt, response))) for response in item.responses]
-        if self.server.kind == "openrlhf":
-            strings = [render(item.prompt, each, tokenizer, recipe.template) for each in item.responses]
-            bos = (
-                getattr(tokenizer, "bos_token", None) or ""
-            )  # remove it if the server's tokenizer adds one itself
-            twice = bos and tokenizer(strings[0])["input_ids"][:2] == [tokenizer.bos_token_id] * 2
-            return [Text(string=string.removeprefix(bos) if twice else string) for string in strings]
-        encoded = encode(
-            [item], tokenizer, max_length=self.limit, template=recipe.template, append=recipe.append_token_id
-        )
-        return [
-            Text(ids=self._read(text.input_ids), n_tokens=len(text), truncated=text.truncated)
-            for text in encoded[0]
-        ]
-
-    def _read(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Return a text up to the token whose state gives the reward: servers take that of the last token."""
-        return ids[: pooled_position(ids, pooling=self.recipe.pooling, pad=self.pad) + 1]
-
-    def _reward(self, text: Text, answer: Answer) -> Reward:
-        column, outputs = self.recipe.column, answer.outputs
-        if column is None and len(outputs) != 1:
-            raise ServerError(
-                f"{self.name}: the server returns {len(outputs)} numbers per text, not one reward: serve a "
-                "classifier with one label, or choose one of them in a recipe (`column`)"
-            )
-        if column is not None and column >= len(outputs):
-            raise ServerError(
-                f"{self.name}: the recipe has column {column}, but the server returns {len(outputs)} numbers "
-                "per text"
-            )
-        value = self.recipe.sign * outputs[column or 0]
-        if text.n_tokens is not None:
-            return Reward(value, text.n_tokens, text.truncated)
-        # A server does not report truncation: a text of exactly the limit counts as truncated.
-        length = answer.n_tokens
-        return Reward(value, length, length is not None and length >= self.limit)
+    tokenizer: Any = None
+    source: str = "server"
+    pad: int | None = None
 
 
 class EndpointJudge:
@@ -176,139 +280,216 @@ class EndpointJudge:
             raise ValueError(f"endpoint: {name} needs the address of its server, as http://localhost:8000")
         self.name, self.settings = name, settings
         self.client = open_client(settings.endpoint, settings.api_key_env, settings.timeout)
-        known = LoadOptions(recipe=settings.recipe, recipes=settings.recipes).recipe_for(name)
-        self.recipe = dataclasses.replace(known, model=name)
-        self._connected: Connection | None = None
+        self.options = LoadOptions(
+            recipe=settings.recipe,
+            recipes=settings.recipes,
+            revision=settings.revision,
+            trust_remote_code=settings.trust_remote_code,
+        )
+        self.recipe = self.options.recipe_for(name)
 
     @property
     def scale(self) -> Scale:
         """The scale of the rewards, from the recipe."""
         return scale_of(self.recipe)
 
-    @property
-    def connection(self) -> Connection:
-        """The connection to the server. The first access makes it."""
-        if self._connected is None:
-            self._connected = self._connect()
-        return self._connected
+    @cached_property
+    def server(self) -> Server:
+        """The server and its model."""
+        with_recipe(self.name, self.options)  # refuses unsupported models
+        kind, served_name = self.settings.endpoint_kind, self.settings.served_name
+        found = find_server(quick(self.client), self.name, served_name, kind)
+        return dataclasses.replace(found, client=self.client)
 
-    def identity(self) -> dict[str, Any]:
-        """Return everything that changes a reward; this asks the server what it serves.
-
-        The address is not included, because a server may move while a run is interrupted.
-        """
-        connection, recipe = self.connection, self.recipe
-        server = connection.server
-        return {
-            "kind": "endpoint",
-            "endpoint_kind": server.kind,
-            "endpoint_path": server.path,
-            "served_model": server.model,
-            "served_checkpoint": server.checkpoint,
-            "served_weights": server.weights,
-            "texts_by": connection.written_by,
-            "recipe": {
-                key: getattr(recipe, key) for key in ("template", "append_token_id", "column", "sign")
-            },
-            "max_length": connection.limit,
-            "scoring_version": SCORING_VERSION,
-        }
-
-    def about(self) -> dict[str, Any]:
-        """Return the server's address and version, and a description of the model."""
-        return {
-            "endpoint": self.client.url,
-            "server_version": self.connection.server.version,
-            "about_model": about_model(self.recipe),
-        }
-
-    def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
-        """Score prompts in chunks of 32. After each chunk, check that the server still has the same model."""
-        groups = self.connection.rewards(items)
-        for start in range(0, len(items), CHUNK):
-            chunk = []
-            for item in items[start : start + CHUNK]:
-                rewards: list[Reward] = []
-                while len(rewards) < len(item.responses):
-                    group = next(groups)
-                    rewards += group
-                    if progress is not None:
-                        progress(len(group), sum(reward.n_tokens or 0 for reward in group))
-                chunk.append(_scored(item, rewards))
-            self._check_same()
-            yield chunk
-
-    def _connect(self) -> Connection:
-        """Check a server, and find out how it returns raw rewards; raise a `ServerError` if it does not."""
-        settings, recipe = self.settings, self.recipe
-        if recipe.status == "unsupported":
-            raise HubError(f"{self.name}: not supported: {recipe.reason}")
-        server = find_server(quick(self.client), settings.endpoint_kind, self.name, settings.served_name)
-        limit = self._limit(server)
-        found = Connection(self.name, recipe, self.client, server, limit, settings.concurrency)
+    @cached_property
+    def writer(self) -> Writer:
+        """Who writes the texts: vLLM itself, or a tokenizer that is loaded here."""
+        recipe, kind = self.recipe, self.server.kind
         plain = recipe.template is None and recipe.append_token_id is None
-        if server.kind != "vllm" or settings.tokenize_here or not plain:
-            tokenizer, source = _local_tokenizer(server.kind, recipe, settings)
-            pad = _checkpoint_pad(self.name, settings)
-            found = dataclasses.replace(found, tokenizer=tokenizer, written_by=source, pad=pad)
-        if server.kind == "vllm":
-            return self._raw_vllm(found)
-        return self._checked(dataclasses.replace(found, probes=found.probe()))
+        if kind == "vllm" and plain and not self.settings.tokenize_here:
+            return Writer()
+        if kind == "openrlhf" and recipe.append_token_id is not None:
+            raise ValueError(
+                f"{self.name}: OpenRLHF's server cannot append a token to texts (append_token_id)"
+            )
+        try:
+            files = find_files(self.name, self.options, small_files_only=True)
+            pad = read_object(files.weights / "config.json").get("pad_token_id")
+            source = files.sources.get("tokenizer") or f"{self.name}@{files.commit}"
+            return Writer(load_tokenizer(files), source, pad if isinstance(pad, int) else None)
+        except HubError as error:
+            raise HubError(f"{self.name}: its tokenizer is needed here to write texts: {error}") from error
 
-    def _limit(self, server: Server) -> int:
-        wanted, own = self.settings.max_length, server.max_length
+    @cached_property
+    def limit(self) -> int:
+        """The longest text in tokens."""
+        wanted, own = self.settings.max_length, self.server.max_length
         if wanted is None:
             return min(own or LONGEST_DEFAULT, self.recipe.max_length or LONGEST_DEFAULT, LONGEST_DEFAULT)
-        if server.kind == "openrlhf":
+        if self.server.kind == "openrlhf":
             raise ValueError("max_length: OpenRLHF's server has its own limit: start it with --max_len")
         if own is not None and wanted > own:
             raise ValueError(f"max_length: {wanted} is more than the {own} tokens that the server can read")
         return wanted
 
-    def _raw_vllm(self, connection: Connection) -> Connection:
-        """Find the path and the parameter with which vLLM returns raw rewards."""
+    @cached_property
+    def route(self) -> Route:
+        """How the server returns raw rewards; a `ServerError` if it does not."""
+        dialect = DIALECTS[self.server.kind]
+        if self.server.kind != "vllm":
+            route = Route(dialect.path, {})
+            return self._checked(route, self._probe(route))
+        route = Route(dialect.path, {"use_activation": False})
         try:
-            connection.probe(PROBES[:1])
+            rewards = self._probe(route)
         except ServerError as error:
             if error.status not in (400, 404, 405, 501):
                 raise
-            # vLLM does not serve this reward model as a classifier
-            other = dataclasses.replace(connection.server, path="/pooling")
-            connection = dataclasses.replace(connection, server=other)
-            try:
-                connection.probe(PROBES[:1])
-            except ServerError:
-                raise error from None
-        for raw in _RAW:
-            rewards = connection.with_raw(raw).probe()
-            squashed = connection.with_raw(dict.fromkeys(raw, True)).probe()
-            # If the parameter changes the numbers, the server supports it, and these are rewards.
-            if not np.allclose(rewards, squashed, rtol=1e-4, atol=1e-6):
-                return dataclasses.replace(connection.with_raw(raw), probes=rewards)
-        return self._checked(dataclasses.replace(connection.with_raw(_RAW[0]), probes=rewards))
+            route = route._replace(path="/pooling")  # vLLM does not serve this model as a classifier
+            rewards = self._probe(route)
+        squashed = self._probe(route._replace(raw={"use_activation": True}))
+        # If the parameter changes the numbers, the server supports it, and these are rewards.
+        if not np.allclose(rewards, squashed, rtol=1e-4, atol=1e-6):
+            return route._replace(probes=rewards)
+        return self._checked(route, rewards)
 
-    def _checked(self, connection: Connection) -> Connection:
-        """Return a connection whose probes can be raw rewards; raise a `ServerError` otherwise."""
+    def identity(self) -> dict[str, Any]:
+        """Return everything that changes a reward; this asks the server what it serves."""
+        recipe = self.recipe
+        return {
+            "kind": "endpoint",
+            **self.server.identity(),
+            "endpoint_path": self.route.path,
+            "texts_by": self.writer.source,
+            "recipe": {
+                key: getattr(recipe, key) for key in ("template", "append_token_id", "column", "sign")
+            },
+            "max_length": self.limit,
+            "scoring_version": SCORING_VERSION,
+        }
+
+    def about(self) -> dict[str, Any]:
+        """Return the server's address and version, and a description of the model."""
+        return {**self.server.about(), "about_model": about_model(self.recipe)}
+
+    def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
+        """Score prompts in chunks of 32. After each chunk, check that the server still has the same model."""
+        groups = self._rewards(items, self.route)
+        for start in range(0, len(items), CHUNK):
+            chunk = []
+            for item in items[start : start + CHUNK]:
+                rewards: list[tuple[float, int | None, bool]] = []
+                while len(rewards) < len(item.responses):
+                    group = next(groups)
+                    rewards += group
+                    if progress is not None:
+                        progress(len(group), sum(length or 0 for _, length, _ in group))
+                values, lengths, truncated = zip(*rewards, strict=True)
+                known = lengths if None not in lengths else ()
+                chunk.append(ScoredItem(item.id, values, known, truncated))
+            self._check_same()
+            yield chunk
+
+    def _rewards(self, items: Sequence[Item], route: Route) -> Iterator[list[tuple[float, int | None, bool]]]:
+        """Yield the rewards of each request, with lengths and whether texts were truncated."""
+
+        def tasks() -> Iterator[tuple[str, list[Text]]]:
+            for item in items:
+                texts = self._texts(item)
+                if self.writer.tokenizer is None:  # vLLM takes one conversation at a time
+                    yield from ((item.id, [text]) for text in texts)
+                else:
+                    yield item.id, texts
+
+        def call(task: tuple[str, list[Text]]) -> list[tuple[float, int | None, bool]]:
+            try:
+                return self._ask(task[1], route)
+            except ServerError as error:
+                raise ServerError(f"{self.name}: prompt {task[0]!r}: {error}", error.status) from error
+
+        yield from in_parallel(call, tasks(), workers=self.settings.concurrency)
+
+    def _ask(self, texts: Sequence[Text], route: Route) -> list[tuple[float, int | None, bool]]:
+        """Return the rewards of some texts, with one request."""
+        dialect = DIALECTS[self.server.kind]
+        body: dict[str, Any] = {"model": self.server.model, **route.raw}
+        if self.writer.tokenizer is None:
+            body |= {
+                "messages": texts[0].content,
+                "add_generation_prompt": False,
+                "chat_template_kwargs": PINNED_DATE,
+                "truncate_prompt_tokens": self.limit,
+            }
+        else:
+            body[dialect.texts] = [text.content for text in texts]
+
+        def parse(answer: Any) -> list[tuple[float, int | None, bool]]:
+            rows = [self._reward(row) for row in dialect.rows(answer)]
+            if len(rows) != len(texts):
+                raise ValueError(f"{len(rows)} results for {len(texts)} texts")
+            if self.writer.tokenizer is None:
+                # A server does not report truncation: a text of exactly the limit counts as truncated.
+                length = int(answer["usage"]["prompt_tokens"])
+                if not 0 < length < 2**31:
+                    raise ValueError("an impossible number of tokens")
+                return [(rows[0], length, length >= self.limit)]
+            return [(row, text.n_tokens, text.truncated) for row, text in zip(rows, texts, strict=True)]
+
+        return self.server.ask(route.path, body, parse, dialect.start)
+
+    def _reward(self, row: Any) -> float:
+        while isinstance(row[-1], list):  # a list per token: take that of the last token
+            row = row[-1]
+        column = self.recipe.column
+        if not 0 <= (column or 0) < len(row) or (column is None and len(row) != 1):
+            raise ValueError(
+                f"{len(row)} numbers per text, not one reward: serve a classifier with one label, or choose one "
+                f"of them in a recipe (`column`, which is column {column} now)"
+            )
+        return self.recipe.sign * float(row[column or 0])
+
+    def _texts(self, item: Item) -> list[Text]:
+        """Return one text per response: chat messages, strings for OpenRLHF, or token ids."""
+        recipe, (tokenizer, _, pad) = self.recipe, self.writer
+        if tokenizer is None:
+            return [Text(conversation(item.prompt, response)) for response in item.responses]
+        if self.server.kind == "openrlhf":
+            strings = [render(item.prompt, each, tokenizer, recipe.template) for each in item.responses]
+            bos = getattr(tokenizer, "bos_token", None) or ""
+            # The server's tokenizer adds a bos token itself.
+            twice = bos and tokenizer(strings[0])["input_ids"][:2] == [tokenizer.bos_token_id] * 2
+            return [Text(string.removeprefix(bos) if twice else string) for string in strings]
+        (encoded,) = encode(
+            [item], tokenizer, max_length=self.limit, template=recipe.template, append=recipe.append_token_id
+        )
+        texts = []
+        for text in encoded:  # servers take the state of the last token, so the text ends at the pooled one
+            end = pooled_position(text.input_ids, pooling=recipe.pooling, pad=pad) + 1
+            texts.append(Text(list(text.input_ids[:end]), len(text), text.truncated))
+        return texts
+
+    def _probe(self, route: Route, probes: Sequence[Item] = PROBES) -> tuple[float, ...]:
+        return tuple(value for group in self._rewards(probes, route) for value, _, _ in group)
+
+    def _checked(self, route: Route, rewards: tuple[float, ...]) -> Route:
+        """Return a route with its probes if they can be raw rewards; raise a `ServerError` otherwise."""
         may_be_bounded = self.recipe.scale is not None or scale_of(self.recipe) == "ratings"
-        reason = why_squashed(connection.probes, bounded_is_fine=may_be_bounded)
+        reason = why_squashed(rewards, bounded_is_fine=may_be_bounded)
         if reason is not None:
             raise ServerError(
                 f"{self.name}: the server at {self.client.url} does not return raw rewards: {reason}. "
-                f"{_REMEDIES[connection.server.kind]}. If these are the model's rewards, state their scale "
-                "in a recipe (such as `scale: ratings`)"
+                f"{DIALECTS[self.server.kind].remedy}. If these are the model's rewards, state their scale in a "
+                "recipe (such as `scale: ratings`)"
             )
-        return connection
+        return route._replace(probes=rewards)
 
     def _check_same(self) -> None:
-        """Raise a `ServerError` if the server's model was replaced since the connection was made."""
-        connection = self.connection
-        changes = changes_since(self.client, connection.server, self.name, self.settings.served_name)
-        rewards = connection.probe(PROBES[:2])
-        moved = max(abs(a - b) for a, b in zip(rewards, connection.probes, strict=False))
-        if moved > _MOVED * max(1.0, *map(abs, connection.probes)):
-            changes.append(f"the rewards of the same texts have changed by {moved:.3g}")
-        if changes:
-            raise replaced(self.name, self.client.url, changes)
+        """Raise a `ServerError` if the server's model was replaced since the judge was first used."""
+        before = self.route.probes
+        rewards = self._probe(self.route, PROBES[:2])
+        moved = max(abs(a - b) for a, b in zip(rewards, before, strict=False))
+        far = moved > _MOVED * max(1.0, *map(abs, before))
+        self.server.check_same(f"the rewards of the same texts have changed by {moved:.3g}" if far else "")
 
 
 def why_squashed(rewards: Sequence[float], *, bounded_is_fine: bool = False) -> str | None:
@@ -335,43 +516,3 @@ def why_squashed(rewards: Sequence[float], *, bounded_is_fine: bool = False) -> 
     if not bounded_is_fine and values.min() >= 0 and values.max() <= 1:
         return f"all {len(values)} rewards lie between 0 and 1, as after a sigmoid"
     return None
-
-
-def _checkpoint_pad(name: str, settings: ServedSettings) -> int | None:
-    """Return the padding token of a model's configuration; None if it has none or is not known here."""
-    try:
-        folder, _ = locate(name, LoadOptions(revision=settings.revision), small_files_only=True)
-    except HubError:
-        return None
-    pad = read_object(folder / "config.json").get("pad_token_id")
-    return pad if isinstance(pad, int) else None
-
-
-def _local_tokenizer(kind: str, recipe: Recipe, settings: ServedSettings) -> tuple[Any, str]:
-    """Load the tokenizer that writes the texts here; also return its name and commit."""
-    source = recipe.tokenizer or recipe.model
-    revision = settings.revision if recipe.tokenizer is None else None
-    options = LoadOptions(revision=revision, trust_remote_code=settings.trust_remote_code)
-    if kind == "openrlhf" and recipe.append_token_id is not None:
-        raise ValueError(
-            f"{recipe.model}: its recipe appends a token to every text (append_token_id), which OpenRLHF's "
-            "server does not support: serve the model with vLLM or SGLang"
-        )
-    try:
-        folder, commit = locate(source, options, small_files_only=True)
-        asked = Asked(recipe.model, recipe, options)
-        return load_tokenizer(asked, folder), f"{source}@{commit}"
-    except HubError as error:
-        raise HubError(
-            f"{recipe.model}: its tokenizer is needed here to write the texts for {kind}: {error}"
-        ) from error
-
-
-def _scored(item: Item, rewards: Sequence[Reward]) -> ScoredItem:
-    lengths = tuple(reward.n_tokens for reward in rewards if reward.n_tokens is not None)
-    return ScoredItem(
-        item.id,
-        tuple(reward.value for reward in rewards),
-        lengths if len(lengths) == len(rewards) else (),
-        tuple(reward.truncated for reward in rewards),
-    )

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import inspect
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
@@ -20,7 +19,7 @@ from annotated_types import Ge, Gt, Lt
 
 from rmcalib._util.texts import adapter
 from rmcalib.judges._judge import Scale
-from rmcalib.judges._registry import Recipe, recipe_for
+from rmcalib.judges._registry import Recipe, check_names, recipe_for
 
 T = TypeVar("T")
 Count = Annotated[int, Ge(1)]
@@ -41,7 +40,7 @@ class LoadOptions:
     """Branch, tag or commit. The manifest has the commit."""
     device: str = "auto"
     """`auto` (CUDA, else MPS, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps`."""
-    dtype: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """`auto` (float32 on a CPU, else the recipe's or the checkpoint's), `float32`, `bfloat16`, `float16`."""
     max_length: Annotated[int, Ge(8)] | None = None
     """The longest text in tokens; default the model's own limit, at most 4096."""
@@ -209,16 +208,6 @@ def setting_help(cls: type[Any]) -> dict[str, str]:
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
                 found[ast.unparse(field.target)] = inspect.cleandoc(ast.literal_eval(text.value))
     return {field.name: found.get(field.name, "") for field in dataclasses.fields(cls)}
-
-
-def check_names(given: Iterable[str], known: Iterable[str], what: str = "setting") -> None:
-    """Raise a `ValueError` for the first name that is not known, with the nearest one that is."""
-    names = list(known)
-    for name in given:
-        if name not in names:
-            near = difflib.get_close_matches(str(name), names, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(names)}"
-            raise ValueError(f"{name}: unknown {what} ({remedy})")
 
 
 def field_types(cls: type[Any]) -> dict[str, Any]:

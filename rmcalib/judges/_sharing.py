@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,10 +112,7 @@ def how_to_share(model: Any) -> Sharing:
     window = getattr(config, "sliding_window", None)
     one = window if getattr(config, "model_type", "") in _WINDOWED and not layer_types else None
     windows = {FULL: one, **{kind: window if kind == SLIDING else None for kind in layer_types}}
-    sharing = Sharing(False, windows, layer_types)
-    if attention == "sdpa" and model.device.type == "cpu" and _uses_interface(model, sharing):
-        return replace(sharing, branches=True)
-    return sharing
+    return Sharing(attention == "sdpa" and model.device.type == "cpu", windows, layer_types)
 
 
 def running_config(model: Any) -> Any:
@@ -209,7 +206,7 @@ def packed_states(model: Any, rows: Sequence[Row], packed: Packed, sharing: Shar
         masks: Any = {kind: mask(window) for kind, window in sharing.windows.items()}
         inputs["attention_mask"] = masks if sharing.layer_types else masks[FULL]
         changed = {"attention_mask": last}
-    replaced = _attending_by(running_config(model), _attend) if sharing.branches else nullcontext()
+    replaced = _attending_by_branches(running_config(model)) if sharing.branches else nullcontext()
     with replaced, _pooled_only(model.backbone, packed.pooled, changed):
         return model.backbone(**inputs).last_hidden_state
 
@@ -343,45 +340,17 @@ def _attend(
 
 
 @contextmanager
-def _attending_by(config: Any, attend: Attend) -> Iterator[None]:
-    """Within this block, the model of `config` uses the function `attend` as its attention."""
+def _attending_by_branches(config: Any) -> Iterator[None]:
+    """Within this block, the model of `config` uses `_attend` as its attention."""
     from transformers import AttentionInterface
 
-    AttentionInterface.register(_NAME, attend)
+    AttentionInterface.register(_NAME, _attend)
     before = config._attn_implementation
     config._attn_implementation = _NAME
     try:
         yield
     finally:
         config._attn_implementation = before
-
-
-def _uses_interface(model: Any, sharing: Sharing) -> bool:
-    """Return whether every layer calls the attention interface once, with the expected window.
-
-    Models that compute attention in their own code would ignore a replaced attention function. A few tokens
-    are run through the model to find out.
-    """
-    import torch
-
-    key = object()
-    seen: list[tuple[int, int | None]] = []
-
-    def record(module: Any, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("tree") is key and kwargs.get("s_aux") is None:  # attention sinks need their own kernel
-            seen.append((id(module), kwargs.get("sliding_window")))
-        kwargs["tree"] = branch_attention(())  # zeros
-        return _attend(module, *args, **kwargs)
-
-    ids = torch.arange(4, device=model.device)[None]
-    try:
-        with _attending_by(running_config(model), record), torch.inference_mode():
-            model.backbone(input_ids=ids + 1, position_ids=ids, use_cache=False, tree=key)
-    except (TypeError, ValueError, AttributeError, KeyError, IndexError, RuntimeError):
-        return False
-    n_layers = len(model.backbone.layers)
-    expected = [sharing.windows[kind] for kind in sharing.layer_types or (FULL,) * n_layers]
-    return len({module for module, _ in seen}) == n_layers and [window for _, window in seen] == expected
 
 
 class _KeysKept(Exception):

@@ -8,13 +8,16 @@ which token's hidden state gives the reward.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import ctypes
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.texts import parse_yaml, typed
-from rmcalib.judges._checks import TooSlow, time_limit
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -66,7 +69,6 @@ _PINNED_CLOCK = (
     + "".join(f"|replace('{code}', '{value}')" for code, value in _PINNED_DATE.items())
     + " }}{% endmacro +%}"
 )
-POOLINGS = ("checkpoint", "last_token", "before_first_pad")
 _RENDER_SECONDS = 8.0  # for the responses of one prompt, which take milliseconds
 
 
@@ -108,15 +110,7 @@ def render(prompt: Prompt, response: str, tokenizer: Any = None, template: str |
     """
     messages = conversation(prompt, response)
     if template is not None:
-        if template not in TEMPLATES:
-            raise ValueError(f"template: unknown {template!r} (have: {', '.join(TEMPLATES)})")
         return _well_formed(TEMPLATES[template].render(messages))
-    if not getattr(tokenizer, "chat_template", None):
-        name = getattr(tokenizer, "name_or_path", "") or "this model"
-        raise ValueError(
-            f"the tokenizer of {name} has no chat template: give one in the model's recipe "
-            f"(template: {' | '.join(TEMPLATES)})"
-        )
     return _well_formed(_from_chat_template(messages, tokenizer))
 
 
@@ -149,8 +143,6 @@ def encode(
     Longer texts lose their end, but keep the tokens that the tokenizer itself adds at the end (`[SEP]`) and
     the id in `append`, which is added to every text. All texts are tokenised in one call.
     """
-    if max_length < 1:
-        raise ValueError(f"max_length: must be at least 1, got {max_length}")
     texts: list[str] = []
     for item in items:
         with time_limit(_RENDER_SECONDS):
@@ -255,21 +247,14 @@ def pooled_position(ids: Sequence[int], *, pooling: str = "checkpoint", pad: int
 
     `checkpoint`: the last id that is not `pad`, or the last one if `pad` is None. So does the stock head,
     with which a checkpoint was trained and published, even if the padding token is the end-of-text token and
-    the text ends with it. `last_token`: the last one. `before_first_pad`: the one before the first `pad`, as
-    in some older heads; without a `pad`, the last one.
+    the text ends with it. `last_token`: the last one.
 
     >>> pooled_position([5, 6, 7, 2], pad=2), pooled_position([5, 6, 7, 2], pad=None)
     (2, 3)
-    >>> pooled_position([5, 2, 7, 2], pooling="before_first_pad", pad=2)
-    0
     """
     last = len(ids) - 1
     if pooling == "last_token" or pad is None:
         return last
-    if pooling == "before_first_pad":
-        # If the first token is a pad, the index -1 of those heads is the last token.
-        first = next((position for position, token in enumerate(ids) if token == pad), last + 1)
-        return first - 1 if first else last
     return next((position for position in range(last, -1, -1) if ids[position] != pad), 0)
 
 
@@ -278,3 +263,36 @@ def checkpoint_pad(config: Any) -> int | None:
     text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
     pad: int | None = getattr(text_config, "pad_token_id", None)
     return pad
+
+
+class TooSlow(ValueError):
+    """Raised in a block of `time_limit` that takes too long."""
+
+    def __str__(self) -> str:
+        """Return what takes too long: only chat templates run under a limit."""
+        return "the model's chat template takes too long"
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TooSlow` in this thread if the block runs Python code for longer than `seconds`."""
+    thread, lock, state = threading.get_ident(), threading.Lock(), {"running": True, "late": False}
+
+    def stop() -> None:
+        with lock:
+            if state["running"]:
+                state["late"] = True
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TooSlow))
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with lock:
+            state["running"] = False
+        if state["late"]:  # the exception may not have been raised yet: it must not come later
+            with contextlib.suppress(TooSlow):
+                time.sleep(0.01)

@@ -28,24 +28,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib._util.files import read_object
-from rmcalib._util.hub import HubError, translated
+from rmcalib._util.hub import HubError
 from rmcalib._util.processes import process_rank
 from rmcalib._util.terminal import clean_line
 from rmcalib.judges import _keeper
-from rmcalib.judges._checks import check_config
-from rmcalib.judges._classifier import Classifier
-from rmcalib.judges._devices import choose_device, main_memory
-from rmcalib.judges._files import ModelFiles, find_files, identify
+from rmcalib.judges._devices import main_memory
+from rmcalib.judges._files import ModelFiles, find_files
 from rmcalib.judges._generative import GenerativeJudge
-from rmcalib.judges._http import Client, ServerError
+from rmcalib.judges._http import ServerError
 from rmcalib.judges._judge import Judge, Progress, Scale, ScoredItem, scored_chunks
-from rmcalib.judges._model import LONGEST_DEFAULT, Asked, load_tokenizer, longest_text, settle_dtype
+from rmcalib.judges._model import LONGEST_DEFAULT, load_tokenizer, longest_text, prepare, with_recipe
 from rmcalib.judges._policy import PolicyJudge
-from rmcalib.judges._served import PROBES, EndpointJudge, why_squashed
-from rmcalib.judges._servers import PINNED_DATE
+from rmcalib.judges._scoring import Classifier
+from rmcalib.judges._served import PINNED_DATE, PROBES, EndpointJudge, why_squashed
 from rmcalib.judges._settings import LoadOptions, ServedSettings
 from rmcalib.judges._templates import question_ids
-from rmcalib.judges._weights import weight_files
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -60,16 +57,14 @@ _MEMORY_FOR_TWO = 0.45  # of each GPU, for a policy and for its reference
 # Largest difference of a reward, relative to the largest one (or 1), for the same token ids.
 _TOLERANCE = {"float32": 1e-3}
 _NARROW = 5e-2
-_PREFIX = re.compile(r"^(\([^)]*pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] )?")  # of a line of vLLM's log
 _ERROR = re.compile(r"\b\w+(Error|Exception): ")
-_PLACES = ("served", "endpoint_", "answered_by", "texts_by")  # what an identity says about the server
+_USE_TRANSFORMERS = "use transformers (without --backend vllm)"
 
 
 @dataclass(frozen=True)
 class _Found:
     """A model to serve: its files, and the dtype and length with which it is served."""
 
-    name: str
     files: ModelFiles
     tokenizer: Any
     dtype: str
@@ -123,18 +118,15 @@ class Server:
         code = self._process.poll()
         if code is None:
             return
-        said = self.last_lines()
-        if "No module named 'vllm'" in said:
-            raise ServerError(
-                f"{self.name}: vLLM is not installed here: give the Python that has it, with -J python=... or "
-                f"the environment variable {ENVIRONMENT}"
-            )
-        raise ServerError(f"{self.name}: vLLM ended with code {code}; its last lines: {said}")
+        raise ServerError(
+            f"{self.name}: vLLM ended with code {code}; its last lines: {self.last_lines()} (-J python=... or "
+            f"{ENVIRONMENT} names the Python that has vLLM)"
+        )
 
     def last_lines(self, count: int = 6) -> str:
         """Return the last lines of the server's output as one line: its errors, if it reports any."""
         lines = Path(self._output.name).read_text(errors="replace").split("\n")
-        shown = [_PREFIX.sub("", clean_line(line))[:200] for line in lines if line.strip()]
+        shown = [clean_line(line)[:200] for line in lines if line.strip()]
         errors = [line for line in shown if _ERROR.search(line)] if count > 1 else []
         return " | ".join((errors or shown)[-count:]) or "nothing yet"
 
@@ -162,18 +154,17 @@ class VllmJudge:
         """Check the settings; nothing is started yet."""
         if process_rank()[1] > 1:
             raise ValueError(
-                "backend: vLLM spreads a model over GPUs by itself: start one process, and give "
-                "-J tensor_parallel=..."
+                "backend: vLLM uses several GPUs by itself: start one process (-J tensor_parallel=...)"
             )
         self.name, self.settings = name, settings
         plain = dataclasses.replace(settings, backend="transformers")
         self._here: Any = own(name, plain)  # describes the judge; its model is not loaded
         self._served: Judge | None = None
         self._servers: list[Server] = []
-        self._dtype = ""
+        self._model: _Found | None = None
         self._compared: float | None = None
         if isinstance(self._here, Classifier):
-            _check_head(name, self._here)
+            _check_recipe(name, settings)
 
     @property
     def scale(self) -> Scale:
@@ -181,22 +172,14 @@ class VllmJudge:
         scale: Scale = self._here.scale
         return scale
 
-    @property
-    def commit(self) -> str:
-        """The model's commit, or the SHA-256 of a folder's files. Nothing is downloaded."""
-        return identify(self.name, self.settings.revision)
-
     def identity(self) -> dict[str, Any]:
         """Return everything that changes a reward; this starts the server.
 
         Its port and the folders of this machine are not included, so that a run resumes anywhere.
         """
-        known = self._judge().identity()
-        return {
-            **{key: value for key, value in known.items() if not key.startswith(_PLACES)},
-            **self.asked(),
-            "dtype": self._dtype,
-        }
+        self._judge()
+        assert self._model is not None
+        return {**self.asked(), "dtype": self._model.dtype, "max_length": self._model.max_length}
 
     def asked(self) -> dict[str, Any]:
         """Return what determines `identity`, as far as it is known without starting anything."""
@@ -207,12 +190,8 @@ class VllmJudge:
         """Return the version of vLLM, and the largest difference from transformers (None: not compared)."""
         served: Any = self._judge()
         about = {key: value for key, value in served.about().items() if key != "endpoint"}
-        return {
-            **about,
-            "backend": "vllm",
-            "tensor_parallel": self.settings.tensor_parallel,
-            "difference_from_transformers": self._compared,
-        }
+        compared = {"difference_from_transformers": self._compared}
+        return {**about, "backend": "vllm", "tensor_parallel": self.settings.tensor_parallel, **compared}
 
     def work(self) -> dict[str, int]:
         """Return the counts of the judge that asks the server."""
@@ -253,22 +232,24 @@ class VllmJudge:
             raise
 
     def _start(self) -> Judge:
-        settings, name = self.settings, self.name
-        model = self._find(name, settings)
-        self._dtype = model.dtype
-        reference = getattr(self._here, "reference", None)
-        wanted = isinstance(self._here, PolicyJudge) and settings.reference_free is None
-        if model.files.base is not None and wanted and reference in (None, model.files.base[0]):
-            reference = model.files.base[0]  # the same server has the base, too
-            other = None
-        else:
-            other = reference and self._find(reference, dataclasses.replace(settings, revision=None))
+        settings = self.settings
+        self._model = model = self._find(self.name, settings)
+        reference, other = getattr(self._here, "reference", None), None
+        base = model.files.base
+        if (
+            base is not None
+            and getattr(settings, "reference_free", "") is None
+            and reference in (None, base[0])
+        ):
+            reference = base[0]  # the same server has the base, too
+        elif reference is not None:
+            other = self._find(reference, dataclasses.replace(settings, revision=None))
         few = ["--gpu-memory-utilization", str(_MEMORY_FOR_TWO)] if other else []
         first = self._serve(model, few)
         own = self._rewards_here(model)  # while the server starts
         first.wait()
         url = first.url
-        if other:
+        if other is not None:
             second = self._serve(other, few)
             second.wait()
             url = second.url
@@ -278,30 +259,18 @@ class VllmJudge:
 
     def _find(self, name: str, settings: LoadOptions) -> _Found:
         """Find a model's files, and choose its dtype and length as for a model that is loaded here."""
-        import torch
-        from transformers import AutoConfig
-
-        recipe = settings.recipe_for(name)
-        files = find_files(name, settings, tokenizer=recipe.tokenizer)
-        asked = Asked(name, recipe, settings, files.code_commit)
-        weights = weight_files(files.weights)
-        check_config(name, files.weights, weights, trust_remote_code=settings.trust_remote_code)
-        with translated(name):
-            config: Any = AutoConfig.from_pretrained(files.weights, **asked.code())
+        files = find_files(name, settings)
+        prepared = prepare(files)
         if isinstance(self._here, Classifier):
-            _check_files(name, files, config)
-        tokenizer = load_tokenizer(asked, files.tokenizer)
-        dtype, _ = settle_dtype(asked, config, choose_device("auto"))
-        longest = longest_text(asked, config, tokenizer, "causal")
-        limit = getattr(config.get_text_config(), "max_position_embeddings", None) or longest
+            _check_files(files, prepared.config)
+        tokenizer = load_tokenizer(files)
+        longest = longest_text(files, prepared.config, tokenizer, "causal")
+        limit = getattr(prepared.config.get_text_config(), "max_position_embeddings", None) or longest
         if isinstance(self._here, PolicyJudge):  # the server always adds a token
             longest = min(limit, (settings.max_length or LONGEST_DEFAULT) + 1)
         elif isinstance(self._here, GenerativeJudge) and settings.max_length is None:
             longest = min(limit, _LONGEST_QUESTION)
-        own = getattr(config, "dtype", None)
-        width = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0
-        size = width * sum(file.stat().st_size for file in weights)
-        return _Found(name, files, tokenizer, str(dtype).removeprefix("torch."), longest, size)
+        return _Found(files, tokenizer, str(prepared.dtype).removeprefix("torch."), longest, prepared.bytes)
 
     def _serve(self, model: _Found, more: Sequence[str]) -> Server:
         """Start the server of a model; of a PEFT adapter, one that has the base, too."""
@@ -316,20 +285,17 @@ class VllmJudge:
         command += ["--host", "127.0.0.1", "--port", str(port), "--tokenizer", str(files.tokenizer)]
         command += ["--dtype", model.dtype, "--max-model-len", str(model.max_length)]
         command += ["--tensor-parallel-size", str(settings.tensor_parallel)]
-        if isinstance(self._here, Classifier):
-            command += ["--runner", "pooling"]
-        if not settings.allow_pickle:
-            command += ["--load-format", "safetensors"]
-        if settings.trust_remote_code:
-            command += ["--trust-remote-code"]
-        served_name = model.name
+        command += ["--runner", "pooling"] if isinstance(self._here, Classifier) else []
+        command += [] if settings.allow_pickle else ["--load-format", "safetensors"]
+        command += ["--trust-remote-code"] if settings.trust_remote_code else []
+        served_name = files.name
         if files.adapter is not None and files.base is not None:
             rank = read_object(files.adapter / "adapter_config.json").get("r", 16)
             command += ["--enable-lora", "--max-lora-rank", str(rank)]
-            command += ["--lora-modules", f"{model.name}={files.adapter}"]
+            command += ["--lora-modules", f"{files.name}={files.adapter}"]
             served_name = files.base[0]
         command += ["--served-model-name", served_name, *more, *shlex.split(settings.vllm_options)]
-        server = Server(model.name, command, port)
+        server = Server(files.name, command, port)
         self._servers.append(server)
         return server
 
@@ -380,65 +346,55 @@ class VllmJudge:
         if own is not None:
             served = _rewards(judge)
             self._compared = float(np.abs(np.subtract(own, served)).max())
-            allowed = _TOLERANCE.get(model.dtype, _NARROW) * max(1.0, *map(abs, own))
             log.info("%s: vLLM and transformers differ by up to %.2g", self.name, self._compared)
-            if not self._compared <= allowed:
+            if not self._compared <= _TOLERANCE.get(model.dtype, _NARROW) * max(1.0, *map(abs, own)):
                 pairs = ", ".join(f"{a:.4g} and {b:.4g}" for a, b in zip(own[:3], served[:3], strict=True))
                 raise ServerError(
                     f"{self.name}: vLLM does not compute the rewards of transformers: they differ by up to "
-                    f"{self._compared:.3g} ({pairs}, ...). Use transformers (without --backend vllm)"
+                    f"{self._compared:.3g} ({pairs}, ...): {_USE_TRANSFORMERS}"
                 )
         elif isinstance(judge, EndpointJudge):
-            reason = why_squashed(judge.connection.probes, bounded_is_fine=judge.recipe.scale is not None)
+            bounded_is_fine = judge.recipe.scale is not None
+            reason = why_squashed(judge.route.probes, bounded_is_fine=bounded_is_fine)
             if reason is not None:
-                raise ServerError(
-                    f"{self.name}: vLLM does not return raw rewards: {reason}. If these are the model's "
-                    "rewards, state their scale in a recipe (such as `scale: ratings`)"
-                )
+                raise ServerError(f"{self.name}: vLLM does not return raw rewards: {reason}")
 
     def _check_texts(self, judge: GenerativeJudge, model: _Found) -> None:
         """Raise a `ServerError` if the server writes questions with other tokens than transformers."""
         chat: Any = judge.model
-        client: Client = chat.client
         item = PROBES[0]
         messages = judge.prompt.question_for(item).messages(item.prompt, list(item.responses)[:1])
         body = {"model": self.name, "messages": list(messages), "chat_template_kwargs": PINNED_DATE}
-        answer = client.post("/tokenize", {**body, "add_generation_prompt": True})
-        template = self.settings.recipe_for(self.name).template
-        own = question_ids(messages, model.tokenizer, template)
-        if list(answer.get("tokens", ())) != own:
+        answer = chat.client.post("/tokenize", {**body, "add_generation_prompt": True})
+        if list(answer.get("tokens", ())) != question_ids(
+            messages, model.tokenizer, model.files.recipe.template
+        ):
             raise ServerError(
                 f"{self.name}: vLLM writes questions with other tokens than the tokenizer's chat template: "
-                "use transformers (without --backend vllm)"
+                f"{_USE_TRANSFORMERS}"
             )
 
 
-def _check_head(name: str, judge: Classifier) -> None:
+def _check_recipe(name: str, settings: LoadOptions) -> None:
     """Refuse a model whose recipe needs what vLLM does not do."""
-    recipe = judge.recipe
-    if recipe.status == "unsupported":
-        raise HubError(f"{name}: not supported: {recipe.reason}")
+    recipe = with_recipe(name, settings).recipe_for(name)
     for field in ("head", "head_file", "backbone_prefix", "architecture", "attention"):
         value = getattr(recipe, field)
         if value not in (None, "auto"):
             raise HubError(
-                f"{name}: its recipe has `{field}: {value}`, which vLLM does not know: use transformers "
-                "(without --backend vllm)"
+                f"{name}: its recipe has `{field}: {value}`, which vLLM does not know: {_USE_TRANSFORMERS}"
             )
 
 
-def _check_files(name: str, files: ModelFiles, config: Any) -> None:
+def _check_files(files: ModelFiles, config: Any) -> None:
     """Refuse a checkpoint that vLLM would not read as a classifier."""
-    if files.adapter is not None:
-        raise HubError(
-            f"{name}: vLLM does not read the score head of a PEFT adapter: merge the adapter into its base "
-            "(peft's merge_and_unload), or use transformers (without --backend vllm)"
-        )
     kinds = getattr(config, "architectures", None) or ["nothing"]
-    if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
+    adapter = files.adapter is not None  # vLLM does not read the score head of an adapter
+    if adapter or not any(kind.endswith("ForSequenceClassification") for kind in kinds):
+        found = "a PEFT adapter" if adapter else kinds[0]
         raise HubError(
-            f"{name}: vLLM reads classifiers (*ForSequenceClassification), and this is {kinds[0]}: use "
-            "transformers (without --backend vllm)"
+            f"{files.name}: vLLM reads classifiers (*ForSequenceClassification), and this is {found}: "
+            f"{_USE_TRANSFORMERS}"
         )
 
 

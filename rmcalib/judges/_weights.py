@@ -1,4 +1,4 @@
-"""Rebuild score heads from a checkpoint's tensors, in float32.
+"""The tensors of checkpoints: score heads that are rebuilt from them, and copies with scaled rewards.
 
 Most custom reward heads are a linear layer, or linear layers with ReLU between them, with a name such as
 `regression_head`, `v_head.summary` or `score_head`. The names and shapes of the tensors show which. One class
@@ -7,20 +7,33 @@ replaces a dozen model-specific ones. A head that is not in the checkpoint is an
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from rmcalib._util.hub import PICKLE, HubError
-from rmcalib.judges._checks import read_json
+from rmcalib._util.files import read_object, write_json
+from rmcalib._util.hub import PICKLE, SMALL_FILES, HubError, translated
+from rmcalib.judges._files import locate, read_json
+from rmcalib.judges._model import adapter_file, stock_head, with_recipe
+from rmcalib.judges._registry import Recipe
+from rmcalib.judges._settings import LoadOptions
+
+_COPIED = (*SMALL_FILES, "LICENSE*", "NOTICE*")
+_LEFT_OUT = ("pytorch_model.bin.index.json", "trainer_state.json")
+_MEAN = "normalizer.mean"  # the mean reward that Safe-RLHF's models subtract
 
 
 class Head(nn.Module):
-    """Linear layers with an activation between them: (n, hidden) -> (n,) reward, in float32.
+    """Linear layers with ReLU between them: (n, hidden) -> (n,) reward, in float32.
 
     reward = sign · (output[column] − shift) / scale.
     """
@@ -33,20 +46,15 @@ class Head(nn.Module):
         sign: float = 1.0,
         shift: float = 0.0,
         scale: float = 1.0,
-        activation: Callable[[torch.Tensor], torch.Tensor] = torch.relu,
     ) -> None:
         """Use the layers, converted to float32."""
         super().__init__()
         self.layers = nn.ModuleList(layer.float() for layer in layers)
         self.column, self.sign, self.shift, self.scale = column, sign, shift, scale
-        self.activation = activation
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the rewards of pooled hidden states, which may have any dtype and device."""
-        weight = next(self.parameters())
-        x = hidden.to(device=weight.device, dtype=torch.float32)
-        for i, layer in enumerate(self.layers):
-            x = layer(self.activation(x) if i else x)
+        x = _through(self.layers, hidden, torch.relu)
         return self.sign * (x[..., self.column] - self.shift) / self.scale
 
 
@@ -66,18 +74,20 @@ class DistributionHead(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the rewards of pooled hidden states, which may have any dtype and device."""
-        weight = next(self.parameters())
-        x = hidden.to(device=weight.device, dtype=torch.float32)
-        values, gates = self._run(self.values, x), self._run(self.gates, x)
-        distribution = values.reshape(len(x), -1, self.grades).softmax(-1)
+        values, gates = (
+            _through(part, hidden, nn.functional.leaky_relu) for part in (self.values, self.gates)
+        )
+        distribution = values.reshape(len(values), -1, self.grades).softmax(-1)
         mixture: torch.Tensor = (gates.unsqueeze(-1) * distribution).sum(-2)
-        return mixture @ torch.linspace(0, 1, self.grades, device=weight.device)
+        return mixture @ torch.linspace(0, 1, self.grades, device=values.device)
 
-    @staticmethod
-    def _run(layers: nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
-        for i, layer in enumerate(layers):
-            x = layer(nn.functional.leaky_relu(x) if i else x)
-        return x
+
+def _through(layers: nn.ModuleList, x: torch.Tensor, activation: Callable[[Any], Any]) -> torch.Tensor:
+    """Run linear layers in float32, with an activation between them."""
+    x = x.to(device=next(layers.parameters()).device, dtype=torch.float32)
+    for i, layer in enumerate(layers):
+        x = layer(activation(x) if i else x)
+    return x
 
 
 class Output(nn.Module):
@@ -95,8 +105,7 @@ class Output(nn.Module):
             found = next(iter(outputs.values())) if isinstance(outputs, Mapping) else outputs[0]
         if not isinstance(found, torch.Tensor) or found.ndim not in (1, 2):
             raise ValueError(
-                f"the model's own code returned no rewards in {self.field!r}: give the field in a recipe "
-                "(`output`)"
+                f"the model returned no rewards in {self.field!r}: give the field in a recipe (`output`)"
             )
         rewards = found.float()
         if rewards.ndim == 2:
@@ -128,8 +137,7 @@ def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Li
         n_out, n_in = parts["weight"].shape
         if layers and layers[-1].out_features != n_in:
             raise ValueError(
-                f"{where}: a layer with {layers[-1].out_features} outputs is followed by one with {n_in} "
-                "inputs"
+                f"{where}: a layer of {layers[-1].out_features} outputs, then one of {n_in} inputs"
             )
         layer = nn.Linear(n_in, n_out, bias="bias" in parts)
         layer.load_state_dict(parts)
@@ -139,8 +147,11 @@ def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Li
 
 def tensor_names(folder: Path, file: str | None = None, *, allow_pickle: bool = False) -> dict[str, Path]:
     """Return the tensors of a checkpoint folder, or of one file in it, with the file of each."""
-    files = weight_files(folder, file)
-    return {name: path for path in files for name in _names(path, allow_pickle)}
+    found: dict[str, Path] = {}
+    for path in weight_files(folder, file):
+        with _opened(path, allow_pickle) as (names, _):
+            found |= dict.fromkeys(names, path)
+    return found
 
 
 def read_tensors(
@@ -149,19 +160,10 @@ def read_tensors(
     """Read the tensors whose names begin with `prefix` and a dot (all for ""); remove the prefix."""
     start = f"{prefix}." if prefix else ""
     result: dict[str, torch.Tensor] = {}
-    for name, path in tensor_names(folder, file, allow_pickle=allow_pickle).items():
-        if name.startswith(start):
-            result[name.removeprefix(start)] = _read(path, name, allow_pickle)
+    for path in weight_files(folder, file):
+        with _opened(path, allow_pickle) as (names, get):
+            result |= {name.removeprefix(start): get(name) for name in names if name.startswith(start)}
     return result
-
-
-def file_tensors(path: Path, *, allow_pickle: bool = False) -> dict[str, torch.Tensor]:
-    """Read all tensors of one file."""
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
-    return _pickled(path, allow_pickle)
 
 
 def weight_files(folder: Path, file: str | None = None) -> list[Path]:
@@ -182,29 +184,136 @@ def weight_files(folder: Path, file: str | None = None) -> list[Path]:
     return []
 
 
-def _names(path: Path, allow_pickle: bool) -> Iterator[str]:
+@contextlib.contextmanager
+def _opened(path: Path, allow_pickle: bool) -> Iterator[tuple[list[str], Callable[[str], torch.Tensor]]]:
+    """Open a file with weights: the names of its tensors, and a function that reads one.
+
+    Pickle files are read with torch's restricted unpickler, if this is allowed.
+    """
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
         with safe_open(path, framework="pt") as file:
-            yield from file.keys()
+            yield list(file.keys()), file.get_tensor
+    elif allow_pickle:
+        tensors: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        yield list(tensors), tensors.__getitem__
     else:
-        yield from _pickled(path, allow_pickle)
-
-
-def _read(path: Path, name: str, allow_pickle: bool) -> torch.Tensor:
-    if path.suffix == ".safetensors":
-        from safetensors import safe_open
-
-        with safe_open(path, framework="pt") as file:
-            tensor: torch.Tensor = file.get_tensor(name)
-            return tensor
-    return _pickled(path, allow_pickle)[name]
-
-
-def _pickled(path: Path, allow_pickle: bool) -> dict[str, torch.Tensor]:
-    """Read pickle weights with torch's restricted unpickler, if this is allowed."""
-    if not allow_pickle:
         raise HubError(f"{path}: a pickle file, {PICKLE}")
-    tensors: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    return tensors
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """The result of `write_rescaled`: the names of the divided tensors, and the copy's recipe.
+
+    `revision` is the model's commit, or the SHA-256 of a local folder's files.
+    """
+
+    tensors: tuple[str, ...]
+    recipe: Recipe
+    revision: str
+
+
+def write_rescaled(name: str, divisor: float, target: Path, options: LoadOptions | None = None) -> Rescaled:
+    """Copy a model to the empty folder `target` so that its rewards are divided by `divisor`.
+
+    A linear layer gives the rewards, so its weights and bias are divided, in float32. Nothing else changes.
+    Weights are written as safetensors. Large files that do not change are hard links where the file system
+    allows it, so do not change them in place. A `HubError` says why a model cannot be scaled.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_rescaled("demo", 2.0, Path(folder)).tensors
+    ('score.weight',)
+    """
+    options = with_recipe(name, options or LoadOptions())
+    recipe = options.recipe_for(name)
+    folder, commit = locate(name, options)
+    config = read_object(folder / "config.json")
+    if recipe.head == "own-code" or (options.trust_remote_code and config.get("auto_map")):
+        raise HubError(
+            f"{name}: the model's own code computes the rewards, so no layer can be scaled safely: use the "
+            "calibrator file with --calibrator instead"
+        )
+    with translated(name):
+        file, divided = _last_layer(name, folder, options)
+        extra = [folder / each for each in (recipe.head_file or "").split()]
+        adapter = (folder / "adapter_config.json").is_file()
+        weights = [file] if adapter else list(dict.fromkeys([*weight_files(folder), *extra]))
+        changed: list[str] = []
+        for each in weights:
+            wanted = (*divided, _MEAN) if each == file else (_MEAN,)
+            row = None if recipe.head == "ldl" else recipe.column
+            changed += _write_weights(each, wanted, divisor, row, target, allow_pickle=options.allow_pickle)
+    for path in sorted(folder.iterdir()):
+        wanted_here = any(path.match(pattern) for pattern in _COPIED) and path.name not in _LEFT_OUT
+        if wanted_here and path.is_file():
+            shutil.copyfile(path, target / path.name)
+    index = folder / "pytorch_model.bin.index.json"
+    if index.is_file() and weights[0].suffix == ".bin":
+        content = read_json(name, index)
+        content["weight_map"] = {tensor: _safe_name(each) for tensor, each in content["weight_map"].items()}
+        write_json(target / "model.safetensors.index.json", content)
+    if config.get("do_normalize") and config.get("mean"):
+        config["mean"] = [value / divisor for value in config["mean"]]
+        write_json(target / "config.json", config)
+    head_file = None if recipe.head_file is None else " ".join(map(_safe_name, recipe.head_file.split()))
+    return Rescaled(tuple(changed), dataclasses.replace(recipe, head_file=head_file), commit)
+
+
+def _last_layer(name: str, folder: Path, options: LoadOptions) -> tuple[Path, tuple[str, ...]]:
+    """Return the file with the linear layer that gives the rewards, and the names of its tensors."""
+    recipe = options.recipe_for(name)
+    adapter = (folder / "adapter_config.json").is_file()
+    # The mixture of LDL-Reward is linear in its gates, which are in the second file.
+    file = adapter_file(folder) if adapter else (recipe.head_file or "").rpartition(" ")[2] or None
+    names = tensor_names(folder, file, allow_pickle=options.allow_pickle)
+    if adapter or recipe.head == "auto":
+        found = stock_head(names)
+    else:
+        prefix = "network" if recipe.head == "ldl" else recipe.head
+        matches = [re.fullmatch(rf"{re.escape(prefix)}(?:\.(\d+))?\.weight", tensor) for tensor in names]
+        found = [tensor for _, tensor in sorted((int(match[1] or 0), match[0]) for match in matches if match)]
+    if not found:
+        remedy = ": merge the adapter into its base (peft's merge_and_unload)" if adapter else ""
+        raise HubError(f"{name}: no linear layer that gives the rewards is in its weights{remedy}")
+    weight, bias = found[-1], f"{found[-1].removesuffix('.weight')}.bias"
+    if names.get(bias, names[weight]) != names[weight]:
+        raise HubError(f"{name}: the weight and bias of its head are in different files")
+    return names[weight], (weight, bias) if bias in names else (weight,)
+
+
+def _write_weights(
+    file: Path, wanted: tuple[str, ...], divisor: float, row: int | None, target: Path, *, allow_pickle: bool
+) -> list[str]:
+    """Link a file, or write it with some tensors (or one row of them) divided; return their names."""
+    from safetensors.torch import save_file
+
+    names = tensor_names(file.parent, file.name, allow_pickle=allow_pickle)
+    ours = [name for name in wanted if name in names]
+    copy = target / _safe_name(file.name)
+    if file.suffix == ".safetensors" and not ours:
+        try:
+            os.link(file.resolve(), copy)
+        except OSError:  # another disk, or a file system without links
+            shutil.copyfile(file, copy)
+        return []
+    # Pickled tensors may share memory, which safetensors refuses.
+    tensors = read_tensors(file.parent, "", file.name, allow_pickle=allow_pickle)
+    tensors = {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
+    for name in ours:
+        exact = tensors[name].double()
+        exact[... if row is None else row] /= divisor
+        tensors[name] = exact.float().contiguous()  # bfloat16 would round it
+    save_file(tensors, copy, metadata={"format": "pt"})
+    copy.chmod(0o644)  # safetensors lets only the owner read it
+    return ours
+
+
+def _safe_name(file: str) -> str:
+    """Return the name of a weight file after conversion to safetensors.
+
+    >>> _safe_name("pytorch_model-00001-of-00002.bin"), _safe_name("gating_layer.pt")
+    ('model-00001-of-00002.safetensors', 'gating_layer.safetensors')
+    """
+    return f"{Path(file).stem.replace('pytorch_model', 'model')}.safetensors"

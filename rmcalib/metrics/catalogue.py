@@ -7,9 +7,9 @@ import keyword
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from rmcalib._util.arrays import check_choice
 from rmcalib._util.texts import parse_yaml
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.metrics import measures, official
-from rmcalib.metrics.measures import Measure, Settings
+from rmcalib.metrics.measures import Missing, Settings
 from rmcalib.metrics.views import Part
 
 ENTRY_POINTS = "rmcalib.metrics"
@@ -35,6 +35,7 @@ TRAINING_METRICS = (
 )
 """The metrics that are logged during training, and shown in the table of training steps."""
 _FILE = Path(__file__).with_suffix(".yaml")
+Measure = Callable[[Part, Settings], Estimate]
 Need = Literal["probabilities", "pairs"]
 Better = Literal["low", "high", "zero"]
 Prompts = Literal["one", "several", "all", "votes", "labelled"]
@@ -148,11 +149,6 @@ def metric(name: str, meaning: str, **shown: Any) -> Callable[[Callable[..., Any
     return make
 
 
-def catalogue() -> dict[str, Metric]:
-    """Return all metrics by name: those of rmcalib, then those of other installed packages."""
-    return _with_plugins()
-
-
 def chosen_metrics(wanted: Iterable[str | Metric] | None = None) -> tuple[Metric, ...]:
     """Return the metrics with some names, in the order of the catalogue, and given ones as they are."""
     have = catalogue()
@@ -187,109 +183,103 @@ def _own() -> Iterator[Metric]:
         shared = {name: value for name, value in group.items() if name not in ("title", "metrics")}
         for entry in group["metrics"]:
             fields = shared | entry
-            null_of = fields.pop("null_of", "")
-            try:
-                found = _measure(fields.pop("measure"))
-                if fields.pop("at_temperature", False):
-                    found = measures.at_temperature(found)
-                one = Metric(measure=found, **fields)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{_FILE.name}: {entry.get('name')}: {error}") from error
+            null_of, measure = fields.pop("null_of", ""), fields.pop("measure")
+            one = Metric(measure=_measure(measure, fields.pop("at_temperature", False)), **fields)
             yield one
             if null_of:
                 yield from _nulls(one, null_of)
 
 
-def _measure(entry: Any) -> Measure:
-    """Return the measure with a name, or the one that a function makes from arguments and options."""
+def _measure(entry: Any, at_temperature: bool) -> Measure:
+    """Return the measure with a name, or with a list of name, arguments and options."""
     name, *arguments = entry if isinstance(entry, list) else [entry]
     options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
-    found: Any = getattr(measures, name, None) or getattr(official, name, None)
-    if found is None:
-        raise ValueError(f"measure: unknown {name!r}")
-    return cast("Measure", found(*arguments, **options) if isinstance(entry, list) else found)
+    function = getattr(official if hasattr(official, name) else measures, name)
+
+    def measure(part: Part, settings: Settings) -> Estimate:
+        try:
+            own = measures.enough(part).at_temperature if at_temperature else part
+            found: Estimate = function(own, settings, *arguments, **options)
+        except Missing as why:
+            return Estimate.missing(len(part), str(why))
+        return found
+
+    return measure
 
 
 def _nulls(error: Metric, what: str) -> Iterator[Metric]:
     """Yield the mean, the 95% point and the p-value of the null test of an error."""
-    parts: dict[str, tuple[measures.NullField, str, str]] = {
-        "null_mean": ("mean", f"mean {what} of a calibrated model on as many prompts", ""),
-        "null_95": ("high", f"95th percentile of the {what} of a calibrated model", ""),
-        "p_value": (
-            "p_value",
-            f"probability that the {what} of a calibrated model is at least as large",
-            f"p-value of {error.label}",
-        ),
-    }
-    for suffix, (field, meaning, label) in parts.items():
+    for suffix, field, meaning in (
+        ("null_mean", "mean", f"mean {what} of a calibrated model on as many prompts"),
+        ("null_95", "high", f"95th percentile of the {what} of a calibrated model"),
+        ("p_value", "p_value", f"probability that the {what} of a calibrated model is at least as large"),
+    ):
+        name = f"{error.name}_{suffix}"
         yield replace(
             error,
-            name=f"{error.name}_{suffix}",
+            name=name,
             meaning=meaning,
-            measure=measures.null(error.measure, field),
+            measure=_null(error.measure, field),
             better=None,
-            label=label or f"{error.name}_{suffix}",
+            label=f"p-value of {error.label}" if suffix == "p_value" else name,
             compared=False,
             ranked="nowhere" if error.ranked == "nowhere" else "overall",
             heading="",
         )
 
 
+def _null(error: Measure, field: str) -> Measure:
+    """The null test of an error: what a calibrated model would show."""
+
+    def measure(part: Part, settings: Settings) -> Estimate:
+        found = error(part, settings)
+        test = found.test()
+        if test is None:
+            return Estimate.missing(
+                found.n, found.note or "there is no null test: these pairs have no joint worlds"
+            )
+        return Estimate.constant(getattr(test, field), found.n)
+
+    return measure
+
+
 @lru_cache(maxsize=1)
-def _with_plugins() -> dict[str, Metric]:
+def catalogue() -> dict[str, Metric]:
+    """Return all metrics by name: those of rmcalib, then those of other installed packages."""
     found = {one.name: one for one in _own()}
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: (_home(one), one.name)):
-        for one in _load(point):
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
+        home = point.dist.name if point.dist is not None else "an unknown distribution"
+        try:
+            loaded: Any = point.load()
+            plugged = [
+                replace(one, source=home, measure=_guarded(one, home))
+                for one in (loaded if isinstance(loaded, list | tuple) else [loaded])
+            ]
+        except Exception as error:
+            raise ValueError(
+                f"entry point {point.name!r} ({ENTRY_POINTS}) of {home}: {_one_line(error)}"
+            ) from error
+        for one in plugged:
             if one.name in found:
-                other = found[one.name].source or "rmcalib"
                 raise ValueError(
-                    f"{_place(point)}: there is a metric {one.name!r} already, of {other}; rename yours"
+                    f"{home} has a metric {one.name!r}, and so has {found[one.name].source or 'rmcalib'}"
                 )
             found[one.name] = one
     return found
 
 
-def _load(point: EntryPoint) -> list[Metric]:
-    """Load the metrics of an entry point; raise a ValueError with one line if it is broken."""
-    try:
-        found: Any = point.load()
-    except Exception as error:
-        raise ValueError(f"{_place(point)}: cannot load {point.value}: {_one_line(error)}") from error
-    metrics = [found] if isinstance(found, Metric) else found
-    if not isinstance(metrics, list | tuple) or not all(isinstance(one, Metric) for one in metrics):
-        raise ValueError(
-            f"{_place(point)}: {point.value} is a {type(found).__name__}, expected an rmcalib.metrics.Metric "
-            "or a list of them"
-        )
-    home = _home(point)
-    return [
-        replace(one, source=home, measure=_guarded(one, f"metric {one.name} of {home}")) for one in metrics
-    ]
-
-
-def _guarded(one: Metric, place: str) -> Measure:
+def _guarded(one: Metric, home: str) -> Measure:
     """Turn errors in another package's metric into a ValueError with one line that names it."""
 
     def measure(part: Part, settings: Settings) -> Estimate:
         try:
             found = one.measure(part, settings)
+            is_number = found.value is None or np.isfinite(found.value)
         except Exception as error:
-            raise ValueError(f"{place}: {_one_line(error)}") from error
-        if not isinstance(found, Estimate):
-            raise ValueError(f"{place}: returned a {type(found).__name__}, expected an Estimate")
-        if found.value is not None and not np.isfinite(found.value):
-            return Estimate.missing(found.n, found.note or "the value is not finite")
-        return found
+            raise ValueError(f"metric {one.name} of {home}: {_one_line(error)}") from error
+        return found if is_number else Estimate.missing(found.n, found.note or "the value is not finite")
 
     return measure
-
-
-def _home(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else "an unknown distribution"
-
-
-def _place(point: EntryPoint) -> str:
-    return f"entry point {point.name!r} ({ENTRY_POINTS}) of {_home(point)}"
 
 
 def _one_line(error: Exception) -> str:

@@ -1,25 +1,29 @@
-"""Measures: functions from the views of some prompts to an `Estimate`. The catalogue names them."""
+"""Measures: functions from some prompts, settings, and perhaps a view of the prompts, to an `Estimate`.
+
+The catalogue names them. A measure that has no value on these prompts raises `Missing`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_choice
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import votes as votes_of
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
 from rmcalib.calibration.errors import binned, event_error, smooth
 from rmcalib.calibration.estimates import Estimate, limits_of
 from rmcalib.calibration.events import Events, Independent
-from rmcalib.calibration.intervals import check_level, skew_interval
+from rmcalib.calibration.intervals import Limits, check_level, skew_interval
 from rmcalib.calibration.maps import corp
 from rmcalib.metrics.views import FEWEST, Part, ViewName
 
 SMOOTH_DRAWS = 200
 """Simulated data sets for the smooth ECE, which takes longer."""
+_ALL_TIED = "nobody prefers a response: all votes are ties"
 _NO_LENGTHS = "lengths are unknown: the scores have no token counts, and the texts are not available"
 _LIMITS = {
     "hot": "a uniform guess does as well as these rewards at any temperature",
@@ -43,89 +47,65 @@ class Settings:
             raise ValueError(f"resamples: {self.resamples} is less than 1")
 
 
-Measure = Callable[[Part, Settings], Estimate]
-NullField = Literal["mean", "high", "p_value"]
+class Missing(Exception):
+    """A measure has no value on these prompts, for this reason."""
 
 
-def says(view: ViewName) -> Measure:
+def says(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Mean stated probability."""
-
-    def measure(part: Part, _: Settings) -> Estimate:
-        events = _events(part, view)
-        return Estimate.stated(events.per_prompt(events.p), cluster=events.cluster)
-
-    return _known(view, measure)
+    events = _events(part, view)
+    return Estimate.stated(events.per_prompt(events.p), cluster=events.cluster)
 
 
-def right(view: ViewName) -> Measure:
+def right(part: Part, _: Settings, view: ViewName) -> Estimate:
     """How often the events happened."""
-
-    def measure(part: Part, _: Settings) -> Estimate:
-        events = _events(part, view)
-        if view == "preferred":
-            return _jumping(part, view, lambda one: one.y, (0.0, 1.0))
-        found = Estimate.proportion(events.per_prompt(events.y), cluster=events.cluster)
-        if view != "first_choice":
-            return found
-        return replace(
-            found,
-            if_right=part.if_right.first_choice.y,
-            if_wrong=part.if_wrong.first_choice.y,
-            ranks=part.ranks,
-        )
-
-    return _known(view, measure)
+    if view == "preferred":
+        return _jumping(part, view, lambda one: one.y, (0.0, 1.0))
+    events = _events(part, view)
+    found = Estimate.proportion(events.per_prompt(events.y), cluster=events.cluster)
+    if view != "first_choice":
+        return found
+    if_right, if_wrong = (one.first_choice.y for one in (part.if_right, part.if_wrong))
+    return replace(found, if_right=if_right, if_wrong=if_wrong, ranks=part.ranks)
 
 
-def gap(view: ViewName) -> Measure:
+def gap(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Mean stated probability minus how often it happened."""
-    return _known(view, lambda part, _: _jumping(part, view, lambda one: one.p - one.y, (-1.0, 1.0)))
+    return _jumping(part, view, lambda one: one.p - one.y, (-1.0, 1.0))
 
 
-def brier(view: ViewName) -> Measure:
+def brier(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Squared error: summed over the responses of a prompt, or the mean over its events."""
-
-    def measure(part: Part, _: Settings) -> Estimate:
-        if view == "top_1":
-            return _top_1_mean(
-                part, lambda one: np.add.reduceat((one.top_1.p - one.top_1.y) ** 2, one.starts), 2.0
-            )
-        return _jumping(part, view, lambda one: one.y * (1 - one.p) ** 2 + (1 - one.y) * one.p**2, (0.0, 1.0))
-
-    return _known(view, measure)
+    if view == "top_1":
+        return _top_1_mean(
+            part, lambda one: np.add.reduceat((one.top_1.p - one.top_1.y) ** 2, one.starts), 2.0
+        )
+    return _jumping(part, view, lambda one: one.y * (1 - one.p) ** 2 + (1 - one.y) * one.p**2, (0.0, 1.0))
 
 
-def log_loss(view: ViewName) -> Measure:
+def log_loss(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Negative log-likelihood of what happened."""
+    if view == "top_1":
+        return _top_1_mean(part, lambda one: -one.log_p[one.is_correct], np.inf)
 
-    def measure(part: Part, _: Settings) -> Estimate:
-        if view == "top_1":
-            return _top_1_mean(part, lambda one: -one.log_p[one.is_correct], np.inf)
+    def loss(events: Events) -> FloatArray:
+        odds = events.logit if events.logit is not None else events.log_p - np.log1p(-events.p)
+        return np.logaddexp(0.0, odds) - events.y * odds
 
-        def loss(events: Events) -> FloatArray:
-            odds = events.logit if events.logit is not None else events.log_p - np.log1p(-events.p)
-            return np.logaddexp(0.0, odds) - events.y * odds
-
-        return _jumping(part, view, loss, (0.0, np.inf))
-
-    return _known(view, measure)
+    return _jumping(part, view, loss, (0.0, np.inf))
 
 
-def error(view: ViewName, **options: Any) -> Measure:
+def error(part: Part, settings: Settings, view: ViewName, **options: Any) -> Estimate:
     """Binned calibration error, with options of `ErrorOptions`."""
 
-    def measure(part: Part, settings: Settings) -> Estimate:
+    def simulated() -> Estimate:
         events, how = _events(part, view), ErrorOptions(bins=settings.bins, **options)
         if view == "pairs" and isinstance(events.joint, Independent):
             # Pairs that are stated one by one, or are too many, have no joint worlds.
             return Estimate.constant(event_error(events, how), events.n_prompts)
         return binned(events, how, resamples=settings.resamples, rng=settings.seed)
 
-    def once(part: Part, settings: Settings) -> Estimate:
-        key = (view, tuple(sorted(options.items())), settings)
-        return part.once(key, lambda: measure(part, settings))
-
-    return _known(view, once)
+    return part.once((view, tuple(sorted(options.items())), settings), simulated)
 
 
 def smooth_ece(part: Part, settings: Settings) -> Estimate:
@@ -133,30 +113,11 @@ def smooth_ece(part: Part, settings: Settings) -> Estimate:
     return smooth(part.top_1, resamples=min(SMOOTH_DRAWS, settings.resamples), rng=settings.seed)
 
 
-def null(measure: Measure, field: NullField) -> Measure:
-    """The null test of an error: what a calibrated model would show."""
-
-    def of_null(part: Part, settings: Settings) -> Estimate:
-        found = measure(part, settings)
-        test = found.test()
-        if test is None:
-            return Estimate.missing(
-                found.n, found.note or "there is no null test: these pairs have no joint worlds"
-            )
-        return Estimate.constant(getattr(test, field), found.n)
-
-    return of_null
-
-
-def decomposition(score: Literal["brier", "log"], which: str) -> Measure:
+def decomposition(part: Part, _: Settings, score: Literal["brier", "log"], which: str) -> Estimate:
     """Miscalibration, discrimination or uncertainty of the first choice."""
-
-    def measure(part: Part, _: Settings) -> Estimate:
-        events = part.first_choice
-        value = getattr(corp(events.p, events.y, score=score), which)
-        return Estimate.constant(value, len(part), note="a wrong first choice has probability 1")
-
-    return measure
+    events = part.first_choice
+    value = getattr(corp(events.p, events.y, score=score), which)
+    return Estimate.constant(value, len(part), note="a wrong first choice has probability 1")
 
 
 def ece_bound(part: Part, _: Settings) -> Estimate:
@@ -176,18 +137,14 @@ def ece_fullest_bin(part: Part, settings: Settings) -> Estimate:
 
 def kept_information(part: Part, settings: Settings) -> Estimate:
     """Information of the probabilities as stated: 1 − NLL(1)/u."""
-    loss, scale = log_loss("top_1")(part, settings), part.scale
+    loss, scale = log_loss(part, settings, "top_1").limits, part.scale
     worth = scale.worth(scale.kept, -part.log_p[part.is_correct])
 
-    def limits(level: float) -> tuple[float, float]:
-        assert loss.limits is not None
+    def limits(level: float) -> Limits:
         below, above = skew_interval(worth, level, part.cluster)
-        found = loss.limits(level)  # these allow for wrong choices that were not seen
-        low, high = (
-            (scale.kept, scale.kept)
-            if found is None
-            else (1 - found[1] / scale.unit, 1 - found[0] / scale.unit)
-        )
+        found = loss(level) if loss is not None else None  # it allows for wrong choices that were not seen
+        assert found is not None
+        low, high = 1 - found[1] / scale.unit, 1 - found[0] / scale.unit
         return min(scale.kept + below, low), min(max(scale.kept + above, high), 1.0)
 
     return Estimate(
@@ -195,28 +152,22 @@ def kept_information(part: Part, settings: Settings) -> Estimate:
     )
 
 
-def lost_information(view: Literal["top_1", "pairs"] = "top_1") -> Measure:
+def lost_information(part: Part, settings: Settings, view: ViewName) -> Estimate:
     """Information lost by the wrong scale: (NLL(1) − NLL(T))/u."""
-
-    def measure(part: Part, settings: Settings) -> Estimate:
-        if view == "pairs":
-            odds, _ = part.pair_log_odds
-            if not len(odds):
-                return Estimate.missing(len(part), "no pair is known")
-            if np.isinf(odds).any():
-                return Estimate.missing(len(part), "a wrong verdict with probability 1 has an infinite loss")
-        scale = part.scale if view == "top_1" else part.pair_scale
-
-        return Estimate(
-            scale.lost,
-            scale.n,
-            limits=limits_of(scale.lost_interval),
-            influence=scale.lost_influence,
-            centre=(lambda: scale.lost_centre(settings.level)) if view == "top_1" else None,
-            cluster=scale.cluster,
-        )
-
-    return measure
+    if view == "pairs":
+        if np.isinf(_pair_log_odds(part)).any():
+            raise Missing("a wrong verdict with probability 1 has an infinite loss")
+        scale, centre = part.pair_scale, None
+    else:
+        scale, centre = part.scale, lambda: part.scale.lost_centre(settings.level)
+    return Estimate(
+        scale.lost,
+        scale.n,
+        limits=limits_of(scale.lost_interval),
+        influence=scale.lost_influence,
+        centre=centre,
+        cluster=scale.cluster,
+    )
 
 
 def usable_information(part: Part, _: Settings) -> Estimate:
@@ -233,12 +184,9 @@ def usable_information(part: Part, _: Settings) -> Estimate:
 
 def temperature(part: Part, settings: Settings) -> Estimate:
     """Temperature that maximises the likelihood on all prompts."""
-    if len(part) < FEWEST:
-        return Estimate.missing(len(part), f"needs at least {FEWEST} prompts")
-    scale = part.scale
+    scale = enough(part).scale
     if scale.fit.at_limit is not None:
-        return Estimate.missing(len(part), _LIMITS[scale.fit.at_limit])
-
+        raise Missing(_LIMITS[scale.fit.at_limit])
     found = scale.temperature_interval(settings.level)
     return Estimate(
         scale.fit.temperature,
@@ -249,17 +197,6 @@ def temperature(part: Part, settings: Settings) -> Estimate:
         influence=scale.temperature_influence,
         cluster=part.cluster,
     )
-
-
-def at_temperature(measure: Measure) -> Measure:
-    """A measure of the forecasts at temperatures that were fitted on other prompts."""
-
-    def measured(part: Part, settings: Settings) -> Estimate:
-        if len(part) < FEWEST:
-            return Estimate.missing(len(part), f"needs at least {FEWEST} prompts")
-        return measure(part.at_temperature, settings)
-
-    return measured
 
 
 # Pointwise, within a prompt.
@@ -277,103 +214,72 @@ def within_prompt_auroc(part: Part, _: Settings) -> Estimate:
     """How often a correct response has a larger reward than a wrong one of the same prompt (a tie counts 1/2)."""
     one, other = part.decided_pairs
     if not len(one):
-        return Estimate.missing(len(part), "no prompt has both a correct and a wrong response")
-    prompt = part.prompt[one]
+        raise Missing("no prompt has both a correct and a wrong response")
     wins = np.heaviside(part.reward[one] - part.reward[other], 0.5)
-    mixed, index = np.unique(prompt, return_inverse=True)
+    mixed, index = np.unique(part.prompt[one], return_inverse=True)
     share = np.bincount(index, wins) / np.bincount(index)
     cluster = None if part.cluster is None else np.unique(part.cluster[mixed], return_inverse=True)[1]
     return Estimate.mean(share, within=(0.0, 1.0), cluster=cluster)
 
 
-def best_of(over: Literal["reward", "chance"]) -> Measure:
-    """How often the response with the largest reward is correct, or a random one is."""
-
-    def measure(part: Part, _: Settings) -> Estimate:
-        label = np.nan_to_num(part.label)
-        chance = np.add.reduceat(label, part.starts) / part.sizes
-        values = part.of_first_choice(label) if over == "reward" else chance
-        return Estimate.proportion(np.clip(values, 0.0, 1.0), cluster=part.cluster)
-
-    return measure
+def correct_share(part: Part, _: Settings) -> Estimate:
+    """How often a random response is correct."""
+    share = np.add.reduceat(part.is_correct, part.starts, dtype=np.int64) / part.sizes
+    return Estimate.proportion(share, cluster=part.cluster)
 
 
 # Several correct responses, the reference protocol, margins and lengths.
 
 
-def correct_first(which: Literal["says", "right"]) -> Measure:
+def correct_first(part: Part, _: Settings, which: Literal["says", "right"]) -> Estimate:
     """P(a correct response is first), and how often one is. Who is correct is the outcome, so there is no error."""
-
-    def measure(part: Part, _: Settings) -> Estimate:
-        if which == "right":
-            return Estimate.proportion(
-                part.of_first_choice(part.is_correct.astype(np.float64)), cluster=part.cluster
-            )
-        p = np.add.reduceat(np.where(part.is_correct, np.exp(part.log_p), 0.0), part.starts)
-        return Estimate.stated(np.minimum(p, 1.0), cluster=part.cluster)
-
-    return measure
+    if which == "right":
+        values = part.of_first_choice(part.is_correct.astype(np.float64))
+        return Estimate.proportion(np.clip(values, 0.0, 1.0), cluster=part.cluster)
+    p = np.add.reduceat(np.where(part.is_correct, np.exp(part.log_p), 0.0), part.starts)
+    return Estimate.stated(np.minimum(p, 1.0), cluster=part.cluster)
 
 
 def reference_top_1(part: Part, _: Settings) -> Estimate:
     """1 − mean P(first correct response), over all prompts: the number of the paper's public code."""
-    return _top_1_mean(part, lambda one: 1 - _first_correct(one), 1.0)
+
+    def wrong(one: Part) -> FloatArray:
+        correct = np.flatnonzero(one.is_correct)
+        return 1 - np.exp(one.log_p[correct[np.searchsorted(correct, one.starts)]])
+
+    return _top_1_mean(part, wrong, 1.0)
 
 
-def _first_correct(part: Part) -> FloatArray:
-    correct = np.flatnonzero(part.is_correct)
-    return np.exp(part.log_p[correct[np.searchsorted(correct, part.starts)]])
+def margin(part: Part, _: Settings, which: Literal["mean", "median"]) -> Estimate:
+    """The worst correct reward minus the best wrong one; positive if all correct ones win."""
+    correct = np.minimum.reduceat(np.where(part.is_correct, part.reward, np.inf), part.starts)
+    wrong = np.maximum.reduceat(np.where(part.is_correct, -np.inf, part.reward), part.starts)
+    if which == "median":
+        return Estimate.median(correct - wrong)
+    return Estimate.mean(correct - wrong, cluster=part.cluster)
 
 
-def margins(part: Part) -> FloatArray:
-    """Return the worst correct reward minus the best wrong one: (n,); positive if all correct ones win."""
-    correct = np.where(part.is_correct, part.reward, np.inf)
-    wrong = np.where(part.is_correct, -np.inf, part.reward)
-    return np.minimum.reduceat(correct, part.starts) - np.maximum.reduceat(wrong, part.starts)
-
-
-def margin_mean(part: Part, _: Settings) -> Estimate:
-    """Mean of the correct reward minus the best wrong one."""
-    return Estimate.mean(margins(part), cluster=part.cluster)
-
-
-def margin_median(part: Part, _: Settings) -> Estimate:
-    """Median of the correct reward minus the best wrong one."""
-    return Estimate.median(margins(part))
-
-
-def length_correlation(of: Literal["reward", "confidence"]) -> Measure:
+def length_correlation(part: Part, settings: Settings, of: Literal["reward", "confidence"]) -> Estimate:
     """Spearman correlation of rewards and lengths within prompts, or of confidence and length over prompts."""
-
-    def measure(part: Part, settings: Settings) -> Estimate:
-        if np.isnan(part.length).any():
-            return Estimate.missing(len(part), _NO_LENGTHS)
-        if of == "reward":
-            # Each minus the prompt's mean, because prompts differ.
-            sums = spearman_sums(_centred(part, part.reward), _centred(part, part.length), part.prompt)
-        else:
-            x, y = part.of_first_choice(part.log_p), part.of_first_choice(part.length)
-            sums = spearman_sums(x, y, np.arange(len(part)))
-        if sums is None:
-            return Estimate.missing(len(part), "all rewards or all lengths are equal")
-        return Estimate.of_sums(*sums, resamples=settings.resamples, seed=settings.seed, cluster=part.cluster)
-
-    return measure
+    length = _lengths(part)
+    if of == "reward":
+        # Each minus the prompt's mean, because prompts differ.
+        sums = spearman_sums(_centred(part, part.reward), _centred(part, length), part.prompt)
+    else:
+        x, y = part.of_first_choice(part.log_p), part.of_first_choice(length)
+        sums = spearman_sums(x, y, np.arange(len(part)))
+    if sums is None:
+        raise Missing("all rewards or all lengths are equal")
+    return Estimate.of_sums(*sums, resamples=settings.resamples, seed=settings.seed, cluster=part.cluster)
 
 
-def length_baseline(sign: int) -> Measure:
+def length_baseline(part: Part, _: Settings, sign: int) -> Estimate:
     """Accuracy of picking the longest (+1) or the shortest (−1) response."""
-
-    def measure(part: Part, _: Settings) -> Estimate:
-        if np.isnan(part.length).any():
-            return Estimate.missing(len(part), _NO_LENGTHS)
-        key = sign * part.length
-        largest = key == np.repeat(np.maximum.reduceat(key, part.starts), part.sizes)
-        hits = np.add.reduceat(largest & part.is_correct, part.starts, dtype=np.int64)
-        share = hits / np.add.reduceat(largest, part.starts, dtype=np.int64)
-        return Estimate.proportion(share, cluster=part.cluster)
-
-    return measure
+    key = sign * _lengths(part)
+    largest = key == np.repeat(np.maximum.reduceat(key, part.starts), part.sizes)
+    hits = np.add.reduceat(largest & part.is_correct, part.starts, dtype=np.int64)
+    share = hits / np.add.reduceat(largest, part.starts, dtype=np.int64)
+    return Estimate.proportion(share, cluster=part.cluster)
 
 
 def spearman_sums(
@@ -400,16 +306,13 @@ def spearman_sums(
 # Votes.
 
 
-Ballots = Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], FloatArray]
-_BALLOTS: dict[str, Ballots] = {
+_BALLOTS: dict[str, Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], FloatArray]] = {
     "says": lambda _, p, __: p,
     "agreement": lambda _, __, agree: agree,
     "gap": lambda _, p, agree: p - agree,
     "log_loss": lambda votes, _, __: votes_of.vote_log_losses(votes),
     "brier": lambda votes, _, __: votes_of.vote_briers(votes),
-}
-"""One number per prompt from the votes, what the first choice says, and the fraction of people who agree."""
-_BALLOTS_OF_SEVERAL: dict[str, Ballots] = {
+    # These need several votes per prompt, which show how people differ.
     "agreement_ceiling": lambda votes, _, __: votes_of.vote_agreement_ceilings(votes),
     "majority_agreement": lambda votes, _, __: votes_of.majority_agreements(votes),
     "voter_disagreement": lambda votes, _, __: votes_of.voter_disagreements(votes),
@@ -421,37 +324,30 @@ _BALLOTS_OF_SEVERAL: dict[str, Ballots] = {
     "brier_ceiling": lambda votes, _, __: votes_of.voter_disagreements(votes),
     "brier_excess": lambda votes, _, __: votes_of.vote_briers(votes) - votes_of.voter_disagreements(votes),
 }
-"""The same for prompts with several votes, which show how people differ."""
+"""One number per prompt from the votes, what the first choice says, and the fraction of people who agree."""
+_OF_ANY_VOTES = ("says", "agreement", "gap", "log_loss", "brier")
 _SHARES = ("agreement", "majority_agreement", "voter_disagreement")
 _WITHIN = {"gap": (-1.0, 1.0), "log_loss": (0.0, np.inf), "brier": (0.0, 2.0)}
 
 
-def ballots(which: str) -> Measure:
+def ballots(part: Part, _: Settings, which: str) -> Estimate:
     """Mean of one number per prompt that people voted on; see ``_BALLOTS``."""
-    several = which in _BALLOTS_OF_SEVERAL
-    values = (_BALLOTS_OF_SEVERAL if several else _BALLOTS)[which]
-
-    def measure(part: Part, _: Settings) -> Estimate:
-        if part.ballots is None:
-            return Estimate.missing(0, "nobody prefers a response: all votes are ties")
-        found, p, agree = part.ballots
-        if several:
-            kept = found.n_votes > 1
-            if not kept.any():
-                return Estimate.missing(
-                    len(p), "every prompt has a single vote, which does not show how people differ"
-                )
-            found, p, agree = found.take(kept), p[kept], agree[kept]
-        each = values(found, p, agree)
-        if not np.isfinite(each).all():
-            return Estimate.missing(len(each), "what some people chose has probability 0")
-        if which == "says":
-            return Estimate.stated(each)
-        if which in _SHARES:
-            return Estimate.proportion(np.clip(each, 0.0, 1.0))
-        return Estimate.mean(each, within=_WITHIN.get(which, (-np.inf, np.inf)))
-
-    return measure
+    if part.ballots is None:
+        raise Missing(_ALL_TIED)
+    found, p, agree = part.ballots
+    if which not in _OF_ANY_VOTES:
+        kept = found.n_votes > 1
+        if not kept.any():
+            raise Missing("every prompt has a single vote, which does not show how people differ")
+        found, p, agree = found.take(kept), p[kept], agree[kept]
+    each = _BALLOTS[which](found, p, agree)
+    if not np.isfinite(each).all():
+        raise Missing("what some people chose has probability 0")
+    if which == "says":
+        return Estimate.stated(each)
+    if which in _SHARES:
+        return Estimate.proportion(np.clip(each, 0.0, 1.0))
+    return Estimate.mean(each, within=_WITHIN.get(which, (-np.inf, np.inf)))
 
 
 def tie_share(part: Part, _: Settings) -> Estimate:
@@ -468,47 +364,52 @@ def votes_per_prompt(part: Part, _: Settings) -> Estimate:
 # Shared parts.
 
 
+def enough(part: Part) -> Part:
+    """Return the part if it has enough prompts to fit a temperature."""
+    if len(part) < FEWEST:
+        raise Missing(f"needs at least {FEWEST} prompts")
+    return part
+
+
 def _events(part: Part, view: ViewName) -> Events:
-    events: Events = getattr(part, view)
+    if view in ("pairs", "preferred"):
+        _pair_log_odds(part)
+    if view == "pointwise_fitted":
+        enough(part)
+    events: Events | None = getattr(part, view)
+    if events is None:
+        raise Missing(_ALL_TIED)
     return events
 
 
-def _known(view: ViewName, measure: Measure) -> Measure:
-    """Return the measure, missing where the view has no events; an unknown view is a `ValueError`."""
-    check_choice(view, "view", get_args(ViewName))
-
-    def known(part: Part, settings: Settings) -> Estimate:
-        if view in ("pairs", "preferred") and not len(part.pair_log_odds[0]):
-            return Estimate.missing(len(part), "no pair is known")
-        if view == "votes" and part.votes is None:
-            return Estimate.missing(0, "nobody prefers a response: all votes are ties")
-        if view == "pointwise_fitted" and len(part) < FEWEST:
-            return Estimate.missing(len(part), f"needs at least {FEWEST} prompts")
-        return measure(part, settings)
-
-    return known
+def _pair_log_odds(part: Part) -> FloatArray:
+    odds, _ = part.pair_log_odds
+    if not len(odds):
+        raise Missing("no pair is known")
+    return odds
 
 
-def _jumping(
-    part: Part, view: ViewName, value: Callable[[Events], FloatArray], within: tuple[float, float]
-) -> Estimate:
+def _lengths(part: Part) -> FloatArray:
+    if np.isnan(part.length).any():
+        raise Missing(_NO_LENGTHS)
+    return part.length
+
+
+def _jumping(part: Part, view: ViewName, value: Callable[[Events], FloatArray], within: Limits) -> Estimate:
     """Return the mean of one number per event. It jumps with the outcome, even if that was never seen."""
     events = _events(part, view)
-    values = events.per_prompt(value(events))
+    values, right, wrong = events.per_prompt(value(events)), None, None
     if view in ("first_choice", "preferred"):
         others = [_events(one, view) for one in (part.if_right, part.if_wrong)]
         right, wrong = (one.per_prompt(value(one)) for one in others)
-        ranks = part.ranks if view == "first_choice" else None
-        if len(values) == len(right) == len(wrong):  # the pairs of some prompts may be unknown
-            found = Estimate.mean(values, right, wrong, within=within, cluster=events.cluster)
-            return replace(found, ranks=ranks)
-        return Estimate.mean(values, within=within, cluster=events.cluster)
-    joint = events.joint
-    if isinstance(joint, Independent) and len(events) == events.n_prompts:  # one event per prompt
-        likely, share = (events.p >= 0.5).astype(np.float64), 1.0 if joint.share is None else joint.share
+        if not len(values) == len(right) == len(wrong):  # the pairs of some prompts may be unknown
+            right, wrong = None, None
+    elif isinstance(events.joint, Independent) and len(events) == events.n_prompts:  # one event per prompt
+        likely = (events.p >= 0.5).astype(np.float64)
+        share = 1.0 if events.joint.share is None else events.joint.share
         right, wrong = (value(replace(events, y=y * share)) for y in (likely, 1 - likely))
-        return Estimate.mean(values, right, wrong, within=within, cluster=events.cluster)
-    return Estimate.mean(values, within=within, cluster=events.cluster)
+    found = Estimate.mean(values, right, wrong, within=within, cluster=events.cluster)
+    return replace(found, ranks=part.ranks) if view == "first_choice" else found
 
 
 def _top_1_mean(part: Part, loss: Callable[[Part], FloatArray], most: float) -> Estimate:

@@ -130,26 +130,21 @@ def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray 
 def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
     """Return how scores differ from their benchmark, in sentences."""
     starts, sizes = scores.offsets[:-1], np.diff(scores.offsets).tolist()
-    names, categories = scores.item_id[starts].tolist(), scores.category[starts].tolist()
     items = {item.id: item for item in benchmark.items}
-    there = [
-        (items[name], size, category)
-        for name, size, category in zip(names, sizes, categories, strict=True)
-        if name in items
-    ]
-    strange, missing = len(names) - len(there), len(items) - len(there)
-    other_sizes = sum(len(item.responses) != size for item, size, _ in there)
-    other_categories = sum(item.category != category for item, _, category in there)
-    has = {n: "has" if n == 1 else "have" for n in (missing, other_sizes, other_categories)}
-    differences = {
-        f"of the {len(names)} scored prompts {'is' if strange == 1 else 'are'} not in": strange,
-        f"of the {len(there)} others {has[other_sizes]} another number of responses in": other_sizes,
-        f"of the {len(there)} others {has[other_categories]} another category in": other_categories,
+    found = [items.get(name) for name in scores.item_id[starts].tolist()]
+    pairs = zip(found, sizes, scores.category[starts].tolist(), strict=True)
+    there = [(item, size, category) for item, size, category in pairs if item is not None]
+    counts = {
+        f"scored prompts that are not in {benchmark.name}": len(found) - len(there),
+        f"prompts of {benchmark.name} without scores": len(items) - len(there),
+        f"prompts with another number of responses than in {benchmark.name}": sum(
+            len(item.responses) != size for item, size, _ in there
+        ),
+        f"prompts with another category than in {benchmark.name}": sum(
+            item.category != category for item, _, category in there
+        ),
     }
-    notes = [f"{n} {text} {benchmark.name}." for text, n in differences.items() if n]
-    if missing:
-        notes.append(f"{missing} of the {len(items)} prompts of {benchmark.name} {has[missing]} no scores.")
-    return notes
+    return [f"Number of {what}: {n}." for what, n in counts.items() if n]
 
 
 def answer_rows(scores: Scores, settings: Settings) -> list[Row]:

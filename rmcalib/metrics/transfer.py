@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from rmcalib.calibration.temperature import Scale, Softmax
 from rmcalib.metrics.table import Row
 from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.scores import Scores
-
-if TYPE_CHECKING:
-    import pandas
 
 NO_TEMPERATURE = "none"
 """The value of ``fitted_on`` for T = 1."""
@@ -32,13 +28,6 @@ class Transfer:
     effects: list[Row]
     equality: Equality | None
     left_out: list[str]
-
-    @property
-    def table(self) -> pandas.DataFrame:
-        """The effects as a pandas table."""
-        import pandas
-
-        return pandas.DataFrame(self.effects)
 
 
 def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
@@ -67,22 +56,14 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
 
 def _effect(source: str, name: str, part: Part, temperature: float, level: float) -> Row:
     scale = Scale(Softmax(part.reward / temperature, part.is_correct, part.sizes), part.cluster)
-    lost = scale.lost_interval(level)
     before, after = part.scale.model.losses(1.0), part.scale.model.losses(temperature)
-    change = mean_interval((after - before) / scale.unit, clusters=part.cluster, level=level)
-    information = mean_interval(1 - after / scale.unit, clusters=part.cluster, level=level)
-    return {
-        "fitted_on": source,
-        "used_on": name,
-        "temperature": temperature,
-        "lost_information": lost.value,
-        "low": lost.low,
-        "high": lost.high,
-        "change": change.value,
-        "change_low": change.low,
-        "change_high": change.high,
-        "information": information.value,
-        "information_low": information.low,
-        "information_high": information.high,
-        "n": len(part),
-    }
+    lost = scale.lost_interval(level)
+    row: Row = {"fitted_on": source, "used_on": name, "temperature": temperature}
+    row |= {"lost_information": lost.value, "low": lost.low, "high": lost.high}
+    for what, values in (
+        ("change", (after - before) / scale.unit),
+        ("information", 1 - after / scale.unit),
+    ):
+        found = mean_interval(values, clusters=part.cluster, level=level)
+        row |= {what: found.value, f"{what}_low": found.low, f"{what}_high": found.high}
+    return row | {"n": len(part)}

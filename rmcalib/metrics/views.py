@@ -22,6 +22,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit, log_expit, logit
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups
 from rmcalib.benchmarks._entries import entry_for
@@ -255,8 +256,6 @@ class Part:
         prompt, stated = self.prompt[one], self.scores.pair_probabilities
         if stated is None:
             return self.pl.pair_log_odds(one, other), np.unique(prompt, return_inverse=True)[1]
-        from scipy.special import logit
-
         squares = self.sizes * self.sizes
         base = (np.cumsum(squares) - squares)[prompt]
         start, width = self.starts[prompt], self.sizes[prompt]
@@ -290,8 +289,6 @@ class Part:
 
         It is the largest view, and made anew for every use.
         """
-        from scipy.special import expit, log_expit
-
         if self.scores.beats is not None or int((self.sizes * (self.sizes - 1)).sum()) > MANY_PAIRS:
             odds, prompt = self.pair_log_odds  # no joint worlds: observed pairs only
             both = np.concatenate([odds, -odds])
@@ -309,8 +306,6 @@ class Part:
     @cached_property
     def preferred(self) -> Events:
         """Whether the preferred response of a decided pair is the correct one (a tie counts 1/2)."""
-        from scipy.special import expit, log_expit
-
         odds, prompt = self.pair_log_odds
         p = np.asarray(expit(np.abs(odds)))
         y = np.heaviside(odds, 0.5)
@@ -339,8 +334,6 @@ class Part:
         return self._pointwise(fitted)
 
     def _pointwise(self, log_odds: FloatArray) -> Events:
-        from scipy.special import expit, log_expit
-
         known = ~np.isnan(self.label)
         odds = log_odds[known]
         p = np.asarray(expit(odds))

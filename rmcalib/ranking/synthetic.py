@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmcalib._util.arrays import IntArray, check_integer
+from rmcalib._util.arrays import IntArray
 from rmcalib.ranking._distribution import RankingDistribution
 from rmcalib.ranking._mallows import Mallows
 from rmcalib.ranking._plackett_luce import PlackettLuce
@@ -68,7 +68,6 @@ def synthetic_plackett_luce(
     >>> data.orders.shape, bool(np.allclose(data.forecast.log_utilities, 2 * data.truth.log_utilities))
     ((5, 3), True)
     """
-    _check(n, n_items, confidence, spread, "spread")
     utilities = rng.normal(scale=spread, size=(n, n_items))
     truth = PlackettLuce(utilities)
     return Synthetic(PlackettLuce(confidence * utilities), truth, truth.sample(1, rng)[0])
@@ -100,16 +99,7 @@ def synthetic_mallows(
     >>> synthetic_mallows(5, 3, rng=np.random.default_rng(0)).orders.shape
     (5, 3)
     """
-    _check(n, n_items, confidence, dispersion, "dispersion")
     centers = rng.permuted(np.tile(np.arange(n_items), (n, 1)), axis=1)
     dispersions = rng.uniform(0, 2 * dispersion, size=n)
     truth = Mallows(centers, dispersions)
     return Synthetic(Mallows(centers, confidence * dispersions), truth, truth.sample(1, rng)[0])
-
-
-def _check(n: int, n_items: int, confidence: float, scale: float, name: str) -> None:
-    check_integer(n, "n", 1)
-    check_integer(n_items, "n_items", 2)
-    for value, label in ((confidence, "confidence"), (scale, name)):
-        if not (np.isfinite(value) and value >= 0):
-            raise ValueError(f"{label}: {value} is not a finite number of at least 0")

@@ -19,7 +19,7 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import metric_rows
 from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part, reference_of
-from rmcalib.runs._run import content_hash
+from rmcalib.runs._folder import content_hash
 from rmcalib.scores import Scores, load_scores
 
 View = Literal["top_1", "pointwise"]

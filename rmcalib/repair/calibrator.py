@@ -18,8 +18,7 @@ from rmcalib.calibration.intervals import Interval, student_quantile
 from rmcalib.calibration.maps import SigmoidMap, fit_sigmoid
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
-from rmcalib.runs._folder import inputs_hash
-from rmcalib.runs._run import content_hash
+from rmcalib.runs._folder import content_hash, inputs_hash
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from rmcalib._util.hub import check_repo_id, explain
 from rmcalib._util.processes import may_draw
 from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import Classifier, LoadOptions, Recipe
+from rmcalib.judges import LoadOptions, Recipe
 from rmcalib.judges._files import identify, is_local
-from rmcalib.judges._rescale import write_rescaled
+from rmcalib.judges._scoring import Classifier
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.repair.calibration import METRICS, Calibration
 from rmcalib.repair.calibrator import Calibrator, as_calibrator
@@ -111,6 +111,8 @@ def write_checkpoint(
     ...     made.tensors, made.difference < 1e-5
     (('score.weight',), True)
     """
+    from rmcalib.judges._weights import write_rescaled
+
     calibrator = as_calibrator(calibration)
     rows = [] if isinstance(calibration, Calibrator) else calibration.rows
     target, name = check_destination(folder), model or calibrator.model

@@ -22,7 +22,7 @@ from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import clean_line, count
-from rmcalib.metrics import Board
+from rmcalib.metrics.board import Board
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.metrics.table import OVERALL
 from rmcalib.metrics.transfer import Transfer

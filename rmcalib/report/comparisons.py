@@ -6,7 +6,7 @@ from functools import partial
 
 from rmcalib._util.display import bracketed, number, p_value, percent, points, short_names, signed
 from rmcalib._util.terminal import clean_line, count
-from rmcalib.metrics import Comparison
+from rmcalib.metrics.comparison import Comparison
 from rmcalib.metrics.views import FEWEST
 from rmcalib.report import document as doc
 from rmcalib.report import figures

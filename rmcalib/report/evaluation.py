@@ -35,8 +35,7 @@ from rmcalib.metrics.table import (
 )
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
 from rmcalib.report.sentences import evaluation_sentences, score_notes
-from rmcalib.runs._folder import inputs_hash
-from rmcalib.runs._run import content_hash
+from rmcalib.runs._folder import content_hash, inputs_hash
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:

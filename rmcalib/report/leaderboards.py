@@ -14,8 +14,16 @@ from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks._entries import known_entry
 from rmcalib.judges import Recipe, registry
 from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
-from rmcalib.metrics import Board, Settings
-from rmcalib.metrics.board import DEFAULT_METRIC, SCORE, Entry, check_sortable, measure_entries, rank_models
+from rmcalib.metrics import Settings
+from rmcalib.metrics.board import (
+    DEFAULT_METRIC,
+    SCORE,
+    Board,
+    Entry,
+    check_sortable,
+    measure_entries,
+    rank_models,
+)
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row

@@ -13,8 +13,9 @@ from rmcalib import __version__
 from rmcalib._util.display import bracketed, interval, number, p_value, percent, points, temperature_text
 from rmcalib._util.files import write_text
 from rmcalib._util.terminal import clean, clean_line, count
-from rmcalib.metrics import Board, Comparison
+from rmcalib.metrics.board import Board
 from rmcalib.metrics.catalogue import catalogue, metric_groups
+from rmcalib.metrics.comparison import Comparison
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, find_value, shown_name
 from rmcalib.report import document as doc

@@ -1,10 +1,9 @@
 """Run folders that can be resumed, `score`, which fills one, and batches of many judges."""
 
 from rmcalib.runs._batch import run_batch
-from rmcalib.runs._folder import RunError
+from rmcalib.runs._folder import RunError, read_run, run_folder
 from rmcalib.runs._plan import Batch, Cluster, plan_batch
-from rmcalib.runs._run import read_run, run_folder
-from rmcalib.runs._score import score
+from rmcalib.runs._run import score
 
 __all__ = [
     "Batch",

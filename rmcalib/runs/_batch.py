@@ -33,10 +33,9 @@ from rmcalib.judges._files import identify, is_local, locate
 from rmcalib.judges._registry import remember_model
 from rmcalib.judges._scoring import indifference_note
 from rmcalib.runs._engine import LocalEngine, Part, RayEngine, Stopped, Task, cause
-from rmcalib.runs._folder import inputs_hash, locked
+from rmcalib.runs._folder import finished_scores, inputs_hash, is_finished, keep_scores, locked, run_folder
 from rmcalib.runs._plan import Batch, PlanEntry, loaded_benchmark, published_plan, scoring_plan, selected
-from rmcalib.runs._run import Run, finished_scores, is_finished, keep_scores, run_folder, scored_before
-from rmcalib.runs._score import asked_for, score_inputs, shard
+from rmcalib.runs._run import Run, asked_for, score_inputs, scored_before, shard
 from rmcalib.scores import Scores, published_scores
 from rmcalib.scores._formats import NoScoresError
 from rmcalib.scores._known import RESULTS

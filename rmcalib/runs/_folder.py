@@ -1,28 +1,56 @@
-"""The folder of one long job: a lock, and a manifest that says which job it is.
+"""The folder of a run: its name, its lock, the manifest that says which run it is, and the scores at the end.
 
-Scoring and the label-ranking experiments use it. The manifest `run.json` is written first, with a hash of
-everything that changes a result. At the end, its status becomes `finished`. The same job resumes; a different
-job is refused.
+`<output>/<org>__<name>/<benchmark>/run.json` is written first, with a hash of everything that changes a score. At
+the end, `scores.parquet` is written, and the manifest's status becomes `finished`. The same run resumes; a
+different one is refused.
 
-A folder may be in object storage (`s3://bucket/runs`), which has no locks. Two processes that run the same
-job there do the work twice. The result is still correct, because they never write to the same journal.
+A folder may be in object storage (`s3://bucket/runs`), which has no locks. Two processes that do the same run
+there do the work twice. The result is still correct, because they never write to the same journal.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import platform
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import write_json
-from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, read_file
+from rmcalib import __version__
+from rmcalib._util.files import kind_on_disk, read_object, write_json
+from rmcalib._util.hub import folder_name
+from rmcalib._util.storage import StorageError, as_path, find_files, is_remote
+from rmcalib.judges._files import identify
+from rmcalib.scores import Scores
+
+TABLE, JOURNAL = "scores.parquet", "scored-*.jsonl"
+REMEDY = "restore it from a copy, or give --fresh to score again"
+_FILES = (TABLE, "metrics.json", JOURNAL, "run.json")  # in the order in which a new run removes them
+_PACKAGES = (
+    *("torch", "transformers", "tokenizers", "datasets"),
+    *("huggingface_hub", "accelerate", "peft", "numpy"),
+)
 
 
 class RunError(ValueError):
     """A run folder cannot be used. The message is one line with the remedy."""
+
+
+def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
+    """Return the folder of a run, `<output>/<org>__<name>/<benchmark>`. It is always inside `output`.
+
+    >>> run_folder("runs", "org/rm", "allenai/reward-bench-2").as_posix()
+    'runs/org__rm/allenai__reward-bench-2'
+    """
+    return as_path(output) / model_folder(model) / folder_name(benchmark)
+
+
+def model_folder(name: str) -> str:
+    """Return the name of the folder of a judge; a local model is named by its full path."""
+    return folder_name(str(Path(name).resolve()) if kind_on_disk(name) == "folder" else name)
 
 
 def inputs_hash(inputs: Mapping[str, Any]) -> str:
@@ -32,6 +60,39 @@ def inputs_hash(inputs: Mapping[str, Any]) -> str:
     True
     """
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def content_hash(scores: Scores) -> str:
+    """Return a SHA-256 of the columns of scores, without their manifest.
+
+    It equals `inputs_hash` of the columns as lists, but one column at a time is in memory.
+
+    >>> scores = Scores.from_arrays([[1.0, 0.0]])
+    >>> content_hash(scores) == content_hash(Scores.from_arrays([[1.0, 0.0]], manifest={"model": "m"}))
+    True
+    """
+    digest = hashlib.sha256(b"{")
+    columns = scores.columns()
+    for i, name in enumerate(sorted(columns)):
+        values = json.dumps(columns[name].tolist())
+        digest.update(f"{', ' if i else ''}{json.dumps(name)}: {values}".encode())
+    digest.update(b"}")
+    return digest.hexdigest()
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python, rmcalib and the packages that scoring uses.
+
+    >>> "numpy" in package_versions()
+    True
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = {"rmcalib": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 @contextlib.contextmanager
@@ -62,140 +123,167 @@ def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
         lock.release()
 
 
-class RunFolder:
-    """The folder of one job; use it as a context manager, so that its lock is released.
+def claim(folder: Path, manifest: Mapping[str, Any], *, fresh: bool = False) -> None:
+    """Make a locked folder that of the run of a manifest; raises if it has another run, unless `fresh` is set."""
+    there = read_object(folder / "run.json")
+    existing = [path for pattern in _FILES for path in files_of(folder, pattern)]
+    same = there.get("hash") == manifest["hash"]
+    if existing and not same and not fresh:
+        raise RunError(
+            f"{folder} holds another run ({_difference(manifest, there)}): choose another "
+            "--output, or --fresh to replace it"
+        )
+    if fresh or not same:
+        for path in existing:
+            path.unlink(missing_ok=True)
+        write_json(folder / "run.json", manifest)
+    if not is_remote(folder):
+        for leftover in folder.glob(".*.tmp"):
+            leftover.unlink(missing_ok=True)
 
-    Parameters
-    ----------
-    folder : str | Path
-        Path or URL of the folder.
-    inputs : Mapping[str, Any]
-        Everything that changes a result, as JSON. A hash of them identifies the job.
-    files : Sequence[str]
-        Patterns of the files that the job writes, such as ``"parts/*.csv"``. Another job that replaces this
-        one removes them.
-    about : Mapping[str, Any], optional
-        Other entries of the manifest.
-    fresh : bool
-        Remove the files of an earlier job, even if its inputs differ.
-    rank : int
-        Number of this process, if several share the folder. Rank 0 takes the lock and must open the folder
-        first.
-    digest : str, optional
-        The hash of the job; default the hash of `inputs`.
 
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     with RunFolder(folder, {"seed": 0}) as run:
-    ...         run.finish()
-    ...     with RunFolder(folder, {"seed": 1}) as run:  # doctest: +ELLIPSIS
-    ...         pass
-    Traceback (most recent call last):
-    rmcalib.runs._folder.RunError: ... holds another run (seed: 0 there, 1 now): choose another --output, ...
+def files_of(folder: Path, pattern: str) -> list[Path]:
+    """Return the files of a folder, not of those inside it, whose names match a pattern."""
+    return [path for path in find_files(folder, pattern) if path.parent == folder]
+
+
+def remove_journals(folder: Path) -> None:
+    """Remove the journals of a finished run, also if it was killed before it could do so."""
+    for file in files_of(folder, JOURNAL):
+        file.unlink(missing_ok=True)
+
+
+def write_scores(folder: Path, scores: Scores, manifest: Mapping[str, Any]) -> Scores:
+    """Write the table and then the manifest of a finished run, with the digest of the table."""
+    finished = dataclasses.replace(scores, manifest={**manifest, "status": "finished"})
+    written = finished.to_parquet(folder / TABLE)
+    digest = {"scores_sha256": written["scores_sha256"]}
+    write_json(folder / "run.json", {**finished.manifest, **digest})
+    return dataclasses.replace(finished, manifest=written)
+
+
+def read_run(folder: Path) -> Scores | None:
+    """Read the scores of a run folder and check them against its manifest; None if it has no scores yet.
+
+    Damaged scores are an error: whether to score again what is lost is the user's decision.
     """
-
-    def __init__(
-        self,
-        folder: str | Path,
-        inputs: Mapping[str, Any],
-        files: Sequence[str] = (),
-        *,
-        about: Mapping[str, Any] | None = None,
-        fresh: bool = False,
-        rank: int = 0,
-        digest: str | None = None,
-    ) -> None:
-        """Store the arguments; nothing is read or written before the folder is entered."""
-        self.folder, self.files, self.fresh, self.rank = as_path(folder), files, fresh, rank
-        # Through JSON and back, so that they can be compared with a stored manifest.
-        self.inputs: dict[str, Any] = json.loads(json.dumps(dict(inputs)))
-        self.hash = digest or inputs_hash(self.inputs)
-        self.about = dict(about or {})
-        self.before: dict[str, Any] | None = None  # manifest of the same job, if this run resumes it
-        self._lock = contextlib.ExitStack()
-
-    def __enter__(self) -> RunFolder:
-        """Take the lock, and check that existing files belong to the same inputs."""
-        with contextlib.ExitStack() as opened:
-            if self.rank == 0:
-                opened.enter_context(locked(self.folder))
-                self._begin()
-            self._lock = opened.pop_all()  # keep the lock: there was no error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Release the lock."""
-        self._lock.close()
-
-    def find(self, pattern: str) -> list[Path]:
-        """Return the files of the job whose names match a pattern."""
-        place, _, name = pattern.rpartition("/")
-        place_path = self.folder / place if place else self.folder
-        return [path for path in find_files(place_path, name) if path.parent == place_path]
-
-    def manifest(self, status: str, **more: Any) -> dict[str, Any]:
-        """Return the manifest of the job with a status and other entries."""
-        described = {"inputs": self.inputs} if self.inputs else {}
-        return {**self.inputs, **self.about, **more, "status": status, "hash": self.hash, **described}
-
-    def write_manifest(self, status: str = "running", **more: Any) -> None:
-        """Write the manifest of the job."""
-        write_json(self.folder / "run.json", self.manifest(status, **more))
-
-    def finish(self, **more: Any) -> None:
-        """Write the manifest with the status `finished`; all results must be written before."""
-        self.write_manifest("finished", **more)
-
-    def _begin(self) -> None:
-        manifest = _read_manifest(self.folder / "run.json")
-        same = manifest is not None and manifest.get("hash") == self.hash
-        existing = [path for pattern in self.files for path in self.find(pattern)]
-        if not same and not self.fresh and (manifest is not None or existing):
-            raise RunError(
-                f"{self.folder} holds another run ({_difference(self.inputs, manifest)}): choose another "
-                "--output, or --fresh to replace it"
-            )
-        if self.fresh or not same:
-            for path in existing:
-                path.unlink(missing_ok=True)
-            self.write_manifest()
-        else:
-            self.before = manifest
-        if not is_remote(self.folder):
-            for leftover in (*self.folder.glob(".*.tmp"), *self.folder.glob("*/.*.tmp")):
-                leftover.unlink(missing_ok=True)
-
-
-def _read_manifest(path: Path) -> dict[str, Any] | None:
-    """Read a manifest: None if there is no file, empty if it is not a JSON object."""
+    manifest = read_object(folder / "run.json")
     try:
-        content = json.loads(read_file(path))
-    except FileNotFoundError:
-        return None
+        scores = Scores.from_parquet(folder / TABLE)
     except StorageError:
         raise
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    except ValueError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise RunError(f"{error}; {REMEDY}") from error
+    # Object storage has no locks: two processes may finish the same run there, each with its own timings.
+    compared = (lambda one: one.get("hash")) if is_remote(folder) else dict
+    if manifest.get("status") == "finished" and compared(scores.manifest) != compared(manifest):
+        raise RunError(f"{folder}: damaged: run.json and {TABLE} do not belong together; {REMEDY}")
+    return scores
 
 
-def _difference(inputs: Mapping[str, Any], manifest: Mapping[str, Any] | None) -> str:
-    """Say in a few words how another job differs from this one."""
-    if not manifest:
+def is_finished(folder: Path, asked: str | None) -> bool:
+    """Return whether the manifest of a run says that it is finished and answers a request (`asked_for`)."""
+    manifest = read_object(folder / "run.json")
+    return asked is not None and manifest.get("status") == "finished" and manifest.get("asked") == asked
+
+
+def finished_scores(folder: Path, asked: str | None) -> Scores | None:
+    """Return the scores of a finished run, if they answer a request (`asked_for`); otherwise None.
+
+    All commands use this to find out whether a run is done. It needs neither the weights nor the texts.
+
+    >>> finished_scores(Path("nowhere"), "e3b0c442") is None
+    True
+    """
+    scores = read_run(folder) if is_finished(folder, asked) else None
+    if scores is None or not _same_sources(scores.manifest):
+        return None
+    remove_journals(folder)
+    return scores
+
+
+def _same_sources(manifest: Mapping[str, Any]) -> bool:
+    """Return whether an adapter's base model and code from other repositories are unchanged since the run.
+
+    Only the files of the model name them, so `asked` does not include them.
+    """
+    sources = manifest.get("inputs", {}).get("model_sources", {})
+    for kind in ("base", "code"):
+        name, _, commit = sources.get(kind, "").rpartition("@")
+        if name and identify(name, sources.get(f"{kind}_asked")) != commit:
+            return False
+    return True
+
+
+def is_own_run(folder: Path, scores: Scores) -> bool:
+    """Return whether scores were read from the finished run of a judge in this folder."""
+    manifest, digest = read_object(folder / "run.json"), content_hash(scores)
+    if manifest.get("status") != "finished" or not manifest["hash"] == scores.manifest.get("hash") != digest:
+        return False
+    there = read_run(folder)
+    return there is not None and content_hash(there) == digest
+
+
+def keep_scores(
+    folder: Path,
+    scores: Scores,
+    *,
+    asked: str | None = None,
+    source: Path | None = None,
+    fresh: bool = False,
+) -> None:
+    """Write scores that were made elsewhere to a run folder, with a manifest.
+
+    The hash of the run is that of the scores themselves, so they are never mistaken for a run of a judge.
+    Writing a run's own scores to its folder changes nothing. `asked` is the hash of a request by which
+    `finished_scores` finds them again. Another run in the folder is replaced only if `fresh` is set, or if it
+    has earlier scores of the same file `source`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     keep_scores(Path(folder), Scores.from_arrays([[1.0, 0.0]]))
+    ...     sorted(path.name for path in Path(folder).iterdir() if path.name != ".lock")
+    ['run.json', 'scores.parquet']
+    """
+    if is_own_run(folder, scores):
+        return
+    digest, before = content_hash(scores), read_object(folder / "run.json")
+    model, here = before.get("model"), scores.manifest.get("model")
+    if model and here and model != here and not fresh:
+        raise RunError(
+            f"{folder} holds the scores of {model!r}, and {here!r} has the same folder: choose another "
+            "--output, or --fresh to replace them"
+        )
+    about = {key: value for key, value in scores.manifest.items() if key not in ("asked", "scores_sha256")}
+    if asked is None and before.get("hash") == digest:
+        asked = before.get("asked")
+    about |= {"asked": asked} if asked else {}
+    if source is not None:
+        about["source_file"] = str(source.resolve())
+        fresh = fresh or about["source_file"] == before.get("source_file")
+    manifest = {**about, "status": "running", "hash": digest}
+    with locked(folder):
+        claim(folder, manifest, fresh=fresh)
+        write_scores(folder, scores, manifest)
+
+
+def _difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
+    """Say in a few words how another run differs from this one."""
+    if not then:
         return "its manifest run.json is missing or damaged"
-    if not inputs or not isinstance(manifest.get("inputs"), dict):
+    if "inputs" not in now or not isinstance(then.get("inputs"), dict):
         return "with results that were made elsewhere"
-    now, then = flattened(inputs), flattened(manifest["inputs"])
+    ours, theirs = flattened(now["inputs"]), flattened(then["inputs"])
     changed = [
-        f"{key}: {then.get(key, 'nothing')} there, {now.get(key, 'nothing')} now"
-        for key in sorted({*now, *then})
-        if now.get(key) != then.get(key)
+        f"{key}: {theirs.get(key, 'nothing')} there, {ours.get(key, 'nothing')} now"
+        for key in sorted({*ours, *theirs})
+        if ours.get(key) != theirs.get(key)
         # A different number of prompts explains their different hash.
-        and not (key == "items_sha256" and now.get("n_items") != then.get("n_items"))
+        and not (key == "items_sha256" and ours.get("n_items") != theirs.get("n_items"))
     ]
-    return "; ".join(changed) or "its manifest run.json is damaged"
+    return "; ".join(changed) or "with other scores"
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,55 +1,216 @@
-"""One scoring run: the journal of scored prompts, and the table of scores at the end.
+"""Score a benchmark with a judge: resumable, by one process or several.
 
-`<output>/<org>__<name>/<benchmark>/` has `run.json` from the start. While scoring, `scored-0.jsonl` gets one
-line per prompt, and a blank line after each chunk of prompts that were scored together. At the end,
-`scores.parquet` is written once and the journal is removed. A line has a check of its content. A half-written
-chunk at the end is ignored, because the last bits of a reward can depend on the whole chunk. Any other damage
-is an error.
+While a run scores, `scored-0.jsonl` in its folder gets one line per prompt, and a blank line after each chunk of
+prompts that were scored together. At the end, `scores.parquet` is written once and the journal is removed. A line
+has a check of its content. A half-written chunk at the end is ignored, because the last bits of a reward can
+depend on the whole chunk. Any other damage is an error.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import hashlib
 import json
 import os
-import platform
 import time
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rmcalib import __version__
-from rmcalib._util.files import kind_on_disk, read_object, utc, write_bytes
-from rmcalib._util.hub import folder_name
-from rmcalib._util.storage import StorageError, as_path, is_remote, read_file
+from rmcalib._util.files import read_object, utc, write_bytes
+from rmcalib._util.processes import Team, joined, process_rank
+from rmcalib._util.storage import is_remote, read_file
 from rmcalib._util.terminal import count
-from rmcalib.judges import ScoredItem
-from rmcalib.judges._files import identify
+from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.judges import Judge, ScoredItem, load_judge
+from rmcalib.judges._judge import about_judge, close_judge, scored_chunks
 from rmcalib.judges._readings import answers_summary
-from rmcalib.runs._folder import RunError, RunFolder
+from rmcalib.judges._scoring import CHUNK, indifference_note
+from rmcalib.runs import _folder
+from rmcalib.runs._folder import RunError
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark, Item
+    from rmcalib.benchmarks import Item
+    from rmcalib.judges import RewardModel
 
 
-_TABLE, _JOURNAL = "scores.parquet", "scored-*.jsonl"
-_FILES = (_TABLE, "metrics.json", _JOURNAL)
-_REMEDY = "restore it from a copy, or give --fresh to score again"
-_PACKAGES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "datasets",
-    "huggingface_hub",
-    "accelerate",
-    "peft",
-    "numpy",
-)
-_AT_ONCE = 50_000  # values that are hashed at a time
+T = TypeVar("T")
+
+OnProgress = Callable[[int, int, int], None]
+"""Called with the number of responses scored, the number of all responses, and the number of tokens read."""
+
+
+def score(
+    judge: str | Judge | RewardModel | Callable[..., Any] | None = None,
+    benchmark: str | Benchmark = "demo",
+    *,
+    model: str | Judge | RewardModel | Callable[..., Any] | None = None,
+    name: str | None = None,
+    kind: str | None = None,
+    output: str | Path | None = None,
+    fresh: bool = False,
+    on_progress: OnProgress | None = None,
+    **options: Any,
+) -> Scores:
+    """Score every response of a benchmark with a judge.
+
+    Parameters
+    ----------
+    judge : str | Judge | RewardModel | Callable[..., Any], optional
+        A Hub id, a local folder, ``"demo"`` (the default), the name of a registered judge, a function
+        ``f(prompt, responses) -> numbers``, or an object that is a :class:`rmcalib.judges.Judge`.
+    benchmark : str | Benchmark
+        What :func:`rmcalib.load_benchmark` takes or returns.
+    model : str | Judge | RewardModel | Callable[..., Any], optional
+        Another name for ``judge``.
+    name : str, optional
+        Name of the judge, if it is a function.
+    kind : str, optional
+        Kind of judge, if ``judge`` is a name that could be several.
+    output : str | Path, optional
+        Folder or fsspec URL for run folders (``<output>/<org>__<name>/<benchmark>/``). A run that was killed
+        continues where it stopped, and a finished run is not scored again. Default: nothing is kept.
+    fresh : bool
+        Score again, and replace an earlier run in the folder, even if its settings differ.
+    on_progress : OnProgress, optional
+        Called as responses are scored.
+    **options
+        How to load the judge; see :func:`rmcalib.load_judge`. For Hugging Face models they are the fields of
+        :class:`rmcalib.judges.LoadOptions`: ``device``, ``dtype``, ``revision``, ...
+
+    Returns
+    -------
+    Scores
+        In the order of the benchmark, with a manifest. Under ``torchrun`` or ``accelerate launch``, each
+        process scores a part of the prompts, and all return the same scores. They need an ``output`` that all
+        of them can access.
+
+    Examples
+    --------
+    >>> import rmcalib
+    >>> bench = rmcalib.load_benchmark("demo", limit=8)
+    >>> rmcalib.score("demo", bench, device="cpu").n_items
+    8
+    >>> def shortest(prompt, responses):
+    ...     return [-len(response) for response in responses]
+    >>> rmcalib.score(shortest, bench).manifest["model"]
+    'shortest'
+    """
+    if judge is not None and model is not None:
+        raise ValueError("judge, model: two names for one argument; give only one")
+    if process_rank()[1] > 1 and output is None:
+        raise ValueError("output: several processes need a folder that all of them can reach")
+    given = judge if judge is not None else model if model is not None else "demo"
+    with joined() as team, contextlib.ExitStack() as opened:
+        bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
+        _check_votes(bench)
+        chosen = load_judge(given, kind=kind, name=name, **options)
+        if isinstance(given, str):
+            opened.callback(close_judge, chosen)
+        place = opened.enter_context(TemporaryDirectory()) if output is None else output
+        folder = _folder.run_folder(place, chosen.name, bench.name)
+        scores = None
+        # Only if there is a run: `asked_for` hashes the files of a local model.
+        if not fresh and team.rank == 0 and read_object(folder / "run.json"):
+            scores = _folder.finished_scores(folder, asked_for(chosen, bench))
+        if not team.gather(scores is not None)[0]:
+            scores = _score_together(chosen, bench, folder, team, fresh, on_progress)
+        return scores if scores is not None else Scores.from_parquet(folder / _folder.TABLE)
+
+
+def _score_together(
+    judge: Judge, bench: Benchmark, folder: Path, team: Team, fresh: bool, on_progress: OnProgress | None
+) -> Scores | None:
+    """Score what is left of a benchmark; the main process returns all scores."""
+    inputs = score_inputs(judge, bench)
+    if len({*team.gather(_folder.inputs_hash(inputs))}) > 1:
+        raise ValueError(f"{judge.name}: the processes found different models or data: start them again")
+    about, asked = about_judge(judge), asked_for(judge, bench)
+    about |= {} if asked is None else {"asked": asked}
+    if team.rank > 0:
+        team.gather(None)  # the main process opens the folder first
+    with Run(folder, bench, inputs, about=about, fresh=fresh, rank=team.rank) as run:
+        if team.rank == 0:
+            team.gather(None)
+        _fill(run, judge, team, on_progress)
+        work = _work(team, judge)
+        scores = run.finish(processes=team.world, **work) if team.rank == 0 else None
+        team.gather(None)
+    return scores
+
+
+def score_inputs(
+    judge: Judge, benchmark: Benchmark, identity: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return everything that changes a score. Runs with equal inputs can share their prompts.
+
+    `identity` is the result of `judge.identity()`, if another process has loaded the judge.
+
+    >>> judge = load_judge(lambda prompt, responses: [len(text) for text in responses], name="longest")
+    >>> inputs = score_inputs(judge, load_benchmark("demo", limit=4))
+    >>> inputs["model"], inputs["benchmark"], inputs["n_items"]
+    ('longest', 'demo', 4)
+    """
+    return {
+        **(judge.identity() if identity is None else identity),
+        "model": _folder.model_folder(judge.name),
+        "benchmark": benchmark.name,
+        "benchmark_revision": benchmark.revision,
+        "n_items": len(benchmark),
+        "items_sha256": _items_hash(benchmark),
+    }
+
+
+def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
+    """Return a hash of a request to score, which is known before the judge is loaded; None if it is not.
+
+    The manifest of a run contains it as `asked`. If the same request comes again, `finished_scores` finds the
+    finished run by it, and no weights are loaded.
+
+    >>> asked = asked_for(load_judge("demo"), load_benchmark("demo", limit=4))
+    >>> asked == asked_for(load_judge("demo"), load_benchmark("demo", limit=5))
+    False
+    """
+    known: Callable[[], dict[str, Any] | None] = getattr(judge, "asked", None) or judge.identity
+    asked = known()
+    if asked is None:
+        return None
+    data = [benchmark.name, benchmark.revision, _items_hash(benchmark)]
+    return _folder.inputs_hash({**asked, "model": _folder.model_folder(judge.name), "benchmark": data})
+
+
+def _items_hash(benchmark: Benchmark) -> str:
+    """Hash the fields of all prompts that scores depend on or contain; votes only if there are any."""
+    items = [
+        (item.id, item.category, item.prompt, item.responses, item.n_correct)
+        + (() if item.votes is None else (item.votes, item.ties))
+        for item in benchmark.items
+    ]
+    return hashlib.sha256(json.dumps(items).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def shard(items: Sequence[T], rank: int, world: int) -> list[T]:
+    """Return the items that process `rank` of `world` scores, in whole blocks of a judge.
+
+    >>> [len(shard(range(100), rank, 2)) for rank in range(2)]
+    [64, 36]
+    """
+    blocks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+    return [item for block in blocks[rank::world] for item in block]
+
+
+def _check_votes(benchmark: Benchmark) -> None:
+    """Refuse a benchmark whose scores could not be written, before a model is loaded."""
+    voted = sum(item.votes is not None for item in benchmark.items)
+    if 0 < voted < len(benchmark):
+        raise ValueError(
+            f"{benchmark.name}: {voted:,} of {len(benchmark):,} prompts have people's votes; give all "
+            "prompts votes or none, such as in two files"
+        )
 
 
 class Run:
@@ -95,15 +256,24 @@ class Run:
         rank: int = 0,
     ) -> None:
         """Store the arguments; nothing is read or written before the run is entered."""
-        described = {"versions": package_versions(), "benchmark_format": benchmark.format, **(about or {})}
-        self.files = RunFolder(folder, inputs, _FILES, about=described, fresh=fresh, rank=rank)
-        self.folder, self.benchmark = self.files.folder, benchmark
+        # Through JSON and back, so that they can be compared with a stored manifest.
+        inputs = json.loads(json.dumps(dict(inputs)))
+        described = {
+            "versions": _folder.package_versions(),
+            "benchmark_format": benchmark.format,
+            **(about or {}),
+        }
+        self.folder, self.benchmark = folder, benchmark
+        self.hash = _folder.inputs_hash(inputs)
+        self.manifest = {**inputs, **described, "status": "running", "hash": self.hash, "inputs": inputs}
+        self._fresh, self._rank = fresh, rank
         self._items = {item.id: item for item in benchmark.items}
         self._scored: dict[str, ScoredItem] = {}
         self._finished: Scores | None = None
         self._started = time.time()
         self._parts = 0
         self._writer = uuid.uuid4().hex[:8]
+        self._lock = contextlib.ExitStack()
 
     @property
     def remaining(self) -> list[Item]:
@@ -114,23 +284,21 @@ class Run:
 
     def __enter__(self) -> Run:
         """Take the lock, check that existing files belong to the same inputs, and read what is done."""
-        self.files.__enter__()
-        try:
+        with contextlib.ExitStack() as opened:
+            if self._rank == 0:
+                opened.enter_context(_folder.locked(self.folder))
+                _folder.claim(self.folder, self.manifest, fresh=self._fresh)
             manifest = read_object(self.folder / "run.json")
-            if manifest.get("status") == "finished" and manifest.get("hash") == self.files.hash:
-                self._finished = read_run(self.folder)
-            if self._finished is not None:
-                return self
-            self._scored = self._read_journals()
-            self._note_versions(manifest)
-        except BaseException:
-            self.files.__exit__()
-            raise
+            if manifest.get("status") == "finished" and manifest.get("hash") == self.hash:
+                self._finished = _folder.read_run(self.folder)
+            if self._finished is None:
+                self._scored = self._read_journals()
+            self._lock = opened.pop_all()  # keep the lock: there was no error
         return self
 
     def __exit__(self, *_: object) -> None:
         """Release the lock."""
-        self.files.__exit__()
+        self._lock.close()
 
     def add(self, scored: Iterable[ScoredItem]) -> None:
         """Append a chunk of scored prompts to the journal. After this call they survive a crash."""
@@ -143,11 +311,11 @@ class Run:
                 raise ValueError(
                     f"item {item.id!r}: {count(n, 'reward')} for {count(len(item.responses), 'response')}"
                 )
-        lines = "".join((*(_line(self.files.hash, one) for one in scored), "\n")).encode()
+        lines = "".join((*(_line(self.hash, one) for one in scored), "\n")).encode()
         if is_remote(self.folder):  # objects cannot be appended to, and another process may write here, too
             write_bytes(self.folder / f"scored-{self._writer}-{self._parts:05d}.jsonl", lines)
         else:
-            _append(self.folder / f"scored-{self.files.rank}.jsonl", lines, trim=not self._parts)
+            _append(self.folder / f"scored-{self._rank}.jsonl", lines, trim=not self._parts)
         self._parts += 1
         self._scored.update((one.id, one) for one in scored)
 
@@ -165,7 +333,7 @@ class Run:
         rows = [row for item in self.benchmark.items for row in _rows(item, self._scored[item.id])]
         scores = Scores.from_rows(rows, source=str(self.folder))
         answers = answers_summary(scores)
-        self.files.about |= {
+        self.manifest |= {
             **about,
             "counts": {
                 "items": len(self.benchmark),
@@ -177,202 +345,54 @@ class Run:
             "timings": {"started": utc(self._started), "finished": utc(time.time())},
             **({"judge_answers": answers} if answers else {}),
         }
-        self._finished = _write(self.files, scores)
-        _remove_journals(self.folder)  # only now: everything is in scores.parquet
+        self._finished = _folder.write_scores(self.folder, scores, self.manifest)
+        _folder.remove_journals(self.folder)  # only now: everything is in scores.parquet
         return self._finished
-
-    def _note_versions(self, manifest: Mapping[str, Any]) -> None:
-        """Record the package versions that made the existing scores, if they differ from the current ones."""
-        known = [*manifest.get("versions_before", []), manifest.get("versions")] if self._scored else []
-        now = self.files.about["versions"]
-        before = [one for i, one in enumerate(known) if one and one != now and one not in known[:i]]
-        if before:
-            self.files.about["versions_before"] = before
-        if self.files.rank == 0 and now != manifest.get("versions"):
-            self.files.write_manifest()
 
     def _read_journals(self) -> dict[str, ScoredItem]:
         found: dict[str, ScoredItem] = {}
-        for file in self.files.find(_JOURNAL):
+        for file in _folder.files_of(self.folder, _folder.JOURNAL):
             records = _read_journal(file)
-            if any(run != self.files.hash for run, _ in records):
+            if any(run != self.hash for run, _ in records):
                 warnings.warn(f"{file}: belongs to another run, and is ignored", stacklevel=3)
                 continue
             found |= {one.id: one for _, one in records if one.id in self._items}
         return found
 
 
-def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
-    """Return the folder of a run, `<output>/<org>__<name>/<benchmark>`. It is always inside `output`.
-
-    >>> run_folder("runs", "org/rm", "allenai/reward-bench-2").as_posix()
-    'runs/org__rm/allenai__reward-bench-2'
-    """
-    return as_path(output) / model_folder(model) / folder_name(benchmark)
-
-
-def model_folder(name: str) -> str:
-    """Return the name of the folder of a judge; a local model is named by its full path."""
-    return folder_name(str(Path(name).resolve()) if kind_on_disk(name) == "folder" else name)
-
-
 def scored_before(folder: Path) -> set[str]:
     """Return the ids of the prompts in the journals of a run that is not open."""
-    files = RunFolder(folder, {}).find(_JOURNAL)
+    files = _folder.files_of(folder, _folder.JOURNAL)
     return {one.id for file in files for _, one in _read_journal(file)}
 
 
-def read_run(folder: Path) -> Scores | None:
-    """Read the scores of a run folder and check them against its manifest; None if it has no scores yet.
+def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) -> None:
+    """Score this process's share of the remaining prompts."""
+    items = shard(run.remaining, team.rank, team.world)
+    total = sum(len(item.responses) for item in items)
+    done = tokens = 0
 
-    Damaged scores are an error: whether to score again what is lost is the user's decision.
-    """
-    manifest = read_object(folder / "run.json")
-    try:
-        scores = Scores.from_parquet(folder / _TABLE)
-    except StorageError:
-        raise
-    except ValueError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return None
-        raise RunError(f"{error}; {_REMEDY}") from error
-    # Object storage has no locks: two processes may finish the same run there, each with its own timings.
-    compared = (lambda one: one.get("hash")) if is_remote(folder) else dict
-    if manifest.get("status") == "finished" and compared(scores.manifest) != compared(manifest):
-        raise RunError(f"{folder}: damaged: run.json and {_TABLE} do not belong together; {_REMEDY}")
-    return scores
+    def progress(n_responses: int, n_tokens: int) -> None:
+        nonlocal done, tokens
+        done, tokens = done + n_responses, tokens + n_tokens
+        if on_progress is not None:
+            on_progress(done, total, tokens)
 
-
-def is_finished(folder: Path, asked: str | None) -> bool:
-    """Return whether the manifest of a run says that it is finished and answers a request (`asked_for`)."""
-    manifest = read_object(folder / "run.json")
-    return asked is not None and manifest.get("status") == "finished" and manifest.get("asked") == asked
+    progress(0, 0)
+    distinct: set[bool | None] = set()
+    for scored in scored_chunks(judge, items, progress):
+        run.add(scored)
+        distinct |= {item.distinct for item in scored}
+    if note := indifference_note(distinct):
+        warnings.warn(f"{judge.name}: {note}", stacklevel=2)
 
 
-def finished_scores(folder: Path, asked: str | None) -> Scores | None:
-    """Return the scores of a finished run, if they answer a request (`asked_for`); otherwise None.
-
-    All commands use this to find out whether a run is done. It needs neither the weights nor the texts.
-
-    >>> finished_scores(Path("nowhere"), "e3b0c442") is None
-    True
-    """
-    if not is_finished(folder, asked):
-        return None
-    scores = read_run(folder)
-    if scores is None or not _same_sources(scores.manifest):
-        return None
-    _remove_journals(folder)
-    return scores
-
-
-def _same_sources(manifest: Mapping[str, Any]) -> bool:
-    """Return whether an adapter's base model and code from other repositories are unchanged since the run.
-
-    Only the files of the model name them, so `asked` does not include them.
-    """
-    sources = manifest.get("inputs", {}).get("model_sources", {})
-    for kind in ("base", "code"):
-        name, _, commit = sources.get(kind, "").rpartition("@")
-        if name and identify(name, sources.get(f"{kind}_asked")) != commit:
-            return False
-    return True
-
-
-def is_own_run(folder: Path, scores: Scores) -> bool:
-    """Return whether scores were read from the finished run of a judge in this folder."""
-    manifest, digest = read_object(folder / "run.json"), content_hash(scores)
-    if manifest.get("status") != "finished" or not manifest["hash"] == scores.manifest.get("hash") != digest:
-        return False
-    there = read_run(folder)
-    return there is not None and content_hash(there) == digest
-
-
-def keep_scores(
-    folder: Path,
-    scores: Scores,
-    *,
-    asked: str | None = None,
-    source: Path | None = None,
-    fresh: bool = False,
-) -> None:
-    """Write scores that were made elsewhere to a run folder, with a manifest.
-
-    The hash of the run is that of the scores themselves, so they are never mistaken for a run of a judge.
-    Writing a run's own scores to its folder changes nothing. `asked` is the hash of a request by which
-    `finished_scores` finds them again. Another run in the folder is replaced only if `fresh` is set, or if it
-    has earlier scores of the same file `source`.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     keep_scores(Path(folder), Scores.from_arrays([[1.0, 0.0]]))
-    ...     sorted(path.name for path in Path(folder).iterdir() if path.name != ".lock")
-    ['run.json', 'scores.parquet']
-    """
-    digest, before = content_hash(scores), read_object(folder / "run.json")
-    if is_own_run(folder, scores):
-        return
-    model, here = before.get("model"), scores.manifest.get("model")
-    if model and here and model != here and not fresh:
-        raise RunError(
-            f"{folder} holds the scores of {model!r}, and {here!r} has the same folder: choose another "
-            "--output, or --fresh to replace them"
-        )
-    about = {key: value for key, value in scores.manifest.items() if key not in ("asked", "scores_sha256")}
-    if asked is None and before.get("hash") == digest:
-        asked = before.get("asked")
-    about |= {"asked": asked} if asked else {}
-    if source is not None:
-        about["source_file"] = str(source.resolve())
-        fresh = fresh or about["source_file"] == before.get("source_file")
-    with RunFolder(folder, {}, _FILES, about=about, fresh=fresh, digest=digest) as run:
-        _write(run, scores)
-
-
-def content_hash(scores: Scores) -> str:
-    """Return a SHA-256 of the columns of scores, without their manifest.
-
-    It equals `inputs_hash` of the columns as lists, but is computed in pieces to save memory.
-
-    >>> scores = Scores.from_arrays([[1.0, 0.0]])
-    >>> content_hash(scores) == content_hash(Scores.from_arrays([[1.0, 0.0]], manifest={"model": "m"}))
-    True
-    """
-    digest = hashlib.sha256()
-    columns = scores.columns()
-    for i, name in enumerate(sorted(columns)):
-        digest.update(f"{', ' if i else '{'}{json.dumps(name)}: [".encode())
-        for start in range(0, len(scores), _AT_ONCE):
-            values = json.dumps(columns[name][start : start + _AT_ONCE].tolist())[1:-1]
-            digest.update(f"{', ' if start else ''}{values}".encode())
-        digest.update(b"]")
-    digest.update(b"}")
-    return digest.hexdigest()
-
-
-def package_versions() -> dict[str, str]:
-    """Return the versions of Python, rmcalib and the packages that scoring uses.
-
-    >>> "numpy" in package_versions()
-    True
-    """
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions = {"rmcalib": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions
-
-
-def _write(run: RunFolder, scores: Scores) -> Scores:
-    """Write the table and then the manifest of a finished run, with the digest of the table."""
-    finished = dataclasses.replace(scores, manifest=run.manifest("finished"))
-    manifest = finished.to_parquet(run.folder / _TABLE)
-    run.finish(scores_sha256=manifest["scores_sha256"])
-    return dataclasses.replace(finished, manifest=manifest)
+def _work(team: Team, judge: Judge) -> dict[str, dict[str, int]]:
+    """Return the sum over all processes of the work that their judges have done."""
+    work: Callable[[], dict[str, int]] = getattr(judge, "work", None) or dict
+    parts = team.gather(work())
+    total = {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
+    return {"work": total} if any(total.values()) else {}
 
 
 def _rows(item: Item, scored: ScoredItem) -> Iterable[dict[str, Any]]:
@@ -389,12 +409,6 @@ def _rows(item: Item, scored: ScoredItem) -> Iterable[dict[str, Any]]:
             **voted,
             **{f"judge_{name}": values[i] for name, values in scored.details.items()},
         }
-
-
-def _remove_journals(folder: Path) -> None:
-    """Remove the journals of a finished run, also if it was killed before it could do so."""
-    for file in RunFolder(folder, {}).find(_JOURNAL):
-        file.unlink(missing_ok=True)
 
 
 def _line(run: str, scored: ScoredItem) -> str:
@@ -434,7 +448,7 @@ def _read_journal(file: Path) -> list[tuple[str, ScoredItem]]:
             values = {key: tuple(value) for key, value in record.items() if isinstance(value, list)}
             found.append((run, ScoredItem(**{**record, **values})))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{file}, line {number}: damaged; {_REMEDY}") from error
+            raise RunError(f"{file}, line {number}: damaged; {_folder.REMEDY}") from error
     return found
 
 

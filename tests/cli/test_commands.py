@@ -191,8 +191,9 @@ def test_list(what: str, name: str, invoke: Invoke) -> None:
 
 def test_doctor(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     from rmcalib import judges
+    from rmcalib.judges._doctor import Diagnosis
 
-    found = judges.Diagnosis({"rmcalib": "0"}, (), "offline", False, ())
+    found = Diagnosis({"rmcalib": "0"}, (), "offline", False, ())
     monkeypatch.setattr(judges, "diagnose", lambda: found)
     assert json.loads(invoke("doctor", "--json").out)["hub"] == "offline"
     assert invoke("doctor").code == 0

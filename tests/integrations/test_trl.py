@@ -149,12 +149,3 @@ def test_the_model_in_training_scores_like_its_saved_checkpoint(training: dict[s
     saved = rmcalib.score(str(folder / "saved"), training["bench"], device="cpu", dtype="float32")
     np.testing.assert_allclose(live.reward, saved.reward, atol=1e-4)
     assert live.n_tokens.tolist() == saved.n_tokens.tolist()
-
-
-def test_evaluating_after_training_keeps_the_run_of_the_step(training: dict[str, Any]) -> None:
-    file = next((training["folder"] / "runs" / f"step-{STEPS[-1]}").rglob("run.json"))
-    before = file.read_bytes()
-    found = training["trainer"].evaluate()
-    assert file.read_bytes() == before
-    assert found["eval_demo/accuracy"] == training["logged"][STEPS[-1]]["eval_demo/accuracy"]
-    assert not training["trainer"].model.training

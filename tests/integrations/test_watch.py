@@ -192,20 +192,9 @@ def test_a_folder_is_watched(tmp_path: Path) -> None:
     assert found.alarm is not None
     assert found.alarm["step"] >= 4
     assert found.content()["steps"][0]["gap"] == pytest.approx(0, abs=0.15)
-    other = rmcalib.watch(tmp_path, columns="reward=acc,label=acc")
-    assert other.alarm is not None
-
-
-def test_a_table_is_watched_like_the_folder_that_it_came_from(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for step in range(3):
-        write(tmp_path, step, 60, 0.3, rng)
     rows = [json.loads(line) for file in sorted(tmp_path.iterdir()) for line in file.read_text().splitlines()]
-    table = pd.DataFrame(rows).rename(columns={"input": "prompt", "output": "response"})
-    table["response"] = [f"{i} {text}" for i, text in enumerate(table["response"])]
-    ours, theirs = rmcalib.watch(table, columns="reward=score,label=acc"), rmcalib.watch(tmp_path)
-    assert [row["gap"] for row in ours.steps] == pytest.approx([row["gap"] for row in theirs.steps])
-    assert ours.misses == ()  # the lengths are those of the texts
+    table = rmcalib.watch(pd.DataFrame(rows), columns="prompt=input,reward=score,label=acc,step=step")
+    assert table.table["gap"].tolist() == pytest.approx(found.table["gap"].tolist())
 
 
 def test_a_benchmark_is_the_reference(tmp_path: Path) -> None:

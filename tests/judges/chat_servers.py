@@ -54,7 +54,6 @@ class Chat:
     weights: Weights = by_quality
     texts: Callable[[Request], str] = lambda _: "Best: A"
     top: int | None = 20
-    knows: Sequence[str] = ("structured_outputs",)
     refuses: Sequence[str] = ()
     faults: dict[int, Reply] = field(default_factory=dict)  # by the number of the chat request
 
@@ -73,7 +72,7 @@ class Chat:
             if name in body:
                 error = {"message": f"Unrecognized request argument: {name}", "type": "invalid_request_error"}
                 return Reply({"error": error}, 400)
-        if body.get("logprobs") and self.top is None and "logprobs" not in self.knows:
+        if body.get("logprobs") and self.top is None:
             return self.answer(body, "A", None)
         if body.get("logprobs"):
             return self.with_logprobs(body)
@@ -81,13 +80,8 @@ class Chat:
 
     def with_logprobs(self, body: dict[str, Any]) -> Reply:
         weights = {token: weight for token, weight in self.weights(body["messages"]).items() if weight > 0}
-        choice = body.get("structured_outputs", {}).get("choice")
-        if choice and "structured_outputs" in self.knows:
-            weights = {token: weight for token, weight in weights.items() if token in choice}
         total = sum(weights.values())
         logprobs = {token: math.log(weight / total) for token, weight in weights.items()}
-        if choice and "structured_outputs" in self.knows:
-            logprobs["?"] = -9999.0
         shown = sorted(logprobs, key=lambda token: -logprobs[token])[
             : min(self.top or 0, body["top_logprobs"])
         ]

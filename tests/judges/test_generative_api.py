@@ -12,8 +12,10 @@ import pytest
 
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
-from rmcalib.judges import GenerativeJudge, ScoredItem, load_judge, scored_chunks
+from rmcalib.judges import ScoredItem, load_judge
 from rmcalib.judges._chat import ChatApi
+from rmcalib.judges._generative import GenerativeJudge
+from rmcalib.judges._judge import scored_chunks
 from tests.judges.chat_servers import Chat, by_quality, quality, shown_answers
 from tests.judges.serving import Reply, Request, Server, serving
 
@@ -50,11 +52,9 @@ def weight(text: str) -> float:
     return 0.1 + quality(text.replace("\ud800", "\ufffd"))
 
 
-@pytest.mark.parametrize("server_has", ["choice", "top"])
-def test_letters_are_averaged_over_all_placements(server_has: str) -> None:
+def test_letters_are_averaged_over_all_placements() -> None:
     """A direct computation: each response is in each place once, and the first place counts three times."""
-    knows = {"choice": ("structured_outputs",), "top": ()}[server_has]
-    chat = Chat(weights=lambda messages: by_quality(messages, bias=3.0), knows=knows)
+    chat = Chat(weights=lambda messages: by_quality(messages, bias=3.0))
     with serving(chat) as server:
         judge = quick(server, "letter")
         results = scored(judge)
@@ -140,16 +140,6 @@ def test_rewardbench2_asks_for_letters_and_rates_ties() -> None:
     assert "place" not in ratings.details
 
 
-def test_labels_missing_from_the_top_20_are_asked_for() -> None:
-    def weights(_: Any) -> dict[str, float]:
-        return {"A": 0.4, "B": 0.2, "C": 0.01, "D": 0.005, **{f"t{i}": 0.02 for i in range(25)}}
-
-    with serving(Chat(weights=weights)) as server:
-        (got,) = scored(quick(server, "letter", placements=1), ITEMS[:1])
-    assert got.details["floored"][0] == 0
-    assert sorted(np.exp(got.rewards)) == pytest.approx(sorted(np.array([0.4, 0.2, 0.01, 0.005]) / 0.615))
-
-
 def test_labels_missing_from_the_top_20_get_an_upper_bound() -> None:
     """For the judge, 20 other tokens are more likely than C and D, and the server returns only 20."""
     others = {f"t{i}": 0.02 for i in range(18)}
@@ -157,10 +147,8 @@ def test_labels_missing_from_the_top_20_get_an_upper_bound() -> None:
     def weights(_: Any) -> dict[str, float]:
         return {"A": 0.4, "B": 0.2, "C": 0.01, "D": 0.005, **others, "tail": 0.025}
 
-    with serving(Chat(owner="openai", weights=weights, knows=())) as server:
-        judge = quick(server, "letter", placements=1)
-        (got,) = scored(judge, ITEMS[:1])
-        assert len([1 for request in server.requests if "structured_outputs" in (request.body or {})]) == 1
+    with serving(Chat(owner="openai", weights=weights)) as server:
+        (got,) = scored(quick(server, "letter", placements=1), ITEMS[:1])
     assert got.details["floored"][0] == 2
     p, floor = np.exp(got.rewards), np.array(got.details["floor"])
     assert (floor > 0).sum() == 2

@@ -11,7 +11,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges import GenerativeJudge, load_judge, scored_chunks
+from rmcalib.judges import load_judge
+from rmcalib.judges._generative import GenerativeJudge
+from rmcalib.judges._judge import scored_chunks
 from rmcalib.judges._prompts import Question
 from tests.hub.tiny import tiny_config, tiny_tokenizer
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges import Cost, GenerativeJudge, load_judge
 from rmcalib.judges import _readings as reading
+from rmcalib.judges import load_judge
+from rmcalib.judges._generative import Cost, GenerativeJudge
 from rmcalib.judges._prompts import BUILT_IN, choice_of, read_prompt
 
 USER = "user: '{{ prompt }} {{ responses }}', each: '{{ label }} {{ response }}'"

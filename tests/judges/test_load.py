@@ -14,10 +14,12 @@ import pytest
 
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
-from rmcalib.judges import Classifier, Judge, Scale, ScoredItem, load_judge, scored_chunks
+from rmcalib.judges import Judge, Scale, ScoredItem, load_judge
+from rmcalib.judges._judge import scored_chunks
 from rmcalib.judges._load import KINDS, judge_kind, judge_settings
+from rmcalib.judges._scoring import Classifier
 from rmcalib.judges._settings import parsed_settings, setting_help
-from rmcalib.runs._score import asked_for
+from rmcalib.runs._run import asked_for
 
 ITEMS = tuple(Item(f"p{i}", "ab"[i % 2], f"question {i}", ("yes", "no way", "maybe"), 1) for i in range(10))
 BENCH = Benchmark("small", "1", ITEMS)

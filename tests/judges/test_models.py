@@ -9,7 +9,6 @@ import shutil
 import warnings
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +17,12 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rmcalib._util.hub import HubError
-from rmcalib.judges import Classifier, LoadOptions, Recipe, load_model
+from rmcalib.judges import LoadOptions, Recipe, load_model
 from rmcalib.judges import _devices as devices
 from rmcalib.judges import _model as loading
+from rmcalib.judges._files import find_files
 from rmcalib.judges._judge import about_judge
+from rmcalib.judges._scoring import Classifier
 from rmcalib.judges._weights import Output, linear_layers
 from tests.hub import tiny
 from tests.hub.server import LoopbackHub
@@ -200,7 +201,7 @@ def test_adapters_with_and_without_a_head(plain: Path, language_model: Path, tmp
         assert model.sources["base"].startswith(f"{base}@")
     for head in ("score", "own-code"):
         recipe = Recipe(str(folder), head=head, trust_remote_code=True)
-        with pytest.raises(HubError, match=f"head: {head}"):
+        with pytest.raises(HubError, match="`head`"):
             load_model(str(folder), recipe=recipe, base=str(plain), trust_remote_code=True)
     torch.save(load_file(folder / "adapter_model.safetensors"), folder / "adapter_model.bin")
     (folder / "adapter_model.safetensors").unlink()
@@ -288,7 +289,7 @@ def test_checkpoints_without_a_head_are_refused(language_model: Path, tmp_path: 
     with pytest.raises(HubError, match=r"score\.weight"):
         load_model(str(language_model), device="cpu")
     folder = CustomHead([nn.Linear(32, 1)]).save(tmp_path, "v_head.summary")
-    with pytest.raises(HubError, match=r"head: v_head\.summary"):
+    with pytest.raises(HubError, match="`head`"):
         load_model(str(folder), device="cpu")
 
 
@@ -376,14 +377,17 @@ GB = 10**9
 
 @pytest.fixture
 def _four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (devices, loading):
-        monkeypatch.setattr(module, "available_devices", lambda: [*GPUS, torch.device("cpu")])
-    monkeypatch.setattr(loading, "free_memory", lambda _: 80 * GB)
+    monkeypatch.setattr(devices, "available_devices", lambda: [*GPUS, torch.device("cpu")])
+    monkeypatch.setattr(devices, "free_memory", lambda _: 80 * GB)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
 
-def asked(recipe_dtype: Any = None, **options: Any) -> loading.Asked:
-    return loading.Asked("org/rm", Recipe("org/rm", dtype=recipe_dtype), LoadOptions(**options))
+def placed(plain: Path, size: float, gpu: torch.device, **options: Any) -> dict[str, Any]:
+    """How a model of some bytes is put on a device."""
+    files = find_files(str(plain), LoadOptions(**options))
+    prepared = loading.Prepared(None, [], size, gpu, torch.float32, "")
+    chosen = loading.loading_options(files, prepared)
+    return {name: chosen[name] for name in ("device_map", "max_memory") if name in chosen}
 
 
 @pytest.mark.usefixtures("_four_gpus")
@@ -396,33 +400,38 @@ def test_every_process_takes_the_gpu_of_its_local_rank() -> None:
 
 
 @pytest.mark.usefixtures("_four_gpus")
-def test_a_model_goes_straight_to_its_gpu_or_is_spread_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert loading.placement(asked(), 60 * GB, GPUS[1]) == {"device_map": {"": GPUS[1]}}
-    assert loading.placement(asked(), 60 * GB, torch.device("cpu")) == {}
-    spread = loading.placement(asked(), 200 * GB, GPUS[0])
+def test_a_model_goes_straight_to_its_gpu_or_is_spread_or_refused(
+    plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert placed(plain, 60 * GB, GPUS[1]) == {"device_map": {"": GPUS[1]}}
+    assert placed(plain, 60 * GB, torch.device("cpu")) == {}
+    spread = placed(plain, 200 * GB, GPUS[0])
     assert spread == {"device_map": "auto", "max_memory": dict.fromkeys(range(4), 72 * GB)}
     with pytest.raises(ValueError, match="300 GB"):
-        loading.placement(asked(), 300 * GB, GPUS[0])
+        placed(plain, 300 * GB, GPUS[0])
     with pytest.raises(ValueError, match="device"):
-        loading.placement(asked(device="cuda:1"), 140 * GB, GPUS[1])
+        placed(plain, 140 * GB, GPUS[1], device="cuda:1")
     launched = {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     for name, value in launched.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match="torchrun"):
-        loading.placement(asked(), 140 * GB, GPUS[1])
+        placed(plain, 140 * GB, GPUS[1])
     model, _ = tiny_model("llama")  # parts on the CPU
-    placed = loading.Placed(model.config, GPUS[0], torch.float32, "", {"device_map": "auto"})
     with pytest.raises(ValueError, match="org/rm"):
-        loading.settle("org/rm", model.backbone, placed)
+        loading.settle("org/rm", model.backbone, GPUS[0])
 
 
-def test_where_the_dtype_comes_from_is_kept() -> None:
-    config, settle = SimpleNamespace(dtype=torch.float16), loading.settle_dtype
-    assert settle(asked(dtype="bfloat16"), config, GPUS[0]) == (torch.bfloat16, "option")
-    assert settle(asked(), config, torch.device("cpu")) == (torch.float32, "cpu")
-    assert settle(asked("bfloat16"), config, GPUS[0]) == (torch.bfloat16, "recipe")
-    assert settle(asked(), config, GPUS[0]) == (torch.float16, "checkpoint")
+@pytest.mark.usefixtures("_four_gpus")
+def test_where_the_dtype_comes_from_is_kept(plain: Path, tmp_path: Path) -> None:
+    half = copied(plain, tmp_path / "m", dtype="float16", torch_dtype="float16")
+
+    def chosen(folder: Path, dtype: Any = None, **options: Any) -> tuple[torch.dtype, str]:
+        recipe = Recipe(str(folder), dtype=dtype)
+        found = loading.prepare(find_files(str(folder), LoadOptions(recipe=recipe, **options)))
+        return found.dtype, found.dtype_from
+
+    assert chosen(half, dtype=None, device="cuda") == (torch.float16, "checkpoint")
+    assert chosen(half, "bfloat16", device="cuda") == (torch.bfloat16, "recipe")
+    assert chosen(half, "bfloat16", device="cpu") == (torch.float32, "cpu")
     with pytest.warns(UserWarning, match="dtype=bfloat16"):
-        assert settle(asked(), SimpleNamespace(dtype=torch.float32), GPUS[0])[0] == torch.float32
-    with pytest.raises(ValueError, match="bf16"):
-        settle(asked("bf16"), config, GPUS[0])
+        assert chosen(plain, device="cuda")[0] == torch.float32

@@ -15,7 +15,7 @@ from torch import nn
 
 from rmcalib._util.hub import HubError
 from rmcalib.judges import LoadOptions, Recipe, load_model
-from rmcalib.judges._rescale import write_rescaled
+from rmcalib.judges._weights import write_rescaled
 from tests.hub import tiny
 from tests.judges.folders import OWN_CODE, CustomHead, adapter_of, copied, rewards
 

@@ -19,7 +19,7 @@ from rmcalib.benchmarks import Item
 from rmcalib.judges import RewardModel, ScoredItem
 from rmcalib.judges import _scoring as scoring
 from rmcalib.judges import _sharing as sharing
-from rmcalib.judges._scoring import ItemScorer, indifference_note, score_items
+from rmcalib.judges._scoring import ItemScorer, score_items
 from rmcalib.judges._weights import Output
 from tests.judges.tiny import ARCHITECTURES, slow_rewards, tiny_items, tiny_model
 from tests.processes import run_python
@@ -130,11 +130,7 @@ def test_the_checkpoints_pad_decides_where_to_pool(architecture: str, share: boo
     assert np.abs(np.array(flat(scored(last, items, share=share))) - got).max() > 0.1
 
 
-def test_a_pooled_token_that_all_responses_share_is_noticed() -> None:
-    model, _ = tiny_model("llama", pad=3, pooling="before_first_pad")  # the end of the user's turn
-    items = scored(model, tiny_items(5))
-    assert all(np.ptp(item.rewards) < 1e-5 for item in items)
-    assert "last_token" in indifference_note({item.distinct for item in items})
+def test_equal_texts_have_equal_rewards_and_no_choice() -> None:
     model, _ = tiny_model("llama")
     (same,) = scored(model, [Item("x", "c", "P", ("same", "same"), 1)])
     assert same.distinct is None

@@ -49,13 +49,6 @@ def test_turns_alternate_and_a_system_text_leads() -> None:
     assert render(turns, "R2", tiny_tokenizer()).endswith("<|user|>P2<|end|><|assistant|>R2<|end|>")
 
 
-def test_no_chat_template_names_the_remedy() -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = None
-    with pytest.raises(ValueError, match=r"'x', response 0.*mistral"):
-        encode([item("P", "R")], tokenizer, max_length=10)
-
-
 def test_templates_get_a_fixed_date() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = (

@@ -24,8 +24,9 @@ import torch
 
 import rmcalib
 from rmcalib._util.hub import HubError
-from rmcalib.judges import Recipe, load_judge, scored_chunks
+from rmcalib.judges import Recipe, load_judge
 from rmcalib.judges import _vllm as vllm
+from rmcalib.judges._judge import scored_chunks
 from rmcalib.runs import Batch, run_batch
 from tests.hub.tiny import save_model, tiny_classifier, tiny_config
 from tests.judges.serving import Reply, Request, Server, serving

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rmcalib.judges import load_judge, scored_chunks
+from rmcalib.judges import load_judge
+from rmcalib.judges._judge import scored_chunks
 
 # Compiling for a busy CPU takes minutes, and changes the speed of such small models little.
 OPTIONS: dict[str, Any] = {

@@ -13,7 +13,9 @@ import pytest
 
 import rmcalib
 from rmcalib.benchmarks import Item
-from rmcalib.judges import GenerativeJudge, load_judge, scored_chunks
+from rmcalib.judges import load_judge
+from rmcalib.judges._generative import GenerativeJudge
+from rmcalib.judges._judge import scored_chunks
 from tests.hub.tiny import save_model, tiny_config
 from tests.live.backend import running
 

@@ -23,7 +23,8 @@ from transformers import AutoModelForSequenceClassification
 
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
-from rmcalib.judges import Judge, Recipe, compare_served, load_judge, scored_chunks
+from rmcalib.judges import Judge, Recipe, compare_served, load_judge
+from rmcalib.judges._judge import scored_chunks
 from rmcalib.judges._templates import encode
 from rmcalib.scores import Scores
 from tests.hub.tiny import save_model, tiny_classifier

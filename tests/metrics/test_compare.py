@@ -176,6 +176,5 @@ def test_a_temperature_is_tried_on_other_benchmarks() -> None:
     found = transfer({"a": calibrated_scores(100, confidence=3.0), "b": calibrated_scores(100, seed=1)})
     assert found.equality is not None
     assert found.equality.p_value < 0.05
-    table = found.table
-    own = table[(table["fitted_on"] == "a") & (table["used_on"] == "a")]["lost_information"].iloc[0]
-    assert own < table[(table["fitted_on"] == "none") & (table["used_on"] == "a")]["lost_information"].iloc[0]
+    lost = {(row["fitted_on"], row["used_on"]): row["lost_information"] for row in found.effects}
+    assert lost["a", "a"] < lost["none", "a"]

@@ -287,7 +287,7 @@ class Rare(Part):
 def test_an_event_that_was_never_seen_may_happen() -> None:
     part = whole_part(calibrated_scores(30))
     rare = Rare(part.scores, part.pl, part.label, part.length, part.one_answer)
-    limits = gap("top_1")(rare, FEW).interval()
+    limits = gap(rare, FEW, "top_1").interval()
     assert limits is not None
     assert limits.low < 0 < 0.1 <= limits.high
 
@@ -311,6 +311,4 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
         chosen_metrics(["acuracy"])
     with pytest.raises(ValueError, match="metric"):
         chosen_metrics([len])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="first_choise"):
-        gap("first_choise")  # type: ignore[arg-type]
     assert all(one.meaning and "|" not in one.meaning for one in catalogue().values())

@@ -183,11 +183,11 @@ def test_rank_classifier_of_many_items() -> None:
 
 def test_mixture_weights_have_the_largest_likelihood() -> None:
     rng = np.random.default_rng(0)
-    n, m = 3_000, 9
+    n, m = 1_000, 9
     parts = [PlackettLuce(rng.normal(scale=2, size=(n, m))), PlackettLuce(np.zeros((n, m)))]
     orders = Mixture(parts, [0.7, 0.3]).sample(1, rng)[0]
     fitted = Mixture.fit(parts, orders)
-    assert fitted.weights.tolist() == pytest.approx([0.7, 0.3], abs=0.03)
+    assert fitted.weights.tolist() == pytest.approx([0.7, 0.3], abs=0.05)
 
     def likelihood(weight: float) -> float:
         dist = Mixture(parts, [weight, 1 - weight]).take(np.arange(200))

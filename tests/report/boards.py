@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib.metrics import Board
+from rmcalib.metrics.board import Board
 from rmcalib.report import Evaluation, evaluate, report_from_runs
 from rmcalib.runs import run_folder
-from rmcalib.runs._run import keep_scores
+from rmcalib.runs._folder import keep_scores
 from rmcalib.scores import Scores
 
 BENCHMARK = "org/bench"

@@ -12,7 +12,8 @@ import pytest
 
 from rmcalib.repair import Calibrator
 from rmcalib.runs import RunError, read_run, score
-from rmcalib.runs._run import Run, finished_scores
+from rmcalib.runs._folder import finished_scores
+from rmcalib.runs._run import Run
 from rmcalib.scores import Scores, load_scores
 from tests.runs.small_runs import BENCH, INPUTS, same, scored
 

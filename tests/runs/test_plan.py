@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def test_filters_can_be_combined() -> None:
 
 def test_memory_and_time_grow_with_size_and_width(monkeypatch: pytest.MonkeyPatch) -> None:
     def entry(device: str, dtype: str = "auto", name: str = "a/rm-10b", **how: Any) -> PlanEntry:
-        return plan([name], options=LoadOptions(device=device, dtype=dtype), **how)[0]
+        return plan([name], options=LoadOptions(device=device, dtype=cast("Any", dtype)), **how)[0]
 
     gpus: dict[str, Any] = {"cluster": Cluster()}
     found = [entry("cpu"), entry("cuda", **gpus), entry("cuda", "float32", **gpus)]

@@ -17,8 +17,8 @@ import pytest
 import rmcalib
 from rmcalib._util.storage import as_path, find_files
 from rmcalib.runs import RunError, read_run, run_folder
-from rmcalib.runs._folder import locked
-from rmcalib.runs._run import Run, content_hash, finished_scores, keep_scores
+from rmcalib.runs._folder import content_hash, finished_scores, keep_scores, locked
+from rmcalib.runs._run import Run
 from rmcalib.scores import Scores, load_scores
 from tests.runs.small_runs import BENCH, INPUTS, LONG, Plugin, items, row, same, scored
 
@@ -84,21 +84,6 @@ def test_a_half_written_chunk_is_ignored(tmp_path: Path) -> None:
             run.add(scored(*range(32)))
         with Run(tmp_path, LONG, INPUTS) as run:
             assert len(run.remaining) == 68
-
-
-def test_a_run_resumed_with_other_packages_records_both_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number, version in enumerate(("1", "2", "2", "3")):
-        monkeypatch.setattr("rmcalib.runs._run.package_versions", lambda version=version: {"torch": version})
-        with Run(tmp_path, BENCH, INPUTS) as run:
-            if version != "1":  # killed before it had scored anything
-                run.add(scored(number))
-    monkeypatch.setattr("rmcalib.runs._run.package_versions", lambda: {"torch": "2"})
-    with Run(tmp_path, BENCH, INPUTS) as run:
-        run.add(scored(*range(10)))
-        ended = run.finish().manifest
-    assert (ended["versions"], ended["versions_before"]) == ({"torch": "2"}, [{"torch": "3"}])
 
 
 def test_other_inputs_are_refused_with_the_difference(folder: Path) -> None:

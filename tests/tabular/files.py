@@ -2,12 +2,9 @@
 
 import os
 
-import pytest
-
 from rmcalib.tabular import DATASETS, Dataset, synthetic_dataset
 
 FOLDER = os.environ.get("RMCALIB_DATA")
-needs_files = pytest.mark.skipif(not FOLDER, reason="needs RMCALIB_DATA, the folder of the public files")
 # iris and wine are made from scikit-learn's copies; the others need the public files.
 AVAILABLE = tuple(DATASETS) if FOLDER else ("iris", "wine")
 

@@ -15,28 +15,6 @@ from scipy.stats import norm
 from rmcalib.tabular import load_dataset, naive_bayes_rankings, read_csv, synthetic_dataset
 from rmcalib.tabular._datasets import SHA256, fetch, fit_encoder
 from tests.golden import public_data
-from tests.tabular.files import AVAILABLE, FOLDER, needs_files
-
-SHAPES = {
-    "authorship": (841, 70, 4),
-    "glass": (214, 9, 6),
-    "iris": (150, 4, 3),
-    "libras": (360, 90, 15),
-    "movies": (260, 64, 15),
-    "pendigits": (10992, 16, 10),
-    "political": (170, 46, 6),
-    "segment": (2310, 18, 7),
-    "vehicle": (846, 18, 4),
-    "vowel": (528, 10, 11),
-    "wine": (178, 13, 3),
-    "yeast": (1484, 8, 10),
-}
-
-
-@pytest.fixture
-def public_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    if FOLDER:
-        monkeypatch.setenv("RMCALIB_DATA", FOLDER)
 
 
 @pytest.mark.parametrize("name", ["iris", "wine"])
@@ -46,25 +24,6 @@ def test_offline_data_equal_the_public_files(name: str) -> None:
     np.testing.assert_array_equal(data.orders, np.argsort(ranks, axis=1))
     # The file has five decimals; in wine, a few values were rounded in the other direction.
     np.testing.assert_allclose(data.numeric, features, rtol=0, atol=1.0001e-5)
-
-
-@pytest.mark.usefixtures("public_files")
-@pytest.mark.parametrize("name", AVAILABLE)
-def test_every_data_set_has_its_shape(name: str) -> None:
-    data = load_dataset(name)
-    assert (len(data), data.numeric.shape[1] + data.texts.shape[1], data.n_items) == SHAPES[name]
-
-
-@needs_files
-@pytest.mark.usefixtures("public_files")
-def test_political_survey() -> None:
-    data = load_dataset("political")
-    assert data.labels == ("LINKE", "GRUENE", "SPD", "CDU/CSU", "FDP", "AFD")
-    assert np.isnan(data.numeric).sum() == 178
-    assert not (data.numeric == 977).any()
-    rows = np.arange(len(data))
-    assert fit_encoder(data, rows)(rows).shape == (170, 59)
-    assert fit_encoder(data, rows, identifiers=True)(rows).shape == (170, 60)
 
 
 def test_naive_bayes_uses_normal_probabilities_of_intervals() -> None:

@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -50,14 +49,6 @@ def test_plackett_luce_approximates_the_true_distribution() -> None:
     assert gap < 0.05
 
 
-def test_training_does_not_change_the_random_state_and_threads_of_torch() -> None:
-    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
-    small_data = small(20)
-    PlackettLuceLearner(Training(epochs=1)).fit(small_data.numeric, small_data.orders)
-    assert torch.equal(state, torch.random.get_rng_state())
-    assert torch.get_num_threads() == threads
-
-
 def test_mallows_has_the_maximum_likelihood_over_all_centres() -> None:
     rng = np.random.default_rng(1)
     orders = Mallows([2, 0, 3, 1], np.full(200, 0.6)).sample(1, rng)[0]
@@ -84,14 +75,6 @@ def test_rank_classifier_keeps_mass_for_unseen_rankings() -> None:
     unseen = 1.5 / 17
     assert model.unseen_logit_ == pytest.approx(np.log(unseen / (1 - unseen)))
     assert len(forecast.orders) == 3
-
-
-@pytest.mark.parametrize("modified", [True, False])
-def test_rank_classifier_learns(modified: bool) -> None:
-    data, _ = synthetic_dataset(300, 3, spread=4.0)
-    model = RankClassifier(Training(hidden=(20,), epochs=60, learning_rate=1e-2), modified=modified)
-    forecast = model.fit(data.numeric, data.orders).predict(data.numeric)
-    assert -np.diagonal(forecast.log_prob(data.orders)).mean() < 0.6 * np.log(6)
 
 
 def test_pairs_with_one_order_only_get_a_smoothed_frequency() -> None:

@@ -105,7 +105,7 @@ def test_a_folder_keeps_the_folds_of_several_plans_and_data_apart(tmp_path: Path
 
 
 def test_the_number_of_processes_does_not_change_the_results() -> None:
-    plan = replace(PLAN, learners=("pl", "rc", "rpc"), recalibrate=True)
+    plan = replace(QUICK, learners=("pl", "rpc"))
     pd.testing.assert_frame_equal(run_prolr(small(), plan).table, run_prolr(small(), plan, processes=2).table)
 
 

@@ -1,4 +1,4 @@
-"""Causal language models: loading them, and the log-probabilities of responses.
+"""Causal language models that are loaded here, and the log-probabilities of responses.
 
 Logits are computed for the tokens of responses only, a block at a time. Each text has its own row; for large
 models, vLLM shares prompts.
@@ -15,12 +15,12 @@ import torch
 from torch import nn
 
 from rmcalib._util.hub import HubError, translated
-from rmcalib.judges._files import ModelFiles, find_files
+from rmcalib.judges._files import find_files, model_from
 from rmcalib.judges._model import (
-    Asked,
     load_tokenizer,
+    loading_options,
     longest_text,
-    place,
+    prepare,
     quietly,
     settle,
     with_adapter,
@@ -47,21 +47,40 @@ class LanguageModel:
     switch: Callable[[], AbstractContextManager[Any]] | None = None  # a context without the adapter
     is_base: bool = False
 
-    @property
-    def backbone(self) -> Any:
-        """The transformer without the layer that gives logits."""
-        return self.model.base_model
-
-    def without_adapter(self) -> LanguageModel:
+    def without_adapter(self, base: tuple[str, str]) -> LanguageModel:
         """Return the base model of a PEFT adapter: the same weights, with the adapter switched off."""
-        if self.base is None:
-            raise ValueError(f"{self.name}: has no adapter")
-        name, commit = self.base
-        return replace(self, name=name, revision=commit, base=None, is_base=True)
+        return replace(self, name=base[0], revision=base[1], base=None, is_base=True)
 
-    def running(self) -> AbstractContextManager[Any]:
-        """Return a context for running the model; it switches the adapter off for the base model."""
-        return self.switch() if self.is_base and self.switch is not None else nullcontext()
+    def identity(self) -> dict[str, Any]:
+        """Return what changes the model's probabilities."""
+        base = {} if self.base is None else {"base": "@".join(self.base)}
+        return {"revision": self.revision, "dtype": str(self.dtype).removeprefix("torch."), **base}
+
+    def about(self) -> dict[str, Any]:
+        """Return the device, and where the model is from."""
+        return {"device": str(self.device), "model_from": model_from(self.name)}
+
+    def check(self) -> None:
+        """Do nothing: the model is in memory, and nobody replaces it."""
+
+    @torch.no_grad()
+    def logprobs(
+        self, texts: Sequence[Encoded], starts: Sequence[int], token_budget: int | None = None
+    ) -> list[tuple[float, int]]:
+        """Return the summed log-probability of each response's tokens, and their number.
+
+        `starts` are the positions of the responses' first tokens. Texts of similar length are run together,
+        with at most `token_budget` tokens in a pass.
+        """
+        found: dict[int, tuple[float, int]] = {}
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+        with self.switch() if self.is_base and self.switch is not None else nullcontext():
+            while order:
+                rows = max(1, (token_budget or _TOKENS_AT_ONCE) // len(texts[order[-1]]))
+                batch, order = order[-rows:], order[:-rows]
+                results = _pass(self, [texts[i] for i in batch], [starts[i] for i in batch])
+                found |= dict(zip(batch, results, strict=True))
+        return [found[number] for number in range(len(texts))]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the float32 logits (n, vocabulary) of hidden states (n, width), as the model computes them.
@@ -84,63 +103,37 @@ def load_language_model(name: str, options: LoadOptions) -> LanguageModel:
     """
     from transformers import AutoModelForCausalLM
 
-    files, asked = _found(name, options)
-    placed = place(asked, files.weights)
-    tokenizer = load_tokenizer(asked, files.tokenizer)
+    files = find_files(name, options)
+    prepared = prepare(files)
+    tokenizer = load_tokenizer(files)
     make: Any = AutoModelForCausalLM
     with translated(name), quietly():
         module, report = make.from_pretrained(
-            files.weights, config=placed.config, output_loading_info=True, **placed.options
+            files.weights, output_loading_info=True, **loading_options(files, prepared)
         )
     missing = sorted(report["missing_keys"])
     if missing:  # transformers would initialise them at random
         raise HubError(f"{name}: not a language model: the checkpoint has no {missing[0]}")
-    settle(name, module, placed)
+    settle(name, module, prepared.device)
     switch = None
     if files.adapter is not None:
         wrapped = with_adapter(name, module, files.adapter).eval().requires_grad_(False)
         if not getattr(module, "hf_device_map", None):
-            wrapped.to(device=placed.device, dtype=placed.dtype)
+            wrapped.to(device=prepared.device, dtype=prepared.dtype)
         module, switch = wrapped.get_base_model(), wrapped.disable_adapter
     model = LanguageModel(
         name,
         files.commit,
         module,
         tokenizer,
-        placed.device,
-        placed.dtype,
-        longest_text(asked, module.config, tokenizer, "causal"),
+        prepared.device,
+        prepared.dtype,
+        longest_text(files, module.config, tokenizer, "causal"),
         base=files.base,
         switch=switch,
     )
     _check_logits(model)
     return model
-
-
-def load_policy_tokenizer(name: str, options: LoadOptions) -> Any:
-    """Load the tokenizer of a language model alone."""
-    files, asked = _found(name, options, small_files_only=True)
-    return load_tokenizer(asked, files.tokenizer)
-
-
-@torch.no_grad()
-def response_logprobs(
-    model: LanguageModel, texts: Sequence[Encoded], starts: Sequence[int], token_budget: int | None = None
-) -> list[tuple[float, int]]:
-    """Return the summed log-probability of each response's tokens, and their number.
-
-    `starts` are the positions of the responses' first tokens. Texts of similar length are run together, with
-    at most `token_budget` tokens in a pass.
-    """
-    found: dict[int, tuple[float, int]] = {}
-    order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-    with model.running():
-        while order:
-            rows = max(1, (token_budget or _TOKENS_AT_ONCE) // len(texts[order[-1]]))
-            batch, order = order[-rows:], order[:-rows]
-            results = _pass(model, [texts[i] for i in batch], [starts[i] for i in batch])
-            found |= dict(zip(batch, results, strict=True))
-    return [found[number] for number in range(len(texts))]
 
 
 @torch.no_grad()
@@ -198,9 +191,4 @@ def _pass(model: LanguageModel, texts: Sequence[Encoded], starts: Sequence[int])
 
 
 def _hidden(model: LanguageModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return model.backbone(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
-
-
-def _found(name: str, options: LoadOptions, *, small_files_only: bool = False) -> tuple[ModelFiles, Asked]:
-    files = find_files(name, options, small_files_only=small_files_only)
-    return files, Asked(name, options.recipe_for(name), options, files.code_commit)
+    return model.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
