@@ -280,7 +280,8 @@ def styles(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     accuracy is the mean of the diagonal. Hard accuracy is the mean above it, where the wrong response looks
     better; easy accuracy is the mean below. The two safety sets count as one domain.
     """
-    if (np.diff(scores.offsets) != 6).any():
+    sizes, first_three = np.diff(scores.offsets), np.arange(6) < 3
+    if (sizes != 6).any() or (scores.is_correct.reshape(-1, 6) != first_three).any():
         return []
     reward = scores.reward.reshape(-1, 2, 3)
     wins = reward[:, 0, :, None] >= reward[:, 1, None, :]
