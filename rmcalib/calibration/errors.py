@@ -353,8 +353,7 @@ class _Simulated:
 
     def centre(self) -> float:
         """Return the error without the bias of noise: the one under which half of the draws exceed the value."""
-        middle = np.maximum.accumulate(np.median(self.simulation.draws, axis=1))
-        return float(np.interp(self.value, middle, self.simulation.truths))
+        return simulation.invert(self.value, np.median(self.simulation.draws, axis=1), self.simulation.truths)
 
     def limits(self, level: float) -> Limits:
         """Return the interval; it excludes 0 exactly if the test's p-value is at most 1 − level."""
@@ -362,8 +361,7 @@ class _Simulated:
         alpha = round(1 - level, 12)
         below, above = self._smooth_limits(level)
         smallest, largest = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=1)
-        # Quantiles grow with the miscalibration; running maxima remove the noise of the simulation.
-        high = float(np.interp(self.value, np.maximum.accumulate(smallest), truths))
+        high = simulation.invert(self.value, smallest, truths)
         # With probability 1 − alpha, at most this fraction of all prompts is unlike the observed ones.
         rest = self.unseen * (1 - alpha ** (1 / len(self.influence)))
         fewer, more = (self.value, 0.0) if self.rarely is None else self.rarely(level)
@@ -373,7 +371,7 @@ class _Simulated:
         # No error is smaller than 0, so calibration itself is tested on one side.
         rank = int(alpha * (len(null) + 1) + 1e-9)
         largest[0] = np.partition(null, -rank)[-rank]
-        low = float(np.interp(self.value, np.maximum.accumulate(largest), truths))
+        low = simulation.invert(self.value, largest, truths)
         # The simulations keep the number of forecasts in each bin, which a squared error depends on strongly.
         if below > 0 or self.square is not None:
             low = min(low, below)
@@ -434,7 +432,7 @@ def _binned(
         cluster=events.cluster,
         rarely=_rare_errors(events, alternatives, true_error),
         largest=1.0 if options.discrepancy in ("abs", "jeffreys_unit") else np.inf,
-        square=_squared_error(_cluster_rows(sums, events.cluster)) if squared else None,
+        square=_squared_error(by_cluster(sums, events.cluster)) if squared else None,
         # Exactly one row of each prompt happens, so a single bin has no gap, whatever the forecast.
         unseen=2 * len(sums) / len(events) if lone else 0.0,
     )
@@ -521,13 +519,6 @@ def _centred(sums: FloatArray, gap: FloatArray) -> FloatArray:
     """Return the residuals of each prompt and bin (n, B), without the mean gap of the bin."""
     count, probability, outcome = np.split(sums, 3, axis=1)
     return outcome - probability - gap * count
-
-
-def _cluster_rows(sums: FloatArray, cluster: IntArray | None) -> FloatArray:
-    """Return sums (n, q) of prompts added up over clusters: (C, q)."""
-    if cluster is None:
-        return sums
-    return np.column_stack([np.bincount(cluster, column) for column in sums.T]).astype(np.float64)
 
 
 def _influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:

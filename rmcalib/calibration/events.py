@@ -302,8 +302,12 @@ class Voters:
 
 
 def by_cluster(values: FloatArray, cluster: IntArray | None) -> FloatArray:
-    """Return sums (C,) of one number per prompt (n,) over the prompts of each cluster."""
-    return values if cluster is None else np.bincount(cluster, values).astype(np.float64)
+    """Return sums (C, ...) of numbers of each prompt (n,) or (n, q) over the prompts of each cluster."""
+    if cluster is None:
+        return values
+    if values.ndim == 1:
+        return np.bincount(cluster, values).astype(np.float64)
+    return np.column_stack([np.bincount(cluster, column) for column in values.T]).astype(np.float64)
 
 
 def design_effect(residuals: FloatArray, cluster: IntArray | None) -> float:
@@ -314,7 +318,7 @@ def design_effect(residuals: FloatArray, cluster: IntArray | None) -> float:
     single = float((residuals**2).sum())
     if n_clusters < 2 or single == 0:
         return 1.0
-    sums = np.column_stack([np.bincount(cluster, column) for column in residuals.T])
+    sums = by_cluster(residuals, cluster)
     return max(1.0, float((sums**2).sum()) / single * n_clusters / (n_clusters - 1))
 
 

@@ -247,17 +247,19 @@ def bootstrap_limits(
 
     For functions without a better interval, such as correlations: ``sums`` (n, q) are those of each prompt.
     """
-    if cluster is not None:
-        sums = np.column_stack([np.bincount(cluster, column) for column in sums.T])
+    sums = by_cluster(sums, cluster)
     rng, n = np.random.default_rng(seed), len(sums)
     totals = np.empty((check_integer(resamples, "resamples", 1), sums.shape[1]))
     for rows in chunks(resamples, n):
-        size = rows.stop - rows.start
-        drawn = rng.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
-        weights = np.bincount(drawn.reshape(-1), minlength=size * n).reshape(size, n)
-        totals[rows] = weights.astype(np.float64) @ sums
+        totals[rows] = resampling_weights(rows.stop - rows.start, n, rng) @ sums
     low, high = np.quantile(function(totals), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def resampling_weights(resamples: int, n: int, rng: np.random.Generator) -> FloatArray:
+    """Draw how often each of n prompts or models occurs in each bootstrap resample: (R, n)."""
+    drawn = rng.integers(n, size=(resamples, n)) + n * np.arange(resamples)[:, None]
+    return np.bincount(drawn.reshape(-1), minlength=resamples * n).reshape(resamples, n).astype(np.float64)
 
 
 def difference(

@@ -21,7 +21,8 @@ from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice, 
 from rmcalib.calibration import binning
 from rmcalib.calibration.binning import BinSums, ErrorOptions
 from rmcalib.calibration.estimates import NullTest, compare_with_null
-from rmcalib.calibration.intervals import Interval, check_level
+from rmcalib.calibration.intervals import Interval, check_level, resampling_weights
+from rmcalib.calibration.simulation import invert
 from rmcalib.ranking import (
     PairMarginals,
     PartialRankings,
@@ -568,8 +569,7 @@ def _inverted(
 
     def true_error(tail: float) -> float:
         """Return the true error at which the observed value is this quantile of the draws."""
-        # Errors grow with the miscalibration; running maxima remove simulation noise.
-        return float(np.interp(value, np.maximum.accumulate(np.quantile(draws, tail, axis=1)), truths))
+        return invert(value, np.quantile(draws, tail, axis=1), truths)
 
     high = max(true_error(alpha / 2), value - float(np.quantile(linear, alpha / 2)))
     if compare_with_null(value, draws[0]).p_value > alpha:
@@ -587,9 +587,7 @@ _SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0,
 
 def _resampled_interval(notion: Notion, resamples: int, level: float, rng: np.random.Generator) -> Interval:
     """Return the interval for pair marginals, which have no joint worlds: resample and recentre bin sums."""
-    n = len(notion.dist)
-    drawn = rng.integers(n, size=(resamples, n)) + n * np.arange(resamples)[:, None]
-    weights = np.bincount(drawn.reshape(-1), minlength=resamples * n).reshape(resamples, n).astype(np.float64)
+    weights = resampling_weights(resamples, len(notion.dist), rng)
     draws, truths = _Average(len(_SIZES), resamples), _Average(len(_SIZES))
     for chunk in notion.chunks(notion.choose(notion.orders)[0], rng, replicates=resamples):
         outcomes = notion.outcomes(notion.orders, chunk.events)
@@ -606,9 +604,8 @@ def _resampled_interval(notion: Notion, resamples: int, level: float, rng: np.ra
     true, errors = truths.means(), draws.means()
     value = float(true[_SIZES == 1][0])
     quantiles = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2], axis=1)
-    smallest, largest = np.maximum.accumulate(quantiles, axis=1)
-    low = float(np.interp(value, largest, true)) if largest[0] < value else 0.0
-    high = float(np.interp(value, smallest, true))
+    low = invert(value, quantiles[1], true) if quantiles[1, 0] < value else 0.0
+    high = invert(value, quantiles[0], true)
     return Interval(value, min(low, value), max(high, value), level)
 
 

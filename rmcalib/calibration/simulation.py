@@ -154,6 +154,12 @@ def simulate(
     return Simulation(errors(null), errors(drawn).T, truths - truths[0])
 
 
+def invert(value: float, quantiles: FloatArray, truths: FloatArray) -> float:
+    """Return the true error under which ``value`` is this quantile (S,) of the errors drawn along the path (S,)."""
+    # Quantiles grow with the miscalibration; running maxima remove the noise of the simulation.
+    return float(np.interp(value, np.maximum.accumulate(quantiles), truths))
+
+
 def expected_sums(alternatives: Alternatives, ends: Sequence[FloatArray]) -> FloatArray:
     """Return the expected sums (E, q) of alternatives that happen with the probabilities ``ends`` (A,) each."""
     expected = np.zeros((len(ends), alternatives.n_sums))

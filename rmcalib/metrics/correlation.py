@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, chunks
 from rmcalib.calibration.errors import error_influence, event_error
+from rmcalib.calibration.intervals import resampling_weights
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.views import Part
 
@@ -90,12 +91,6 @@ def _places(scores: FloatArray) -> FloatArray:
     places = np.empty(len(scores))
     places[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
     return places
-
-
-def resampling_weights(resamples: int, n: int, rng: np.random.Generator) -> FloatArray:
-    """Draw how often each of n models occurs in each bootstrap resample: (R, n)."""
-    drawn = rng.integers(n, size=(resamples, n)) + n * np.arange(resamples)[:, None]
-    return np.bincount(drawn.reshape(-1), minlength=resamples * n).reshape(resamples, n).astype(np.float64)
 
 
 def _ratio(together: FloatArray, alone_x: FloatArray, alone_y: FloatArray) -> FloatArray:
