@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib.judges import _readings as reading
+from rmcalib.judges import _prompts as reading
 from rmcalib.judges._chat import ChatApi, LabelAnswer, LocalChat, TextAnswer
 from rmcalib.judges._files import check_model_name
 from rmcalib.judges._http import ServerError, in_parallel

@@ -27,6 +27,7 @@ from rmcalib.judges._settings import (
     PolicySettings,
     ServedSettings,
     ServerOptions,
+    TextOptions,
     checked_settings,
     field_types,
 )
@@ -63,8 +64,6 @@ KINDS: Mapping[str, Kind] = {
 """Kinds by name. Without a setting that selects another kind, a name is that of a `classifier`."""
 
 _OF_VLLM = ("python", "tensor_parallel", "vllm_options")
-# Settings of the tokenizer and of the recipe, which matter for a server too.
-_FOR_SERVERS = ("revision", "max_length", "trust_remote_code", "recipe", "recipes")
 
 
 def load_judge(
@@ -228,8 +227,8 @@ class FunctionJudge:
         size = self._settings.batch_size
         for start in range(0, len(items), size):
             chunk = items[start : start + size]
+            prompts, responses = [item.prompt for item in chunk], [list(item.responses) for item in chunk]
             if self._settings.batched:
-                prompts, responses = [item.prompt for item in chunk], [list(item.responses) for item in chunk]
                 answers = list(self._function(prompts, responses))
                 if len(answers) != len(chunk):
                     raise ValueError(
@@ -237,11 +236,17 @@ class FunctionJudge:
                         f"{count(len(answers), 'list')} for {count(len(chunk), 'prompt')}"
                     )
             else:
-                answers = [self._function(item.prompt, list(item.responses)) for item in chunk]
-            yield [
-                ScoredItem(item.id, _numbers(self.name, item, answer))
-                for item, answer in zip(chunk, answers, strict=True)
-            ]
+                answers = [self._function(*each) for each in zip(prompts, responses, strict=True)]
+            scored = []
+            for item, answer in zip(chunk, answers, strict=True):
+                try:  # a list, an array or a tensor
+                    scored.append(ScoredItem(item.id, tuple(float(value) for value in answer)))
+                except (TypeError, ValueError) as error:
+                    where = f"{self.name}: prompt {item.id!r}"
+                    raise ValueError(
+                        f"{where}: the function must return one number per response: {error}"
+                    ) from error
+            yield scored
 
 
 def _check_place(settings: Mapping[str, Any]) -> None:
@@ -252,7 +257,7 @@ def _check_place(settings: Mapping[str, Any]) -> None:
             raise ValueError(f"{name}: has no effect without the backend vllm")
         if vllm and name in ("device", "token_budget") and value != getattr(LoadOptions(), name):
             raise ValueError(f"{name}: has no effect with the backend vllm, which decides itself")
-        if served and name in field_types(LoadOptions) and name not in _FOR_SERVERS:
+        if served and name in field_types(LoadOptions) and name not in field_types(TextOptions):
             raise ValueError(f"{name}: has no effect on a served model: the server decides")
         of_servers = name in field_types(ServerOptions) or name.startswith("reference_served")
         asks = served or (vllm and name in ("concurrency", "timeout"))
@@ -296,16 +301,6 @@ def _from_entry_point(point: EntryPoint, settings: Mapping[str, Any]) -> Judge:
     if judge.name != point.name:  # run folders are found by the name that users give
         raise ValueError(f"{where} returned a judge called {judge.name!r}: its name must be {point.name!r}")
     return cast("Judge", judge)
-
-
-def _numbers(name: str, item: Item, answer: Any) -> tuple[float, ...]:
-    """Return the function's result for a prompt as numbers; it may be a list, an array or a tensor."""
-    try:
-        return tuple(float(value) for value in answer)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name}: prompt {item.id!r}: the function must return one number per response: {error}"
-        ) from error
 
 
 def _source_hash(function: Callable[..., Any]) -> str | None:

@@ -280,13 +280,10 @@ class EndpointJudge:
             raise ValueError(f"endpoint: {name} needs the address of its server, as http://localhost:8000")
         self.name, self.settings = name, settings
         self.client = open_client(settings.endpoint, settings.api_key_env, settings.timeout)
+        self.recipe = settings.recipe_for(name)
         self.options = LoadOptions(
-            recipe=settings.recipe,
-            recipes=settings.recipes,
-            revision=settings.revision,
-            trust_remote_code=settings.trust_remote_code,
+            recipe=self.recipe, revision=settings.revision, trust_remote_code=settings.trust_remote_code
         )
-        self.recipe = self.options.recipe_for(name)
 
     @property
     def scale(self) -> Scale:

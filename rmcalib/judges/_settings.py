@@ -27,7 +27,27 @@ Positive = Annotated[float, Gt(0), Lt(float("inf"))]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadOptions:
+class TextOptions:
+    """Settings of the texts that a model reads, wherever it runs."""
+
+    revision: str | None = None
+    """Branch, tag or commit. The manifest has the commit."""
+    max_length: Annotated[int, Ge(8)] | None = None
+    """The longest text in tokens; default the model's or the server's own limit, at most 4096."""
+    trust_remote_code: bool = False
+    """Run the Python code that comes with the model or its tokenizer."""
+    recipe: Recipe | None = None
+    """How to load the model; default its entry in the registry, or a classifier with one label."""
+    recipes: tuple[str | Path, ...] = ()
+    """YAML files with more recipes."""
+
+    def recipe_for(self, name: str) -> Recipe:
+        """Return the recipe of a model: `recipe` if it is given, otherwise the registry's."""
+        return self.recipe or recipe_for(name, self.recipes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions(TextOptions):
     """Settings of a classifier, and of other models that are loaded here.
 
     Examples
@@ -36,26 +56,16 @@ class LoadOptions:
     'auto'
     """
 
-    revision: str | None = None
-    """Branch, tag or commit. The manifest has the commit."""
     device: str = "auto"
     """`auto` (CUDA, else MPS, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps`."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """`auto` (float32 on a CPU, else the recipe's or the checkpoint's), `float32`, `bfloat16`, `float16`."""
-    max_length: Annotated[int, Ge(8)] | None = None
-    """The longest text in tokens; default the model's own limit, at most 4096."""
     token_budget: Count | None = None
     """The most tokens in one forward pass, halved if memory runs out; default 8192 (CPU) or 32768."""
-    trust_remote_code: bool = False
-    """Run the Python code that comes with the model."""
     allow_pickle: bool = False
     """Load pickle weights, which can run code, if there are no safetensors."""
     base: str | None = None
     """Base model of a PEFT adapter; needed if the adapter names a local folder as its base."""
-    recipe: Recipe | None = None
-    """How to load the model; default its entry in the registry, or a classifier with one label."""
-    recipes: tuple[str | Path, ...] = ()
-    """YAML files with more recipes."""
     backend: Literal["transformers", "vllm"] = "transformers"
     """What runs the model: `transformers`, or `vllm`, whose server is started and stopped for it."""
     python: str | None = None
@@ -64,10 +74,6 @@ class LoadOptions:
     """With `vllm`: the number of GPUs that share the model."""
     vllm_options: str = ""
     """With `vllm`: more options of its server, such as `--gpu-memory-utilization 0.8`."""
-
-    def recipe_for(self, name: str) -> Recipe:
-        """Return the recipe of a model: `recipe` if it is given, otherwise the registry's."""
-        return self.recipe or recipe_for(name, self.recipes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,23 +93,13 @@ class ServerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServedSettings(ServerOptions):
+class ServedSettings(TextOptions, ServerOptions):
     """Settings of a reward model behind a server."""
 
     endpoint_kind: Literal["auto", "vllm", "sglang", "openrlhf"] = "auto"
     """Kind of the server."""
     tokenize_here: bool = False
     """Send token ids to vLLM, as for a loaded model, instead of chat messages; needs the tokenizer."""
-    revision: str | None = None
-    """Branch, tag or commit of the tokenizer, if texts are written here."""
-    trust_remote_code: bool = False
-    """Run the Python code that comes with the tokenizer."""
-    max_length: Annotated[int, Ge(8)] | None = None
-    """The longest text in tokens; default the server's limit, at most 4096."""
-    recipe: Recipe | None = None
-    """What is known about the model; default its entry in the registry."""
-    recipes: tuple[str | Path, ...] = ()
-    """YAML files with more recipes."""
 
 
 @dataclass(frozen=True, kw_only=True)

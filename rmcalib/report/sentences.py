@@ -10,7 +10,7 @@ import numpy as np
 
 from rmcalib._util.display import number, p_value, percent, points, temperature_text
 from rmcalib._util.terminal import clean_line, count
-from rmcalib.judges._readings import answers_summary
+from rmcalib.judges._prompts import answers_summary
 from rmcalib.judges._registry import scale_note, why_no_calibration
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import OVERALL, disagreements, find_value

@@ -27,7 +27,7 @@ from rmcalib._util.terminal import count
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Judge, ScoredItem, load_judge
 from rmcalib.judges._judge import about_judge, close_judge, scored_chunks
-from rmcalib.judges._readings import answers_summary
+from rmcalib.judges._prompts import answers_summary
 from rmcalib.judges._scoring import CHUNK, indifference_note
 from rmcalib.runs import _folder
 from rmcalib.runs._folder import RunError

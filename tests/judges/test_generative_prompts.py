@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges import _readings as reading
+from rmcalib.judges import _prompts as reading
 from rmcalib.judges import load_judge
 from rmcalib.judges._generative import Cost, GenerativeJudge
 from rmcalib.judges._prompts import BUILT_IN, choice_of, read_prompt
@@ -54,8 +54,8 @@ def one(asks: str, labels: str) -> str:
         ("a: 1", "questions"),
         ("questions: [{}]", "version"),
         ("version: 1\nquestions: []", "questions"),
-        ("version: 1\nquestions: [3]", "question 1"),
-        ("version: 1\nquestion: 1\nquestions: [{}]", "question: "),
+        ("version: 1\nquestions: [3]", "questions.0"),
+        ("version: 1\nquestion: 1\nquestions: [{}]", "question is"),
         ("version: 1\nquestions: [{}]", "asks"),
         (BEST.replace("best", "worst"), "asks"),
         (BEST.replace("asks: best", "asks: [best]"), "asks"),
@@ -65,15 +65,14 @@ def one(asks: str, labels: str) -> str:
         (BEST.replace("{{ label }}", ""), "each"),
         (BEST.replace("each:", "labels: [A, B], each:"), "labels"),
         (BEST.replace("each:", "temperature: 9, each:"), "temperature"),
-        (BEST.replace("each:", "temperature: '1', each:"), "temperature"),
         (BEST.replace("each:", "smoothing: 0, each:"), "smoothing"),
         (BEST.replace("each:", "max_tokens: 0.5, each:"), "max_tokens"),
         (BEST.replace("token", "text"), "pattern"),
-        (BEST.replace("token", "text").replace("each:", "pattern: '(', each:"), "question 1"),
+        (BEST.replace("token", "text").replace("each:", "pattern: '(', each:"), "questions.0"),
         (one("correct", "[yes, no]"), "labels"),
         (one("rating", "[1, 10]"), "'10'"),
-        (one("rating", "[good, bad]"), "'good'"),
-        (one("rating", "[1, .nan]"), "'nan'"),
+        (one("rating", "[good, bad]"), "good"),
+        (one("rating", "[1, .nan]"), "labels"),
         ("version: [1]\nquestions: [{}]", "version"),
         ("version: 1\nname: &a [*a]\nquestions: [{}]", "name"),
     ],
