@@ -300,7 +300,7 @@ def styles(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
     accuracy is the mean of the diagonal. Hard accuracy is the mean above it, where the wrong response looks
     better; easy accuracy is the mean below. The two safety sets count as one domain.
     """
-    if (items.sizes != 6).any():
+    if (items.sizes != 6).any() or (items.is_correct.reshape(-1, 6) != (np.arange(6) < 3)).any():
         return []
     reward = items.reward.reshape(-1, 2, 3)
     wins = reward[:, 0, :, None] >= reward[:, 1, None, :]
