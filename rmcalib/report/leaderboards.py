@@ -231,7 +231,7 @@ def report_from_table(
     scores = {name: _fractions(_numbers(path, own, columns[own])) for name, own in wanted.items()}
     known = registry(recipes)
     recipe_of = {clean_line(name): known.get(name) or Recipe(name) for name in models}
-    kept = [name for name, recipe in recipe_of.items() if _is_wanted(recipe, bradley_terry_only)]
+    kept, notes = _wanted(recipe_of, bradley_terry_only)
     measured = [(SCORE, category, values) for category, values in scores.items()]
     metrics = [
         _tidy(model, category, name, value)
@@ -247,7 +247,6 @@ def report_from_table(
         settings=settings or Settings(),
     )
     source = clean_line(Path(path).name)
-    notes = [*_left_out([name for name in recipe_of if name not in kept])]
     notes += [PROTOCOL] if error == "ece_score" else []
     board = replace(
         board,
@@ -277,12 +276,10 @@ def _board_of_runs(
     on_model: Callable[[int, int, str], None],
 ) -> Board:
     """Make a leaderboard of runs of one benchmark; parameters as in `report_from_runs`."""
-    recipe_of = {clean_line(run.label): recipe_of_run(run.model, run.manifest, known) for run in runs}
-    kept = {
-        name: run
-        for name, run in zip(recipe_of, runs, strict=True)
-        if _is_wanted(recipe_of[name], bradley_terry_only)
-    }
+    named = {clean_line(run.label): run for run in runs}
+    recipe_of = {name: recipe_of_run(run.model, run.manifest, known) for name, run in named.items()}
+    wanted, notes = _wanted(recipe_of, bradley_terry_only)
+    kept = {name: named[name] for name in wanted}
     entries = [
         Entry(
             name,
@@ -293,22 +290,12 @@ def _board_of_runs(
         for name, run in kept.items()
     ]
     of_pairs = any(run.manifest.get("scale") == "pairs" for run in runs)
-    board = measure_entries(
-        entries,
-        metric=metric or (_OF_PAIRS if of_pairs else DEFAULT_METRIC),
-        settings=settings,
-        on_model=on_model,
-    )
-    notes = [
-        *source_notes(runs),
-        *_manifest_notes(kept),
-        *_left_out([name for name in recipe_of if name not in kept]),
-    ]
+    usual = _OF_PAIRS if of_pairs else DEFAULT_METRIC
+    board = measure_entries(entries, metric=metric or usual, settings=settings, on_model=on_model)
+    notes = [*source_notes(runs), *_manifest_notes(kept), *notes]
     check: list[Row] = []
     if official is not None:
-        check, more = _check(
-            board.metrics, {name: run.model for name, run in kept.items()}, official, runs[0]
-        )
+        check, more = _check(board.metrics, kept, official)
         notes += more
     steps = training_steps(list(kept.values()))
     if steps:
@@ -323,12 +310,13 @@ def _board_of_runs(
     )
 
 
-def _is_wanted(recipe: Recipe, bradley_terry_only: bool) -> bool:
-    return not (bradley_terry_only and recipe.bradley_terry == "no")
-
-
-def _left_out(names: Sequence[str]) -> list[str]:
-    return [f"Left out, because not on a Bradley-Terry scale: {', '.join(names)}."] if names else []
+def _wanted(recipes: Mapping[str, Recipe], bradley_terry_only: bool) -> tuple[list[str], list[str]]:
+    """Return the names of the models to keep, and a note on those that are left out."""
+    left = [name for name, recipe in recipes.items() if bradley_terry_only and recipe.bradley_terry == "no"]
+    kept = [name for name in recipes if name not in left]
+    if not kept:
+        raise ValueError("--bradley-terry-only: no model is left; leave the option out")
+    return kept, [f"Left out, because not on a Bradley-Terry scale: {', '.join(left)}."] if left else []
 
 
 def _with_scale(models: Sequence[Row], recipes: Mapping[str, Recipe]) -> list[Row]:
@@ -408,17 +396,17 @@ def _finite(row: Row) -> Row:
 
 
 def _check(
-    metrics: Sequence[Row], models: Mapping[str, str], official: str | Path, run: ScoredRun
+    metrics: Sequence[Row], runs: Mapping[str, ScoredRun], official: str | Path
 ) -> tuple[list[Row], list[str]]:
     """Return our scores beside official ones, and which models have none."""
-    names = list(dict.fromkeys(models.values()))
+    names = list(dict.fromkeys(run.model for run in runs.values()))
     if official == "hub":
-        theirs, notes = _official_of_hub(run.benchmark, names)
+        theirs, notes = _official_of_hub(next(iter(runs.values())).benchmark, names)
     else:
         theirs, notes = _read_official(official), []
     rows: list[Row] = []
     for row in metrics:
-        value = theirs.get(models[row["model"]], {}).get(_plain(row["category"]))
+        value = theirs.get(runs[row["model"]].model, {}).get(_plain(row["category"]))
         if row["metric"] == SCORE and row["value"] is not None and value is not None:
             found = {"ours": row["value"], "official": value, "difference": row["value"] - value}
             rows.append({"model": row["model"], "category": row["category"], **found})

@@ -61,7 +61,7 @@ def decision_sentences(found: Decisions) -> list[str]:
     elif choice.threshold is None:
         first = (
             f"No threshold is shown to keep accepted responses wrong at most {found.alpha:.0%} of the time: of its "
-            f"{choice.n:,} surest choices ({count(found.n, 'prompt')} in all), {choice.wrong:.1%} are wrong."
+            f"{choice.n:,} surest choices ({count(found.n, 'prompt')} in all), {percent(choice.wrong)} are wrong."
         )
     else:
         when = (
@@ -70,7 +70,7 @@ def decision_sentences(found: Decisions) -> list[str]:
         rest = "" if found.asked == 0 else f" A person decides the other {found.asked:.0%}."
         first = (
             f"Accept its first choice {when}: that accepts {choice.accepted:.0%} of the prompts, of which at most "
-            f"{found.alpha:.0%} are wrong on prompts like these, with {sure} ({choice.wrong:.1%} here).{rest}"
+            f"{found.alpha:.0%} are wrong on prompts like these, with {sure} ({percent(choice.wrong)} here).{rest}"
         )
     sentences = [first]
     regret = found.regret

@@ -351,12 +351,14 @@ class _Running:
     def score_all(self, entries: Sequence[PlanEntry]) -> None:
         """Score models, small ones first. On this machine, the next one is downloaded meanwhile."""
         cluster = self.batch.cluster
+        engine: LocalEngine | RayEngine
+        if cluster is None:
+            # Objects cannot be appended to, so the log of a batch in object storage stays here.
+            place = Path(tempfile.mkdtemp(prefix="rmcalib-")) if is_remote(self.output) else self.output
+            engine = LocalEngine(place / "batch.log")
+        else:
+            engine = RayEngine(cluster, on_cpu=self.batch.options.device == "cpu")
         with contextlib.ExitStack() as opened:
-            engine: LocalEngine | RayEngine
-            if cluster is None:
-                engine = LocalEngine(opened.enter_context(_log(self.output)))
-            else:
-                engine = RayEngine(cluster, on_cpu=self.batch.options.device == "cpu")
             opened.enter_context(engine)
             downloading = ThreadPoolExecutor(1)
             opened.callback(downloading.shutdown, wait=False, cancel_futures=True)
@@ -475,21 +477,6 @@ def _check_same(identity: dict[str, Any], other: dict[str, Any] | None) -> None:
     raise ValueError(
         f"the nodes of the cluster would score differently ({shown}): set it, for example -J dtype=float32"
     )
-
-
-@contextlib.contextmanager
-def _log(output: Path) -> Iterator[Path]:
-    """Yield the file for the worker's output. It is uploaded to object storage at the end."""
-    if not is_remote(output):
-        yield output / "batch.log"
-        return
-    with tempfile.TemporaryDirectory(prefix="rmcalib-") as folder:
-        log = Path(folder) / "batch.log"
-        try:
-            yield log
-        finally:
-            if log.exists():
-                write_bytes(output / "batch.log", log.read_bytes())
 
 
 def _texts() -> Benchmark | None:

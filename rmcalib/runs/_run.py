@@ -305,12 +305,6 @@ class Run:
         scored = list(scored)
         if not scored:
             return
-        for one in scored:
-            n, item = len(one.rewards), self._items[one.id]
-            if not len(item.responses) == n == len(one.n_tokens) == len(one.truncated):
-                raise ValueError(
-                    f"item {item.id!r}: {count(n, 'reward')} for {count(len(item.responses), 'response')}"
-                )
         lines = "".join((*(_line(self.hash, one) for one in scored), "\n")).encode()
         if is_remote(self.folder):  # objects cannot be appended to, and another process may write here, too
             write_bytes(self.folder / f"scored-{self._writer}-{self._parts:05d}.jsonl", lines)

@@ -76,7 +76,6 @@ def test_batch(s3: Any, tmp_path: Path, invoke: Invoke) -> None:
     found = names(s3, f"{BUCKET}/runs")
     assert {
         "batch.json",
-        "batch.log",
         "events.jsonl",
         "demo/demo/scores.parquet",
         "demo/demo/metrics.json",

@@ -120,6 +120,7 @@ def test_every_control_of_an_evaluation_works(n: int, width: int, tmp_path: Path
     scores = synthetic(n=n, scale=3.0)
     found = evaluate(scores, benchmark=texts(n, 100), metrics=METRICS, resamples=20)
     page = found.to_html(tmp_path / "page.html")
+    assert page.stat().st_size < 3_000_000
     seen = act(page, EVALUATION, width, tmp_path / "profile")
     assert seen["errors"] == []
     assert seen["width"] == width

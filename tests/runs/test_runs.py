@@ -119,11 +119,6 @@ def test_a_folder_in_use_is_refused_and_released_at_the_end(tmp_path: Path) -> N
     assert names(tmp_path) == ["run.json", "scores.parquet"]
 
 
-def test_a_result_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
-    with Run(tmp_path, LONG, INPUTS) as run, pytest.raises(ValueError, match="item '3'"):
-        run.add([rmcalib.judges.ScoredItem("3", (1.0, 2.0), (1, 1), (False, False))])
-
-
 def work(folder: Path) -> None:
     rmcalib.score(Plugin(delay=0.01), LONG, output=folder)
 

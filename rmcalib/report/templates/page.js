@@ -160,7 +160,7 @@
   // The temperature.
   const slider = byId("temperature");
   const single = prompts.filter((one) => one.single);
-  const percent = (value) => `${(100 * value).toFixed(1)}%`;
+  const percent = (value) => `${(100 * value).toFixed(1).replace(/^-0\.0$/, "0.0")}%`;
 
   function draw(name, attributes, parent) {
     const made = document.createElementNS(svgNames, name);
