@@ -11,16 +11,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, ValidationError
 from typing_extensions import TypedDict
 
-from rmcalib._util.texts import LONE_SURROGATE, LONGEST_NAME, problems_of
+from rmcalib._util.texts import LONE_SURROGATE, LONGEST_NAME, adapter, problems_of
 from rmcalib.benchmarks._entries import BenchmarkEntry
 from rmcalib.benchmarks._items import Item
-
-T = TypeVar("T")
 
 # Types of values
 
@@ -115,31 +113,19 @@ Chat = Annotated[Messages, FromJson, Field(min_length=1)]
 Talk = Annotated[Chat, AfterValidator(_ends_with_answer)]
 Question = Annotated[Chat, AfterValidator(_before_the_answer)]
 
-NAME: TypeAdapter[str] = TypeAdapter(Annotated[str, BeforeValidator(_name), AfterValidator(_whole)])
-TEXT: TypeAdapter[str] = TypeAdapter(Text)
-TEXTS: TypeAdapter[tuple[str, ...]] = TypeAdapter(
-    Annotated[
-        tuple[Text, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)
-    ]
-)
-COUNT: TypeAdapter[int] = TypeAdapter(Count)
-COUNTS: TypeAdapter[tuple[int, ...]] = TypeAdapter(Annotated[tuple[Count, ...], FromJson])
-CHAT: TypeAdapter[Messages] = TypeAdapter(Chat)
-TALK: TypeAdapter[Messages] = TypeAdapter(Talk)
-QUESTION: TypeAdapter[Messages] = TypeAdapter(Question)
-ANSWERS: TypeAdapter[tuple[Answer, ...]] = TypeAdapter(
-    Annotated[tuple[Answer, ...], BeforeValidator(_listed), Field(min_length=1)]
-)
-ANNOTATORS: TypeAdapter[tuple[Annotator, ...]] = TypeAdapter(Annotated[tuple[Annotator, ...], FromJson])
-ANNOTATIONS: TypeAdapter[tuple[Annotation, ...]] = TypeAdapter(Annotated[tuple[Annotation, ...], FromJson])
-TRUTHS: TypeAdapter[tuple[bool, ...]] = TypeAdapter(Annotated[tuple[bool, ...], FromJson])
-PAIRS: TypeAdapter[tuple[tuple[int, int], ...]] = TypeAdapter(
-    Annotated[tuple[tuple[Count, Count], ...], FromJson]
-)
-TURNS: TypeAdapter[list[Any]] = TypeAdapter(Annotated[list[Any], FromJson, Field(min_length=1)])
-OBJECTS: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(Annotated[list[dict[str, Any]], FromJson])
-ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
-RATING: TypeAdapter[float] = TypeAdapter(Annotated[float, Field(allow_inf_nan=False)])
+Name = Annotated[str, BeforeValidator(_name), AfterValidator(_whole)]
+Texts = Annotated[
+    tuple[Text, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)
+]
+Counts = Annotated[tuple[Count, ...], FromJson]
+Answers = Annotated[tuple[Answer, ...], BeforeValidator(_listed), Field(min_length=1)]
+Annotators = Annotated[tuple[Annotator, ...], FromJson]
+Annotations = Annotated[tuple[Annotation, ...], FromJson]
+Truths = Annotated[tuple[bool, ...], FromJson]
+Pairs = Annotated[tuple[tuple[Count, Count], ...], FromJson]
+Turns = Annotated[list[Any], FromJson, Field(min_length=1)]
+Objects = Annotated[list[dict[str, Any]], FromJson]
+Rating = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -152,7 +138,7 @@ class Row:
     entry: BenchmarkEntry
     read: set[str] = field(default_factory=set)
 
-    def get(self, kind: TypeAdapter[T], name: str, default: T | None = None) -> T:
+    def get(self, kind: Any, name: str, default: Any = None) -> Any:
         """Return the value of a field, which may have other columns in this benchmark; an error names it."""
         columns = self.entry.columns.get(name, "subset" if name == "category" else name)
         columns = (columns,) if isinstance(columns, str) else columns
@@ -164,10 +150,10 @@ class Row:
             return default
         return self.checked(kind, value, columns[0])
 
-    def checked(self, kind: TypeAdapter[T], value: Any, place: str) -> T:
+    def checked(self, kind: Any, value: Any, place: str) -> Any:
         """Return a value of a type; an error names its place."""
         try:
-            return kind.validate_python(value)
+            return adapter(kind).validate_python(value)
         except ValidationError as error:
             raise self.error("; ".join(problems_of(error, place=place))) from None
 
@@ -177,18 +163,18 @@ class Row:
 
     def named(self, name: str = "id") -> str:
         """Return the id of the row, or its number if it has none."""
-        return self.get(NAME, name, str(self.number))
+        return str(self.get(Name, name, str(self.number)))
 
-    def prompt(self, name: str = "prompt", kind: TypeAdapter[Messages] = QUESTION) -> str | Messages:
+    def prompt(self, name: str = "prompt", kind: Any = Question) -> Any:
         """Return a text, or chat messages."""
-        value = self.get(ANYTHING, name)
+        value = self.get(Any, name)
         if not isinstance(value, (str, list, tuple)):
             raise self.error(f"{name} is not a text or a list of chat messages")
-        return self.get(TEXT, name) if isinstance(value, str) else self.get(kind, name)
+        return self.get(Text, name) if isinstance(value, str) else self.get(kind, name)
 
     def choice(self) -> str:
         """Return "first", "second" or "neither"."""
-        value, known = self.get(NAME, "choice"), self.entry.choices
+        value, known = self.get(Name, "choice"), self.entry.choices
         if value not in known:
             raise self.error(
                 f"{self.entry.columns.get('choice')} is {value!r}: expected {' or '.join(known)}"
@@ -222,7 +208,7 @@ class Row:
 
     def _category(self) -> str:
         known = self.entry.categories
-        name = self.get(NAME, "category", self.entry.category or "all")
+        name = self.get(Name, "category", self.entry.category or "all")
         return name if name in known else next((one for one in known if name.startswith(one)), name)
 
     def _columns(self) -> dict[str, str]:
@@ -242,7 +228,7 @@ class Row:
         column = self.entry.cluster
         if column is None or self.values.get(column) is None:
             return None
-        name = self.checked(NAME, self.values[column], column)
+        name = self.checked(Name, self.values[column], column)
         # Several data sets may use the same ids for different questions.
         several = any(source.category for source in self.entry.hub) and self.values.get("subset")
         return f"{self.values['subset']}/{name}" if several else name
@@ -253,19 +239,19 @@ class Row:
 
 def answers(row: Row) -> Item:
     """Correct and wrong responses, as lists or as single texts."""
-    chosen, rejected = row.get(TEXTS, "chosen"), row.get(TEXTS, "rejected")
-    return row.item(row.get(NAME, "id"), row.prompt(), chosen + rejected, len(chosen))
+    chosen, rejected = row.get(Texts, "chosen"), row.get(Texts, "rejected")
+    return row.item(row.get(Name, "id"), row.prompt(), chosen + rejected, len(chosen))
 
 
 def choices(row: Row) -> Item | str:
     """Two responses, and which of them is correct or preferred by a person."""
-    return _compared(row, row.prompt(), (row.get(TEXT, "first"), row.get(TEXT, "second")))
+    return _compared(row, row.prompt(), (row.get(Text, "first"), row.get(Text, "second")))
 
 
 def conversations(row: Row) -> Item | str:
     """Two conversations and which is better; those that differ before the last response are left out, and images."""
-    talks = [row.get(TALK, name) for name in ("first", "second")]
-    if any(_has_image(row.get(ANYTHING, name)) for name in ("first", "second")):
+    talks = [row.get(Talk, name) for name in ("first", "second")]
+    if any(_has_image(row.get(Any, name)) for name in ("first", "second")):
         return "a message has an image"
     if talks[0][:-1] != talks[1][:-1] or len(talks[0]) < 2:
         return _DIFFER
@@ -283,7 +269,7 @@ def _has_image(talk: Any) -> bool:
 
 def _compared(row: Row, prompt: Any, responses: Sequence[str]) -> Item | str:
     """Return an item of two responses: a person's vote, or which one is correct."""
-    name, choice = row.get(NAME, "id"), row.choice()
+    name, choice = row.get(Name, "id"), row.choice()
     votes = (int(choice == "first"), int(choice == "second"))
     if row.entry.labels == "votes":
         return row.voted(name, prompt, responses, votes, 1 - sum(votes))
@@ -296,12 +282,12 @@ def own(row: Row) -> Item:
     """rmcalib's own schema: correct and wrong responses, or responses with people's votes."""
     if row.values.get("votes") is None:
         return answers(row)
-    responses, votes, ties = row.get(TEXTS, "responses"), row.get(COUNTS, "votes"), row.get(COUNT, "ties", 0)
+    responses, votes, ties = row.get(Texts, "responses"), row.get(Counts, "votes"), row.get(Count, "ties", 0)
     if len(votes) != len(responses) or len(votes) < 2:
         raise row.error(f"{len(responses)} responses, but {len(votes)} votes; give one each")
     if not sum(votes) + ties:
         raise row.error("nobody voted")
-    return row.voted(row.get(NAME, "id"), row.prompt(), responses, votes, ties)
+    return row.voted(row.get(Name, "id"), row.prompt(), responses, votes, ties)
 
 
 # Formats of one benchmark
@@ -309,22 +295,22 @@ def own(row: Row) -> Item:
 
 def rmb(row: Row) -> Item:
     """The best response and the others; for pairs, the other."""
-    prompt = row.get(QUESTION, "conversation_input")
-    responses = [one["answer"] for field in ("best", "others") for one in row.get(ANSWERS, field)]
-    path = row.get(NAME, "category_path").removesuffix(".json").split("/")
+    prompt = row.get(Question, "conversation_input")
+    responses = [one["answer"] for field in ("best", "others") for one in row.get(Answers, field)]
+    path = row.get(Name, "category_path").removesuffix(".json").split("/")
     category, *task = [part for part in path if part not in ("BoN_set", "Pairwise_set")] or ["all"]
     columns = {"task": "/".join(task)}
     language = _from_json(row.values["conversation_input"])[-1].get("language")
     if isinstance(language, str):
         columns["language"] = language
-    return row.item(row.get(NAME, "id"), prompt, responses, columns=columns, category=category)
+    return row.item(row.get(Name, "id"), prompt, responses, columns=columns, category=category)
 
 
 def ppe_correctness(row: Row) -> Item | str:
     """Many responses of one model, each correct or not, in the columns `response_1`, `response_2`, ..."""
     names = [f"response_{i}" for i in range(1, 1 + sum(name.startswith("response_") for name in row.values))]
-    responses = [row.get(TEXT, name) for name in names]
-    correct = row.get(TRUTHS, "scores")
+    responses = [row.get(Text, name) for name in names]
+    correct = row.get(Truths, "scores")
     if len(correct) != len(responses):
         raise row.error(f"{len(correct)} scores for {len(responses)} responses")
     if len(set(correct)) == 1:
@@ -333,14 +319,14 @@ def ppe_correctness(row: Row) -> Item | str:
     columns = {}
     if row.values.get("sampled_conflict_pairs") is not None:
         place = {old: new for new, old in enumerate(order)}
-        pairs = row.get(PAIRS, "sampled_conflict_pairs")
+        pairs = row.get(Pairs, "sampled_conflict_pairs")
         if any(i not in place for pair in pairs for i in pair):
             raise row.error("sampled_conflict_pairs has the number of a response that does not exist")
         # Pairs of two correct or two wrong responses are not in conflict.
         kept = [sorted((place[i], place[j])) for i, j in pairs if correct[i] != correct[j]]
         columns["sampled_conflict_pairs"] = json.dumps(kept)
-    model = row.get(NAME, "model_name", "")
-    name = row.get(NAME, "question_id") + (f"/{model}" if model else "")
+    model = row.get(Name, "model_name", "")
+    name = row.get(Name, "question_id") + (f"/{model}" if model else "")
     texts = [responses[i] for i in order]
     return row.item(name, row.prompt(), texts, sum(correct), columns=columns)
 
@@ -351,28 +337,28 @@ def helpsteer3(row: Row) -> Item:
     The column `individual_preference` keeps the strengths, such as `-2 -1 0`. A row without annotators has
     one vote, its overall preference.
     """
-    responses = row.get(TEXT, "response1"), row.get(TEXT, "response2")
-    overall = row.checked(ANNOTATORS, [{"score": row.values.get("overall_preference")}], "overall_preference")
-    annotators = row.get(ANNOTATORS, "individual_preference", ())
+    responses = row.get(Text, "response1"), row.get(Text, "response2")
+    overall = row.checked(Annotators, [{"score": row.values.get("overall_preference")}], "overall_preference")
+    annotators = row.get(Annotators, "individual_preference", ())
     counted = [one["score"] for one in annotators or overall]
     votes = (sum(value < 0 for value in counted), sum(value > 0 for value in counted))
     columns = {"individual_preference": " ".join(str(one["score"]) for one in annotators)}
-    prompt = row.get(QUESTION, "context")
+    prompt = row.get(Question, "context")
     return row.voted(str(row.number), prompt, responses, votes, counted.count(0), columns=columns)
 
 
 def multipref(row: Row) -> Item | str:
     """Two responses, compared by normal and expert annotators; each has one vote."""
     groups = ("normal_worker_annotations", "expert_worker_annotations")
-    given = [one["overall_pref"] for group in groups for one in row.get(ANNOTATIONS, group)]
+    given = [one["overall_pref"] for group in groups for one in row.get(Annotations, group)]
     if not given:
         return "nobody annotated the comparison"
     sides = [answer[0] for answer in given]
-    responses = row.get(TEXT, "completion_a"), row.get(TEXT, "completion_b")
+    responses = row.get(Text, "completion_a"), row.get(Text, "completion_b")
     votes, ties = (sides.count("A"), sides.count("B")), sides.count("T")
     columns = {"overall_pref": " ".join(given)}
     return row.voted(
-        row.get(NAME, "comparison_id"), row.prompt("text"), responses, votes, ties, columns=columns
+        row.get(Name, "comparison_id"), row.prompt("text"), responses, votes, ties, columns=columns
     )
 
 
@@ -381,10 +367,10 @@ def arena_55k(row: Row) -> Item | str:
 
     Battles of several turns have no common prompt and are left out. So are broken texts.
     """
-    turns = [row.get(TURNS, name) for name in ("prompt", "response_a", "response_b")]
+    turns = [row.get(Turns, name) for name in ("prompt", "response_a", "response_b")]
     if len({len(own) for own in turns}) > 1:
         raise row.error("prompt, response_a and response_b must have the same number of turns")
-    won = [row.get(COUNT, f"winner_{side}") for side in ("model_a", "model_b", "tie")]
+    won = [row.get(Count, f"winner_{side}") for side in ("model_a", "model_b", "tie")]
     if sorted(won) != [0, 0, 1]:
         raise row.error("one of winner_model_a, winner_model_b and winner_tie must be 1, the others 0")
     if len(turns[0]) > 1:
@@ -392,7 +378,7 @@ def arena_55k(row: Row) -> Item | str:
     prompt, *responses = (own[0] for own in turns)
     if not all(isinstance(text, str) and not LONE_SURROGATE.search(text) for text in (prompt, *responses)):
         return "a message has no text, or broken characters"
-    return row.voted(row.get(NAME, "id"), prompt, responses, won[:2], won[2])
+    return row.voted(row.get(Name, "id"), prompt, responses, won[:2], won[2])
 
 
 def ultrafeedback(row: Row) -> Item | str:
@@ -401,11 +387,11 @@ def ultrafeedback(row: Row) -> Item | str:
     The column `ratings` keeps the ratings, in the order of the responses.
     """
     rated = []
-    for one in row.get(OBJECTS, "completions"):
+    for one in row.get(Objects, "completions"):
         given = (one.get(name) for name in ("overall_score", "rating", "score"))
         rating = next((value for value in given if value is not None), None)
-        text = row.checked(TEXT, one.get("response"), "completions.response")
-        rated.append((row.checked(RATING, rating, "completions.overall_score"), text))
+        text = row.checked(Text, one.get("response"), "completions.response")
+        rated.append((row.checked(Rating, rating, "completions.overall_score"), text))
     rated.sort(key=lambda pair: -pair[0])
     ratings = [rating for rating, _ in rated]
     if len(ratings) < 2:
@@ -422,7 +408,7 @@ _TURN = re.compile(r"\n\n(Human|Assistant):")
 
 def trl(row: Row) -> Item | str:
     """Pairs. Without `prompt`, the prompt is the common beginning of the two conversations or texts."""
-    chosen, rejected = row.prompt("chosen", TALK), row.prompt("rejected", TALK)
+    chosen, rejected = row.prompt("chosen", Talk), row.prompt("rejected", Talk)
     prompt = None if row.values.get("prompt") is None else row.prompt()
     if chosen == rejected:
         return "both responses are the same"
@@ -434,7 +420,7 @@ def trl(row: Row) -> Item | str:
             if not common:
                 raise row.error("no prompt, and 'chosen' and 'rejected' have no common beginning")
             return row.item(row.named(), chosen[:common], (chosen[common:], rejected[common:]))
-        chosen, rejected = (row.checked(TALK, _dialogue(text), "chosen") for text in (chosen, rejected))
+        chosen, rejected = (row.checked(Talk, _dialogue(text), "chosen") for text in (chosen, rejected))
     if isinstance(chosen, str) or isinstance(rejected, str):
         raise row.error("'chosen' and 'rejected' must both be texts, or both chat messages")
     if prompt is None or len(chosen) > 1 or len(rejected) > 1:
@@ -469,8 +455,8 @@ def rewardmath(rows: Iterable[Row]) -> Iterator[tuple[str, Item | str]]:
     correct = "human_to_GPT-4"
     solutions: dict[str, list[tuple[Row, str, str]]] = {}
     for row in rows:
-        author, texts = row.get(NAME, "solution_reference"), row.get(TEXTS, "eval_solution")
-        solutions.setdefault(row.get(TEXT, "problem"), []).append((row, author, "\n".join(texts)))
+        author, texts = row.get(Name, "solution_reference"), row.get(Texts, "eval_solution")
+        solutions.setdefault(row.get(Text, "problem"), []).append((row, author, "\n".join(texts)))
     for number, (problem, given) in enumerate(solutions.items()):
         row = given[0][0]
         authors = [author for _, author, _ in given]
@@ -478,7 +464,7 @@ def rewardmath(rows: Iterable[Row]) -> Iterator[tuple[str, Item | str]]:
             raise row.error(f"the problem needs one solution by {correct} (the correct one) and another")
         ordered = sorted(given, key=lambda one: one[1] != correct)
         texts = tuple(text for _, _, text in ordered)
-        yield row.where, row.item(row.get(NAME, "id", str(number)), problem, texts)
+        yield row.where, row.item(row.get(Name, "id", str(number)), problem, texts)
 
 
 def mt_bench(rows: Iterable[Row]) -> Iterator[tuple[str, Item | str]]:
@@ -490,11 +476,11 @@ def mt_bench(rows: Iterable[Row]) -> Iterator[tuple[str, Item | str]]:
     talks: dict[tuple[str, ...], tuple[Row, Messages, Messages]] = {}
     winners: dict[tuple[str, ...], list[str | None]] = {}
     for row in rows:
-        turn, models = row.get(COUNT, "turn"), [row.get(NAME, side) for side in ("model_a", "model_b")]
-        both = [row.get(CHAT, side)[: 2 * turn] for side in ("conversation_a", "conversation_b")]
+        turn, models = row.get(Count, "turn"), [row.get(Name, side) for side in ("model_a", "model_b")]
+        both = [row.get(Chat, side)[: 2 * turn] for side in ("conversation_a", "conversation_b")]
         if turn < 1 or any(len(talk) < 2 * turn or talk[-1]["role"] != "assistant" for talk in both):
             raise row.error(f"the conversations have no response of the assistant in turn {turn}")
-        key = (str(row.get(COUNT, "question_id")), str(turn), *sorted(models))
+        key = (str(row.get(Count, "question_id")), str(turn), *sorted(models))
         first, second = both if models[0] == key[2] else both[::-1]
         talks.setdefault(key, (row, first, second))
         winner = dict(zip(("first", "second"), models, strict=True)).get(row.choice())

@@ -172,12 +172,8 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         """Score the benchmark, once per step of the training, and log the metrics."""
         if not self.trainer.is_in_train or state.global_step != self._trained:
             scores = self._score(state.global_step)
-            self._logged = {
-                f"eval_{name}": value
-                for name, value in _named(
-                    self.benchmark.name.rpartition("/")[2], metric_values(scores, self.metrics)
-                ).items()
-            }
+            group = f"eval_{self.benchmark.name.rpartition('/')[2]}"
+            self._logged = _named(group, metric_values(scores, self.metrics))
             if self.trainer.is_in_train:
                 self._trained = state.global_step
             self.trainer.log(dict(self._logged))
@@ -296,12 +292,8 @@ def _live_judge(trainer: Any, name: str, step: int, template: str | None) -> Cla
     model, args, tokenizer = trainer.model, trainer.args, trainer.processing_class
     config = model.config
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    longest = [
-        limit
-        for limit in (getattr(args, "max_length", None), getattr(text, "max_position_embeddings", None))
-        if limit
-    ]
-    max_length = min(longest, default=_LONGEST)
+    limits = (getattr(args, "max_length", None), getattr(text, "max_position_embeddings", None))
+    max_length = min((limit for limit in limits if limit), default=_LONGEST)
     weight = next(parameter for parameter in model.parameters() if parameter.is_floating_point())
     recipe = Recipe(name, template=template, loss="pairwise log-sigmoid (TRL)", bradley_terry="yes")
     live = RewardModel(

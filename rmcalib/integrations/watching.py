@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,9 +77,8 @@ class Watch(Shown):
 
     def content(self) -> dict[str, Any]:
         """Return the steps and the alarm as a dictionary that can be written as JSON."""
-        names = ("alarm", "reference", "sees", "misses", "level", "margin", "waiting")
         rows = [{key: None if value != value else value for key, value in row.items()} for row in self.steps]
-        return {"steps": rows, **{name: getattr(self, name) for name in names}}
+        return {**asdict(self), "steps": rows}
 
     def __repr__(self) -> str:
         """Return the number of steps, and the alarm."""

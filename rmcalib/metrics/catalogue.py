@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import keyword
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -89,10 +88,8 @@ class Metric:
 
     def __post_init__(self) -> None:
         """Check the entry, and set the label if it is not given."""
-        if not isinstance(self.name, str) or not self.name.isidentifier() or keyword.iskeyword(self.name):
+        if not self.name.isidentifier():
             raise ValueError(f"metric {self.name!r}: expected a name of letters, digits and underscores")
-        if not callable(self.measure):
-            raise ValueError(f"metric {self.name}: measure: expected a function of a part and settings")
         check_choice(self.better, f"metric {self.name}: better", ("low", "high", "zero", None))
         check_choice(self.group, f"metric {self.name}: group", tuple(metric_groups()))
         object.__setattr__(self, "label", self.label or self.name.replace("_", " "))
@@ -156,8 +153,6 @@ def chosen_metrics(wanted: Iterable[str | Metric] | None = None) -> tuple[Metric
         return tuple(have.values())
     given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
     for name in given:
-        if callable(name) and not isinstance(name, Metric):
-            raise ValueError("metrics: a function needs the decorator rmcalib.metrics.metric")
         if not isinstance(name, Metric) and name not in have:
             near = difflib.get_close_matches(str(name), have, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(have)}"

@@ -201,20 +201,16 @@ class Part:
     @cached_property
     def if_right(self) -> Part:
         """The same forecasts if every first choice were the correct response."""
-        return self._with_winner(self._first_and_next[0])
+        return self._with_winner(0)
 
     @cached_property
     def if_wrong(self) -> Part:
         """The same forecasts if the runner-up were the correct response."""
-        return self._with_winner(self._first_and_next[1])
+        return self._with_winner(1)
 
-    @cached_property
-    def _first_and_next(self) -> tuple[IntArray, IntArray]:
-        return first_and_next(self.reward, self.sizes)
-
-    def _with_winner(self, rows: IntArray) -> Part:
+    def _with_winner(self, place: int) -> Part:
         label = np.zeros(len(self.label))
-        label[rows] = 1.0
+        label[first_and_next(self.reward, self.sizes)[place]] = 1.0
         return replace(self, label=label, _made={}, _known={})
 
     # What the views are made of.
@@ -348,34 +344,19 @@ class Part:
 
     @cached_property
     def ballots(self) -> tuple[VoteForecasts, FloatArray, FloatArray] | None:
-        """People's votes with their forecasts, what the first choice says, and who agrees; None without votes.
-
-        Models of ties are fitted on all prompts, so that a category is measured in the same way as all of
-        them.
-        """
-        whole = self.whole or self
-        if self.whole is not None and whole.scores.item_id is not self.scores.item_id:
-            found = whole.prompts("votes")
-            every = None if found is None else found.ballots
-            if every is None or found is None:
-                return None
-            votes, says, agree = every
-            counted = found._counted_votes
-            mine = np.isin(found.scores.item_id[found.starts][counted], self.scores.item_id[self.starts])
-            return (votes.take(mine), says[mine], agree[mine]) if mine.any() else None
-        return self._own_ballots()
-
-    @property
-    def _counted_votes(self) -> BoolArray:
-        assert self.scores.votes is not None
-        if self.ties == "davidson":
-            return np.ones(len(self), dtype=bool)
-        return np.asarray(np.add.reduceat(self.scores.votes, self.starts) > 0)
-
-    def _own_ballots(self) -> tuple[VoteForecasts, FloatArray, FloatArray] | None:
+        """People's votes with their forecasts, what the first choice says, and who agrees; None without votes."""
         if self.scores.votes is None or self.scores.ties is None:
             return None
-        counted = self._counted_votes
+        davidson = self.ties == "davidson"
+        every = None if self.whole is None else self.whole.prompts("votes")
+        if davidson and every is not None and len(every) > len(self) and every.ballots is not None:
+            # The model of ties is fitted on all prompts, so that a category is measured in the same way.
+            mine = np.isin(every.scores.item_id[every.starts], self.scores.item_id[self.starts])
+            votes, says, agree = every.ballots
+            return votes.take(mine), says[mine], agree[mine]
+        counted = np.add.reduceat(self.scores.votes, self.starts) > 0  # otherwise all votes are ties
+        if davidson:
+            counted[:] = True
         if not counted.any():
             return None
         kept, sizes = np.repeat(counted, self.sizes), self.sizes[counted]
@@ -383,7 +364,7 @@ class Part:
             self.log_p[kept], self.scores.votes[kept], sizes, np.zeros(int(sizes.sum()), dtype=bool)
         )
         ties = self.scores.ties[self.starts][counted]
-        if self.ties == "davidson" and ties.any():
+        if davidson and ties.any():
             votes = with_tie_outcome(votes, ties, rng=self.seed)
         # A tie is one more row of a prompt, after its responses.
         starts = np.cumsum(sizes) - sizes

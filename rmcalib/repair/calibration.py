@@ -66,8 +66,6 @@ class Calibration(Shown):
         held-out prompts: each fifth of them has the temperature that was fitted on the others.
     gain : tuple of float
         How much lower the log loss is on held-out prompts, with its interval: (value, low, high).
-    log_loss_uniform : float
-        The log loss of a guess: uniform, or the fraction of correct responses.
     categories : list of dict
         One row per category with its own temperature (category, temperature, low, high, n).
     p_equal : float, optional
@@ -81,7 +79,6 @@ class Calibration(Shown):
     view: View
     rows: list[dict[str, Any]]
     gain: tuple[float, float, float]
-    log_loss_uniform: float
     categories: list[dict[str, Any]]
     p_equal: float | None
     n: int
@@ -175,7 +172,6 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
             for row in metric_rows(of, metrics, settings)
         ],
         gain=(gained.value, gained.low, gained.high),
-        log_loss_uniform=float(fit.guess.mean()),
         categories=categories,
         p_equal=p_equal,
         n=len(part),

@@ -97,7 +97,7 @@ class Regret:
         Mean cost per prompt that the stated probabilities predict.
     cost : float
         Mean cost per prompt that was measured.
-    calibrated_accepted, calibrated_cost : float
+    calibrated_cost : float
         The same with calibrated probabilities: the temperature of each prompt was fitted on other prompts.
     value, low, high : float
         The regret, cost − calibrated_cost, with its interval.
@@ -107,7 +107,6 @@ class Regret:
     accepted: float
     believed: float
     cost: float
-    calibrated_accepted: float
     calibrated_cost: float
     value: float
     low: float
@@ -375,7 +374,6 @@ def _regret(part: Part, seed: int, asking: float, level: float) -> Regret | None
         accepted=float(accepted.mean()),
         believed=float(np.where(accepted, 1 - stated.p, asking).mean()),
         cost=float(cost.mean()),
-        calibrated_accepted=float(accepted_then.mean()),
         calibrated_cost=float(cost_then.mean()),
         value=found.value,
         low=found.low,

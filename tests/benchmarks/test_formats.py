@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=5,
 )
-HI, SKY, SING = (said("user", "Hi"),), (said("user", "Sky?"),), (said("user", "Sing."),)
 
 
 def load(
@@ -35,144 +35,19 @@ def changed(name: str, row: int = 0, **changes: Any) -> list[dict[str, Any]]:
     return rows
 
 
-# Of each benchmark: id, category, responses, number of correct ones, votes, ties, cluster; and how many rows
-# are left out.
-Expected = tuple[str, str, tuple[str, ...], int, tuple[int, ...] | None, int, str | None]
-EXPECTED: dict[str, tuple[list[Expected], int]] = {
-    "reward-bench-1": (
-        [
-            (str(i), subset, ("Apple.", "Brick."), 1, None, 0, None)
-            for i, subset in enumerate(
-                ("alpacaeval-easy", "mt-bench-hard", "donotanswer", "math-prm", "hep-go")
-            )
-        ],
-        0,
-    ),
-    "reward-bench-2": ([("7", "Math", ("4", "5", "6", "7"), 1, None, 0, None)], 0),
-    "rm-bench": (
-        [
-            (
-                str(i),
-                domain,
-                ("Hello.", "Hello to you.", "**Hello** to you.", "Bye.", "Bye to you.", "**Bye** to you."),
-                3,
-                None,
-                0,
-                None,
-            )
-            for i, domain in enumerate(("chat", "safety-refuse", "safety-response"))
-        ],
-        0,
-    ),
-    "rmb": (
-        [
-            ("u1", "Helpfulness", ("The moon.", "The wind 0.", "The wind 1."), 1, None, 0, None),
-            ("u2", "Harmlessness", ("The moon.", *(f"The wind {i}." for i in range(4))), 1, None, 0, None),
-        ],
-        0,
-    ),
-    "rmb-pairwise": (
-        [
-            ("p1", "Helpfulness", ("The moon.", "The wind 0."), 1, None, 0, None),
-            ("p2", "Harmlessness", ("The moon.", "The wind 0."), 1, None, 0, None),
-        ],
-        0,
-    ),
-    "judgebench": (
-        [
-            ("id-0", "mmlu-pro", ("Seven.", "Eight."), 1, None, 0, "3"),
-            ("id-1", "livecodebench", ("Eight.", "Seven."), 1, None, 0, "3"),
-        ],
-        0,
-    ),
-    "rewardmath": (
-        [
-            ("0", "MATH", ("It is\n2.", "It is\n3."), 1, None, 0, None),
-            ("1", "MATH", ("5.", "6.", "7."), 1, None, 0, None),
-        ],
-        0,
-    ),
-    "ppe-human": (
-        [
-            ("q0", "human", ("First joke.", "Second joke."), 1, (1, 0), 0, "q0"),
-            ("q1", "human", ("Second joke.", "First joke."), 1, (1, 0), 0, "q1"),
-            ("q2", "human", ("First joke.", "Second joke."), 0, (0, 0), 1, "q2"),
-            ("q3", "human", ("First joke.", "Second joke."), 0, (0, 0), 1, "q3"),
-        ],
-        0,
-    ),
-    "ppe-correctness": (
-        [("q1/m", "correctness", ("Answer 1", "Answer 3", "Answer 0", "Answer 2"), 2, None, 0, "q1")],
-        0,
-    ),
-    "helpsteer3": (
-        [
-            ("0", "code", ("sorted(x)", "x.sort"), 1, (2, 1), 0, None),
-            ("1", "general", ("Goodbye!", "No."), 1, (2, 0), 1, None),
-        ],
-        0,
-    ),
-    "multipref": ([("c1", "all", ("The Nile.", "The wall."), 1, (2, 1), 1, "p1")], 0),
-    "mt-bench-human": ([("81/1/alpha/beta", "writing", ("A poem.", "B poem."), 1, (2, 1), 1, "81")], 1),
-    "arena-55k": ([("1", "arena", ("bye", "hi"), 1, (1, 0), 0, None)], 1),
-    "arena-140k": (
-        [
-            ("b0", "arena", ("Lo.", "La."), 1, (1, 0), 0, None),
-            ("b1", "arena", ("La.", "Lo."), 0, (0, 0), 1, None),
-        ],
-        1,
-    ),
-    "ultrafeedback": ([("0", "truthful_qa", ("Mars.", "Moon.", "Sun."), 1, None, 0, None)], 1),
-    "trl": (
-        [
-            ("0", "all", ("4", "5"), 1, None, 0, None),
-            ("1", "all", ("Hello!", "What?"), 1, None, 0, None),
-            ("2", "all", ("Blue.", "Green."), 1, None, 0, None),
-            ("3", "all", (" blue.", " green."), 1, None, 0, None),
-            ("4", "all", ("I am fine", "I am not"), 1, None, 0, None),
-            ("5", "all", ("Blue.", "Red."), 1, None, 0, None),
-        ],
-        1,
-    ),
-    "rmcalib": (
-        [
-            ("1", "Math", ("4", "5"), 1, None, 0, None),
-            ("2", "Chat", ("Yes", "No"), 1, (3, 1), 2, None),
-        ],
-        0,
-    ),
-}
-# Other columns of the first item.
-COLUMNS = {
-    "reward-bench-1": {"chosen_model": "m1", "rejected_model": "m2"},
-    "rm-bench": {"subset": "chat", "error_key": "greeting"},
-    "rmb": {
-        "category_path": "BoN_set/Helpfulness/Brainstorming/ideas.json",
-        "task": "Brainstorming/ideas",
-        "language": "English",
-    },
-    "judgebench": {"source": "mmlu-pro-math", "original_id": "3", "response_model": "m"},
-    "ppe-correctness": {
-        "model_name": "m",
-        "mean_score": "0.5",
-        "sampled_conflict_pairs": "[[0, 2], [1, 3]]",  # numbers of the sorted responses
-    },
-    "helpsteer3": {
-        "domain": "code",
-        "language": "python",
-        "overall_preference": "-2",
-        "individual_preference": "-3 -1 1",
-    },
-    "mt-bench-human": {"turn": "1", "model_a": "alpha", "model_b": "beta"},
-    "ultrafeedback": {"source": "truthful_qa", "ratings": "8.5 3 2"},
-    "rmcalib": {"language": "en"},
-}
-PROMPTS = {
-    "arena-55k": ['Say "hi", please.'],
-    "arena-140k": [SING, SING],
-    "mt-bench-human": [(said("user", "Write a poem."),)],
-    "trl": ["2+2?", HI, SKY, "The sky is", HI, SKY],
-}
+EXPECTED = json.loads(Path(__file__).with_name("expected.json").read_text())
+"""The items of `SHAPES` and how many kinds of rows are left out; read it through after `write_expected`."""
+
+
+def as_json(bench: Benchmark) -> dict[str, Any]:
+    """Return the items of a benchmark as they are in expected.json."""
+    items: list[Any] = json.loads(json.dumps([asdict(item) for item in bench.items]))
+    return {"items": items, "left_out": len(bench.notes)}
+
+
+def write_expected(folder: Path) -> None:
+    found = [f'"{name}": {json.dumps(as_json(load(folder, name)))}' for name in SHAPES]
+    Path(__file__).with_name("expected.json").write_text("{\n" + ",\n".join(found) + "\n}\n")
 
 
 def test_every_benchmark_is_tested() -> None:
@@ -182,12 +57,8 @@ def test_every_benchmark_is_tested() -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_items(name: str, tmp_path: Path) -> None:
     bench = load(tmp_path, name)
-    expected, left_out = EXPECTED[name]
-    found = [(i.id, i.category, i.responses, i.n_correct, i.votes, i.ties, i.cluster) for i in bench.items]
-    assert found == expected
-    assert (bench.name, bench.format, len(bench.notes)) == ("mine", name, left_out)
-    assert bench.items[0].columns.items() >= COLUMNS.get(name, {}).items()
-    assert [item.prompt for item in bench.items] == PROMPTS.get(name, [i.prompt for i in bench.items])
+    assert as_json(bench) == EXPECTED[name]
+    assert (bench.name, bench.format) == ("mine", name)
     assert load(tmp_path, name, suffix=".json").items == bench.items
     if name not in ("trl", "rmcalib"):  # their rows have different columns, which a table does not allow
         assert load(tmp_path, name, suffix=".parquet").items == bench.items
@@ -237,7 +108,7 @@ def test_rows_that_say_nothing_are_left_out_and_counted(
     name: str, changes: dict[str, Any], tmp_path: Path
 ) -> None:
     bench = load(tmp_path, name, [changed(name, 0, **changes)[0], *SHAPES[name]])
-    assert len(bench) == len(EXPECTED[name][0])
+    assert len(bench) == len(EXPECTED[name]["items"])
     assert any("left out" in note for note in bench.notes)
 
 
@@ -256,23 +127,16 @@ def test_rows_that_say_nothing_are_left_out_and_counted(
         ("trl", {"prompt": None, "chosen": "abc", "rejected": "xyz"}, "chosen"),
         ("trl", {"chosen": [said("user", "a")], "rejected": [said("assistant", "b")]}, "chosen"),
         ("rmcalib", {"votes": [1], "responses": ["a", "b"]}, "votes"),
-        ("rmcalib", {"votes": [1, -1], "responses": ["a", "b"]}, r"votes\.1"),
         ("rmcalib", {"votes": [0, 0], "responses": ["a", "b"]}, "voted"),
         ("rmcalib", {"chosen": []}, "chosen"),
-        ("rmcalib", {"rejected": []}, "rejected"),
         ("rmcalib", {"chosen": [1]}, "chosen.0"),
-        ("rmcalib", {"prompt": []}, "prompt"),
         ("rmcalib", {"prompt": [{"role": "user"}]}, "prompt.*content"),
         ("rmcalib", {"prompt": [said("wizard", "x")]}, "wizard"),
         ("rmcalib", {"prompt": talk("Hi", "Hello")}, "prompt"),
-        ("rmcalib", {"id": "a\0"}, "id is"),
-        ("rmcalib", {"id": " "}, "id is"),
         ("rmcalib", {"id": True}, "id is"),
         ("rmcalib", {"id": float("inf")}, "id is"),
         ("rmcalib", {"id": "x" * 50_000}, "id is"),
-        ("rmcalib", {"id": 10**4000}, "id is"),
         ("rmcalib", {"subset": ["Math"]}, "subset is"),
-        ("rmcalib", {"subset": ""}, "subset is"),
         ("rmcalib", {"chosen": ["\ud800"]}, "surrogate"),
     ],
 )
@@ -324,8 +188,3 @@ def test_mt_bench_collects_votes_in_both_orders_of_the_models(tmp_path: Path) ->
     rows = [judgment("model_a", "x"), judgment("model_b", "y", a="beta", b="alpha")]
     (item,) = load(tmp_path, "mt-bench-human", rows).items
     assert (item.responses[0], item.votes) == ("A poem.", (2, 0))
-
-
-def test_helpsteer3_without_annotators_has_one_vote(tmp_path: Path) -> None:
-    item = load(tmp_path, "helpsteer3", changed("helpsteer3", individual_preference=[])).items[0]
-    assert (item.votes, item.ties) == ((1, 0), 0)

@@ -47,7 +47,7 @@ def test_information_against_slow_code() -> None:
     r, y, groups = rewards(60, 2.0, 0)
     scale = Scale(Softmax.from_arrays(r, y, groups))
     uniform = float(np.mean([np.log((groups == g).sum()) for g in range(60)]))
-    best = min(slow_loss(r, y, groups, t) for t in np.exp(np.linspace(-2, 3, 2001)))
+    best = min(slow_loss(r, y, groups, t) for t in np.exp(np.linspace(0, 1.5, 301)))
     now = slow_loss(r, y, groups, 1.0)
     assert scale.lost == pytest.approx((now - best) / uniform, abs=1e-5)
     assert scale.usable == pytest.approx(1 - best / uniform, abs=1e-5)
@@ -107,10 +107,10 @@ def test_pairs_and_prompts_of_two_responses_are_the_same() -> None:
 
 def test_equal_temperatures_are_rejected_as_often_as_the_level_says() -> None:
     rejected = 0
-    for seed in range(40):
+    for seed in range(20):
         sets = [Softmax.from_arrays(*rewards(30, 1.0, 100 * seed + i)) for i in range(2)]
         rejected += equal_temperatures(sets, resamples=99).p_value <= 0.05
-    assert rejected <= 6
+    assert rejected <= 4
     other = [Softmax.from_arrays(*rewards(200, scale, i)) for i, scale in enumerate((0.5, 3.0))]
     assert equal_temperatures(other, resamples=99).p_value <= 0.02
 

@@ -11,7 +11,7 @@ from rmcalib.metrics.board import rank_sets
 from rmcalib.metrics.comparison import smallest_gap
 from rmcalib.metrics.transfer import transfer
 from rmcalib.metrics.views import whole_part
-from rmcalib.scores import Scores, load_board
+from rmcalib.scores import Scores
 from tests.metrics.worlds import calibrated_scores
 
 SCALE_FREE = (
@@ -49,13 +49,13 @@ def models_with_gaps(gap_a: float, gap_b: float, n: int, seed: int) -> tuple[Sco
 
 def test_gaps_of_opposite_sign_have_no_winner() -> None:
     winners = 0
-    for seed in range(40):
+    for seed in range(20):
         found = compare(*models_with_gaps(-0.06, 0.06, 300, seed), metrics=["overconfidence"]).row(
             "overconfidence"
         )
         assert found is not None
         winners += found["better"] != ""
-    assert winners <= 7
+    assert winners <= 4
     wide = compare(*models_with_gaps(0.0, 0.2, 600, 1), metrics=["overconfidence"]).row("overconfidence")
     assert wide is not None
     assert wide["better"] == "a"
@@ -64,7 +64,7 @@ def test_gaps_of_opposite_sign_have_no_winner() -> None:
 def test_the_difference_of_lost_information_where_few_prompts_dominate() -> None:
     """5% of the prompts are surely wrong, and the second forecast is surer about all."""
     rng, found = np.random.default_rng(0), []
-    for _ in range(60):
+    for _ in range(30):
         rewards = rng.normal(size=(100, 4))
         rewards[:, 0] += 5
         correct = np.where(rng.random(100) < 0.05, 1, 0)
@@ -122,15 +122,6 @@ def test_unnamed_and_equal_scores_are_fine() -> None:
     board = leaderboard([one, one], resamples=20)
     assert len(board.table) == 2
     assert board.table["rank"].tolist() == [1, 1]
-
-
-def test_rank_sets_of_real_models_are_groups() -> None:
-    board = leaderboard(load_board(), resamples=200)
-    sets = {row["model"]: (row["rank_low"], row["rank_high"]) for row in board.models}
-    assert sets["internlm/internlm2-7b-reward"][0] == 1
-    assert sets["openbmb/Eurus-RM-7b"][0] > 5
-    for row in board.models:
-        assert row["rank_low"] <= row["rank_high"]
 
 
 def test_rank_sets_hold_the_true_rank() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.calibration.events import Events, Independent
 from rmcalib.metrics.catalogue import catalogue, chosen_metrics, metric
-from rmcalib.metrics.measures import Settings, gap
+from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, find_value, metric_rows
-from rmcalib.metrics.views import Part, Ties, whole_part
+from rmcalib.metrics.views import Ties, whole_part
 from rmcalib.scores import Scores
 from tests.metrics import slow_metrics as slow
 from tests.metrics.worlds import calibrated_scores, prompts_of, ragged_scores
@@ -80,7 +78,7 @@ def test_the_temperature_maximises_the_likelihood_and_is_cross_fitted() -> None:
     assert best <= found[OVERALL, "nll_at_temperature"]["value"] < best + 0.02
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 12))
 def test_results_do_not_depend_on_the_order_of_responses(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
@@ -117,7 +115,7 @@ def test_no_wrong_choice_does_not_mean_no_error() -> None:
 
 def test_a_temperature_without_an_upper_limit_has_a_lower_one() -> None:
     rng, held = np.random.default_rng(0), []
-    for _ in range(200):
+    for _ in range(120):
         rewards = rng.normal(0, 0.1, size=(40, 2))  # calibrated, with nearly no information
         first = rng.random(40) < 1 / (1 + np.exp(rewards[:, 1] - rewards[:, 0]))
         part = whole_part(Scores.from_arrays(rewards, (~first).astype(int)))
@@ -127,7 +125,7 @@ def test_a_temperature_without_an_upper_limit_has_a_lower_one() -> None:
             held.append(limits.low <= 1 <= limits.high)
             row = metric_rows(part, [catalogue()["temperature"]], FEW)[0]
             assert (row["high"] is None) == (row["low"] is None) == bool(row["note"])
-    assert len(held) > 100
+    assert len(held) > 60
     assert np.mean(held) > 0.93
 
 
@@ -275,23 +273,6 @@ def test_clusters_widen_intervals_and_nulls() -> None:
     assert together[OVERALL, "ece_p_value"]["value"] > alone[OVERALL, "ece_p_value"]["value"]
 
 
-class Rare(Part):
-    """A part with another view: one event per prompt, which does not depend on the first choice."""
-
-    @cached_property
-    def top_1(self) -> Events:
-        p = np.full(len(self), 0.1)
-        return Events(p, np.zeros(len(self)), np.arange(len(self)), Independent(p), np.log(p))
-
-
-def test_an_event_that_was_never_seen_may_happen() -> None:
-    part = whole_part(calibrated_scores(30))
-    rare = Rare(part.scores, part.pl, part.label, part.length, part.one_answer)
-    limits = gap(rare, FEW, "top_1").interval()
-    assert limits is not None
-    assert limits.low < 0 < 0.1 <= limits.high
-
-
 def test_a_metric_of_ones_own() -> None:
     @metric("bold", "how often the first choice has a probability above 0.9", better="low")
     def bold(part: Any) -> Any:
@@ -309,6 +290,4 @@ def test_a_metric_of_ones_own() -> None:
 def test_unknown_names_are_answered_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="'accuracy'"):
         chosen_metrics(["acuracy"])
-    with pytest.raises(ValueError, match="metric"):
-        chosen_metrics([len])  # type: ignore[list-item]
     assert all(one.meaning and "|" not in one.meaning for one in catalogue().values())

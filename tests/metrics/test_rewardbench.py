@@ -72,7 +72,7 @@ def prompts(draw: st.DrawFn) -> list[Prompt]:
 
 
 @given(prompts=prompts())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_all_numbers_equal_a_direct_computation(prompts: list[Prompt]) -> None:
     scores = made(prompts)
     assert item_accuracy(scores).tolist() == [slow_accuracy(rewards) for *_, rewards in prompts]

@@ -75,10 +75,3 @@ def calibrated_scores(n: int, *, confidence: float = 1.0, seed: int = 0) -> Scor
             )
         )
     return scores_of(prompts)
-
-
-def flat_scores(n: int) -> Scores:
-    """Almost uniform forecasts, all in one bin, that prefer a wrong response."""
-    rng = np.random.default_rng(0)
-    truth = [True, False, False, False]
-    return scores_of([Prompt("x", [0.0, 0.02, *rng.uniform(0, 0.01, 2)], truth, [1.0] * 4) for _ in range(n)])

@@ -124,20 +124,6 @@ def test_files_round_trip_and_damaged_ones_are_refused(tmp_path: Path) -> None:
         Calibrator.load(tmp_path / "absent.json")
 
 
-@pytest.mark.parametrize("kind", ["frame", "csv", "parquet", "folder"])
-def test_scores_from_anywhere(tmp_path: Path, kind: str) -> None:
-    scores = drawn(100, scale=3.0)
-    frame = scores.to_pandas()
-    source: Any = frame
-    if kind == "csv":
-        source = tmp_path / "s.csv"
-        frame.to_csv(source, index=False)
-    elif kind in ("parquet", "folder"):
-        scores.to_parquet(tmp_path / "scores.parquet")
-        source = tmp_path / "scores.parquet" if kind == "parquet" else tmp_path
-    assert calibrate(source).temperature == pytest.approx(calibrate(scores).temperature)
-
-
 def test_clusters_widen_the_intervals() -> None:
     one = drawn(120, scale=3.0)
     rewards = np.tile(one.reward.reshape(120, 4), (5, 1))
