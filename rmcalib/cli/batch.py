@@ -81,6 +81,7 @@ def command(
         Also try models that seem too large.
     """
     from rmcalib.judges import LoadOptions
+    from rmcalib.judges._settings import checked_settings
     from rmcalib.runs import Batch, Cluster, plan_batch, run_batch
     from rmcalib.runs._plan import parse_size
 
@@ -106,7 +107,7 @@ def command(
         exclude=exclude,
         max_parameters=size,
         families=family,
-        options=LoadOptions(**judge_options(scoring)),
+        options=checked_settings(LoadOptions, judge_options(scoring)),
         cluster=cluster,
         published=scores is not None,
         fresh=scoring.fresh,

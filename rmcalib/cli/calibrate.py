@@ -110,7 +110,7 @@ def _check_checkpoint(checkpoint: Path | None, push_to_hub: str | None, settings
     if checkpoint is None:
         options.refuse({"--push-to-hub": push_to_hub}, "give a folder for the model with --checkpoint")
         return
-    kind = judge_kind(None, settings)
+    kind = judge_kind(settings.pop("kind", None), settings)
     if kind != "classifier":
         raise ValueError(
             f"--checkpoint: rewards of the kind of judge {kind!r} do not come from a linear layer of weights "

@@ -131,6 +131,7 @@ def run_judge(
     name: str, benchmark: Benchmark, scoring: Scoring, endpoint: str | None, screen: Screen
 ) -> Scores:
     """Score a benchmark with a judge, with a progress bar; say what was scored before."""
+    from rmcalib._util.processes import process_rank
     from rmcalib.runs import score
 
     all_responses, begun = benchmark.n_responses, False
@@ -139,7 +140,8 @@ def run_judge(
 
         def on_progress(done: int, total: int, tokens: int) -> None:
             nonlocal begun
-            if not begun and total < all_responses:
+            # One of several processes scores only its share.
+            if not begun and total < all_responses and process_rank()[1] == 1:
                 before = all_responses - total
                 screen.say(
                     f"{name}: {before:,} of {all_responses:,} responses were scored before; continuing"

@@ -145,21 +145,22 @@ class Client:
         return answer, b"".join(pieces)
 
     def _parsed(self, answer: httpx.Response, content: bytes, where: str) -> Any:
-        status, said = answer.status_code, self._shown(content)
+        status = answer.status_code
         if status in (401, 403):
             name = self.key_env or KEY_ENV
             has = "refuses the key in" if os.environ.get(name) else "needs a key: put it into"
             raise ServerError(f"{where}: the server {has} the environment variable {name}", status)
-        if 300 <= status < 400:
-            said = "redirects are not followed: give the final address"
         if not 200 <= status < 300:
+            redirected = "redirects are not followed: give the final address"
+            said = redirected if status < 400 else self._shown(content)
             wait = retry_after(answer.headers.get("Retry-After"))
             message = f"{where}: status {status}: {said}"
             raise ServerError(message, status, temporary=status in _TEMPORARY, wait=wait)
         try:
             return _masked(json.loads(content), self._key())
         except (ValueError, RecursionError):
-            raise ServerError(f"{where}: the answer is not JSON: {said}", status, temporary=True) from None
+            message = f"{where}: the answer is not JSON: {self._shown(content)}"
+            raise ServerError(message, status, temporary=True) from None
 
     def _key(self) -> str:
         return os.environ.get(self.key_env or KEY_ENV, "").strip()
@@ -175,10 +176,9 @@ class Client:
 
     def _shown(self, content: bytes) -> str:
         """Return the beginning of a server's message on one line, without the key."""
-        text = content.decode("utf-8", "replace")
+        text, key = content.decode("utf-8", "replace"), self._key()
         with contextlib.suppress(ValueError, RecursionError):  # decoded, because a key may be escaped
-            text = json.dumps(json.loads(text), ensure_ascii=False)
-        key = self._key()
+            text = json.dumps(_masked(json.loads(text), key), ensure_ascii=False)
         return shortened(clean_line(text.replace(key, "***") if key else text), _EXCERPT)
 
 

@@ -80,7 +80,9 @@ class Server:
         self.name, self.url = name, f"http://127.0.0.1:{port}"
         self._started = time.monotonic()
         self._output = tempfile.NamedTemporaryFile(suffix=".log")  # noqa: SIM115 (open as long as the server)
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        # `python -m` would import from the current folder first.
+        safe = {"PYTHONSAFEPATH": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        environment = {**os.environ, **safe}
         if command[0] != sys.executable:
             environment.pop("PYTHONPATH", None)  # it is for another environment
         self._process = subprocess.Popen(

@@ -221,7 +221,8 @@ def _same_sources(manifest: Mapping[str, Any]) -> bool:
 def is_own_run(folder: Path, scores: Scores) -> bool:
     """Return whether scores were read from the finished run of a judge in this folder."""
     manifest, digest = read_object(folder / "run.json"), content_hash(scores)
-    if manifest.get("status") != "finished" or not manifest["hash"] == scores.manifest.get("hash") != digest:
+    known = manifest.get("hash")
+    if manifest.get("status") != "finished" or not known == scores.manifest.get("hash") != digest:
         return False
     there = read_run(folder)
     return there is not None and content_hash(there) == digest

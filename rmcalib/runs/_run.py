@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OnProgress = Callable[[int, int, int], None]
-"""Called with the number of responses scored, the number of all responses, and the number of tokens read."""
+"""Called with the number of responses that this process has scored, that of all its responses, and of tokens."""
 
 
 def score(
@@ -136,6 +136,7 @@ def _score_together(
     with Run(folder, bench, inputs, about=about, fresh=fresh, rank=team.rank) as run:
         if team.rank == 0:
             team.gather(None)
+        team.gather(None)  # all must have read the journals before any of them grows
         _fill(run, judge, team, on_progress)
         work = _work(team, judge)
         scores = run.finish(processes=team.world, **work) if team.rank == 0 else None

@@ -56,7 +56,7 @@ class RewardBenchFile(TypedDict):
 
     id: list[_Text]
     subset: list[_Text]
-    scores: list[list[_Score]]
+    scores: list[Annotated[list[_Score], Len(1)]]
     num_correct: list[Annotated[int, Strict(), Ge(1)]]
 
 
@@ -147,6 +147,8 @@ def rewardmath_table(content: Sequence[Any], source: str, model: str) -> tuple[T
         places = content[number].get("chosen_position") if verdicts else scores
         if not isinstance(places, list) or not len(authors) == len(scores) == len(places):
             problems.append(f"entry {number}: its lists have different lengths")
+        elif not scores:
+            problems.append(f"entry {number}: has no solutions")
         elif not verdicts and (authors.count(_CORRECT) != 1 or len(scores) < 2):
             problems.append(
                 f"entry {number}: expected one solution by {_CORRECT} (the correct one) and another"

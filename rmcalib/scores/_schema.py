@@ -30,7 +30,7 @@ DETAIL = "judge_"
 """Prefix of columns with other numbers of a judge's answer; NaN if unknown."""
 _TOLERANCE = 1e-6
 _SHOWN = 10  # problems in a message
-_MOST_VOTES = 10**12  # sums of more could overflow
+_MOST = 10**12  # of votes, tokens and responses: sums of more could overflow
 _BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a final NUL; UTF-8 has no lone surrogates
 
 
@@ -51,7 +51,7 @@ _NO_VOTES = "leave the column out if there are no votes"
 SCHEMA: dict[str, Field] = {
     "item_id": Field("string", _TEXT, "give every row the id of its prompt"),
     "category": Field("string", _TEXT, "fill it in, or leave the column out"),
-    "response": Field("int64", "a whole number", "number a prompt's responses 0, 1, 2, ...", low=0),
+    "response": Field("int64", "a whole number", "number a prompt's responses 0, 1, 2, ...", 0, _MOST),
     "label": Field("double", "1, 0, a share in between, or empty", "see `label` in the docs", 0, 1, True),
     "reward": Field(
         "double",
@@ -60,10 +60,10 @@ SCHEMA: dict[str, Field] = {
         -LARGEST_REWARD,
         LARGEST_REWARD,
     ),
-    "n_tokens": Field("int64", "a number of tokens, or -1", "leave the column out if unknown", low=-1),
+    "n_tokens": Field("int64", "a number of tokens, or -1", "leave the column out if unknown", -1, _MOST),
     "truncated": Field("bool", "true or false", "leave the column out if it is unknown", 0, 1),
-    "votes": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST_VOTES),
-    "ties": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST_VOTES),
+    "votes": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST),
+    "ties": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST),
     "beats": Field("lists", "a list of probabilities", "give P(this response beats response j), or null"),
     "cluster": Field("string", _TEXT, "fill it in, or leave the column out"),
 }

@@ -59,6 +59,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("report", "--category", "Math"), "--category"),
     (("calibrate", "s.csv", "--limit", "3"), "--limit"),
     (("batch", "--scores", "published", "--limit", "3"), "--limit"),
+    (("batch", "--dry-run", "-J", "beta=0.1"), "beta"),
 ]
 
 

@@ -263,10 +263,10 @@ def test_answers_do_not_repeat_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("status", [200, 400, 401, 500])
 def test_escaped_keys_are_masked_too(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    key = "sk-very/secret-123"
+    key = 'sk-very/"secret"-123'
     monkeypatch.setenv(KEY_ENV, key)
     escaped = "".join(f"\\u{ord(sign):04x}" for sign in key)
-    slashed = key.replace("/", "\\/")
+    slashed = key.replace("/", "\\/").replace('"', '\\"')
     content = f'{{"{escaped}": ["{slashed}", {{"x": "a {escaped} b"}}], "model": "rm"}}'
     with serving(lambda _: Reply(content.encode(), status)) as server:
         if status == 200:
@@ -276,4 +276,4 @@ def test_escaped_keys_are_masked_too(monkeypatch: pytest.MonkeyPatch, status: in
             with pytest.raises(ServerError) as caught:
                 quick(server.url, attempts=1).get("/x")
             shown = str(caught.value)
-            assert all(form not in shown for form in (key, slashed, escaped[:30]))
+            assert all(form not in shown for form in (key, slashed, escaped[:30], "secret"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ import numpy as np
 import pytest
 
 import rmcalib
+from rmcalib._util.processes import Team
 from rmcalib._util.storage import as_path, find_files
 from rmcalib.runs import RunError, read_run, run_folder
 from rmcalib.runs._folder import content_hash, finished_scores, keep_scores, locked
-from rmcalib.runs._run import Run
+from rmcalib.runs._run import Run, _score_together
 from rmcalib.scores import Scores, load_scores
 from tests.runs.small_runs import BENCH, INPUTS, LONG, Plugin, items, row, same, scored
 
@@ -260,3 +263,40 @@ def test_the_demo_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     Path("demo").mkdir()
     assert run_folder("demo", "demo", "demo").as_posix() == "demo/demo/demo"
+
+
+def test_a_process_that_opens_the_run_late_still_scores_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shares are of the prompts that are left, so that all must read the journals before any of them grows."""
+    barrier, values = threading.Barrier(2, timeout=30), [None, None]
+
+    class Threads(Team):
+        def gather(self, value: Any) -> list[Any]:
+            values[self.rank] = value
+            barrier.wait()
+            found = list(values)
+            barrier.wait()
+            return found
+
+    def late(run: Run, *, enter: Any = Run.__enter__) -> Run:
+        time.sleep(0.5 * run._rank)
+        found: Run = enter(run)
+        return found
+
+    monkeypatch.setattr(Run, "__enter__", late)
+    bench = rmcalib.load_benchmark("demo", limit=70)
+    judge = rmcalib.load_judge(lambda _, responses: [len(text) for text in responses], name="longest")
+
+    def work(rank: int) -> Scores | None:
+        try:
+            return _score_together(judge, bench, tmp_path, Threads(rank, 2), False, None)
+        except BaseException:
+            barrier.abort()
+            raise
+
+    with ThreadPoolExecutor(2) as pool:
+        main, other = pool.map(work, range(2))
+    assert main is not None
+    assert other is None
+    assert main.n_items == 70

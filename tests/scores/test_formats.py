@@ -58,6 +58,7 @@ def test_rewardbench_scores_flat_and_nested(scores: Any, tmp_path: Path) -> None
         ({"subset": []}, "different lengths"),
         ({"id": [""]}, "id.0"),
         ({"scores": [None]}, "generative judge"),
+        ({"scores": [[]]}, "scores.0"),
         ({"scores": [[1, None]]}, "scores.0.1"),
         ({"scores": [[1, [2, 3]]]}, "scores.0.1"),
         ({"scores": [[1, float("nan")]]}, "reward is nan"),
@@ -129,6 +130,7 @@ def test_ratings_that_are_missing_and_problems_that_repeat(tmp_path: Path) -> No
         ({"solution_reference": ["x", "y", "z"]}, "entry 1"),
         ({"score": [1.0, "x", 0.0]}, "reward is 'x'"),
         ({"score": [1.0, 10**400, 0.0]}, "reward"),
+        ({"score": [], "solution_reference": []}, "entry 1"),
         ({"chosen_position": ["A", "Z", "A"], "first": True}, "Z"),
     ],
 )

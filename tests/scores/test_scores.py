@@ -91,6 +91,8 @@ def test_all_problems_are_in_one_message() -> None:
         Scores.from_rows(rows, source="test")
     message = str(caught.value)
     assert all(part in message for part in ("label is 3.0", "reward is 'high'", "n_tokens"))
+    with pytest.raises(ValueError, match="n_tokens is 1e"):  # too large for an integer
+        Scores.from_rows([row("a", 0, n_tokens=1e300)])
     assert "2 values" in message  # of rewards
     assert "--missing" in message  # a remedy
     uneven = [row("a", 0), row("a", 2, category="Chat"), row("b", 0), row("b", 0)]
