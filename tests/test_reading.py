@@ -110,11 +110,6 @@ def test_ordinary_values_are_read_unchanged(value: Any) -> None:
     assert parse_json(text, "x") == value
 
 
-def test_ordinary_yaml_is_read_unchanged() -> None:
-    value = {"a": [1, 2.5, "x", None, True, {"b": []}], 3: "2024-01-02"}
-    assert parse_yaml(yaml.safe_dump(value).encode(), "x") == value
-
-
 @given(st.binary(max_size=60))
 def test_bytes_give_a_value_or_one_line(content: bytes) -> None:
     for parse in (parse_json, parse_yaml):
@@ -238,11 +233,6 @@ def test_lists_of_models_are_right_or_refused_in_one_line(
     assert found.startswith(str(path)) or not found
     assert "\n" not in found
     assert len(found) < 1000
-
-
-def test_all_problems_of_a_value_are_named_at_once() -> None:
-    with pytest.raises(ValueError, match=r"^s\.json: no value for name; sizes\.1 is 'x': .*; scale is \[\]"):
-        typed(Settings, {"sizes": [1, "x"], "scale": []}, "s.json")
 
 
 def test_a_file_that_is_no_object_counts_as_none(tmp_path: Path) -> None:

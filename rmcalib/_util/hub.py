@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from rmcalib._util.processes import may_draw
-from rmcalib._util.storage import why
-from rmcalib._util.waiting import LONGEST_PAUSE, retry_after, within
+from rmcalib._util.storage import LONGEST_PAUSE, retry_after, why, within
 
 RepoType = Literal["model", "dataset"]
 T = TypeVar("T")

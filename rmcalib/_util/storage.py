@@ -2,17 +2,27 @@
 
 A local path is a `pathlib.Path`. A URL such as `s3://bucket/runs` is a `upath.UPath`, which has the same
 methods. An object is written in one request: readers see all of it or nothing.
+
+Requests to object storage and to the Hub have a deadline (`within`): their libraries limit the time between
+two bytes only, and a server that sends one byte per second would be waited for without end.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import stat
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from rmcalib._util.waiting import within
+T = TypeVar("T")
+
 
 # File systems without folders. In others, a folder must exist before a file is written to it.
 _WITHOUT_FOLDERS = frozenset(
@@ -21,6 +31,11 @@ _WITHOUT_FOLDERS = frozenset(
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
 _LOCAL = ("file://", "local://")
 _LARGEST = 8 * 2**30
+LONGEST_PAUSE = 60.0
+"""Most seconds between two attempts, whatever a server asks for."""
+_PATIENCE = 300.0
+_NAME = "rmcalib-request"  # of threads
+_LOOK = 1.0  # seconds between two looks at the progress
 
 
 class StorageError(ValueError):
@@ -53,9 +68,6 @@ def as_path(place: str | Path) -> Path:
 
     >>> as_path("file:///tmp/runs").as_posix(), str(as_path("memory://runs") / "run.json")
     ('/tmp/runs', 'memory://runs/run.json')
-    >>> as_path("nowhere://x")
-    Traceback (most recent call last):
-    rmcalib._util.storage.StorageError: nowhere://x: unknown kind of storage 'nowhere' (use s3, gs, abfs, ...)
     """
     if not isinstance(place, str):
         return place
@@ -65,17 +77,10 @@ def as_path(place: str | Path) -> Path:
         return Path(place)
     from upath import UPath
 
-    kind = place.partition(":")[0]
     try:
         path = UPath(place.rstrip("/"))
         path.fs.invalidate_cache()  # imports the package for this kind of storage
-    except ImportError as error:
-        package = _package(kind)
-        remedy = f"pip install {package}" if package else why(error)
-        raise StorageError(f"{place}: the package for {kind}:// is not installed ({remedy})") from None
-    except Exception as error:
-        if "nsupported" in str(error) or "rotocol not known" in str(error):
-            raise StorageError(f"{place}: unknown kind of storage {kind!r} (use s3, gs, abfs, ...)") from None
+    except Exception as error:  # fsspec names the kind that it does not know, or the package to install
         raise StorageError(f"{place}: {why(error)}") from None
     return cast("Path", path)
 
@@ -197,9 +202,78 @@ def why(error: BaseException) -> str:
     return line if line and isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {line}"
 
 
-def _package(kind: str) -> str:
-    """Return the package that fsspec needs for a kind of storage; empty if it needs none."""
-    from fsspec.registry import known_implementations
+# Deadlines
 
-    package = str(known_implementations.get(kind, {}).get("class", "fsspec.")).partition(".")[0]
-    return "" if package == "fsspec" else package
+
+def patience() -> float:
+    """Return the seconds for a request, or without any progress of a download: `RMCALIB_TIMEOUT`, or 300."""
+    given = os.environ.get("RMCALIB_TIMEOUT", "")
+    try:
+        seconds = float(given or _PATIENCE)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < threading.TIMEOUT_MAX:
+        raise ValueError(f"RMCALIB_TIMEOUT: {given!r} is not a number of seconds")
+    return seconds
+
+
+def within(
+    call: Callable[[], T], seconds: float | None = None, progress: Callable[[], object] = lambda: None
+) -> T:
+    """Return what `call()` returns; raise a `TimeoutError` if it takes longer than `seconds` (`patience`).
+
+    The time starts again whenever `progress()` has another value. A call that is late goes on in a thread
+    that does not keep the process alive.
+
+    >>> within(lambda: 1 + 1)
+    2
+    >>> within(lambda: time.sleep(9), seconds=0.01)
+    Traceback (most recent call last):
+    TimeoutError: no complete answer within 0.01 seconds (RMCALIB_TIMEOUT sets another limit)
+    """
+    limit = patience() if seconds is None else min(seconds, patience())
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name=_NAME).start()
+    state, since = progress(), time.monotonic()
+    while True:
+        try:
+            return future.result(min(limit, _LOOK))
+        except NotYet:
+            if future.done():  # the call itself has raised it
+                raise
+        now, known = time.monotonic(), state
+        state = progress()
+        since = now if state != known else since
+        if now - since >= limit:
+            raise TimeoutError(
+                f"no complete answer within {limit:g} seconds (RMCALIB_TIMEOUT sets another limit)"
+            )
+
+
+def is_late() -> bool:
+    """Return whether a request that was given up still runs. The end of the process must not wait for it."""
+    return any(thread.name == _NAME for thread in threading.enumerate())
+
+
+def retry_after(value: str | None) -> float | None:
+    """Return the seconds of a Retry-After header: a number, or a date.
+
+    >>> retry_after("120"), retry_after("Thu, 01 Jan 1970 00:00:00 GMT"), retry_after("soon")
+    (120.0, 0.0, None)
+    """
+    if value is None:
+        return None
+    from email.utils import parsedate_to_datetime
+
+    try:
+        date = None if value.strip().isdecimal() else parsedate_to_datetime(value).timestamp()
+        return float(value) if date is None else max(0.0, date - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None

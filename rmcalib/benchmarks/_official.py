@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -76,84 +76,65 @@ def official_score(
     entry = benchmark if isinstance(benchmark, BenchmarkEntry) else entry_for(benchmark)
     if entry is None or entry.official is None:
         return []
-    items = scored_items(scores, benchmark if isinstance(benchmark, Benchmark) else None)
-    return OFFICIAL[entry.official](items, entry)
+    if isinstance(benchmark, Benchmark):
+        scores = _with_columns(scores, benchmark)
+    return OFFICIAL[entry.official](scores, entry)
 
 
-@dataclass(frozen=True)
-class ScoredItems:
-    """Rewards of n prompts with N responses in total, as flat arrays.
-
-    `ids` and `category` are str (n,), `offsets` (n + 1,) has the first response of each prompt and N at the
-    end, `reward`, `is_correct` and `votes` are (N,), and `columns` has the other columns of each prompt, if
-    the benchmark itself is available.
-    """
-
-    ids: npt.NDArray[np.str_]
-    category: npt.NDArray[np.str_]
-    offsets: IntArray
-    reward: FloatArray
-    is_correct: BoolArray
-    votes: IntArray | None = None
-    columns: tuple[Mapping[str, str], ...] = ()
-
-    @property
-    def starts(self) -> IntArray:
-        """Index of the first response of each prompt: int (n,)."""
-        return self.offsets[:-1]
-
-    @property
-    def sizes(self) -> IntArray:
-        """Number of responses of each prompt: int (n,)."""
-        return np.diff(self.offsets)
+def _with_columns(scores: Any, benchmark: Benchmark) -> Any:
+    """Return scores that have the columns of their benchmark, such as the pairs that its authors drew."""
+    known = {item.id: item.columns for item in benchmark.items}
+    own = [known.get(identifier, {}) for identifier in scores.item_id.tolist()]
+    extra = {name: np.array([columns.get(name) for columns in own]) for name in benchmark.columns}
+    return replace(scores, extra={**scores.extra, **extra})
 
 
-def scored_items(scores: Any, benchmark: Benchmark | None = None) -> ScoredItems:
-    """Return `rmcalib.scores.Scores` as the arrays from which official scores are computed.
+def _starts(scores: Any) -> IntArray:
+    """Return the index of the first response of each prompt: (n,)."""
+    starts: IntArray = scores.offsets[:-1]
+    return starts
 
-    >>> from rmcalib.scores import Scores
-    >>> scored_items(Scores.from_arrays([[2.0, 1.0]])).sizes.tolist()
-    [2]
-    """
-    starts = scores.offsets[:-1]
-    ids = scores.item_id[starts]
-    columns: tuple[Mapping[str, str], ...] = ()
-    if benchmark is not None:
-        known = {item.id: item.columns for item in benchmark.items}
-        columns = tuple(known.get(identifier, {}) for identifier in ids.tolist())
-    category, truth = scores.category[starts], scores.is_correct
-    return ScoredItems(ids, category, scores.offsets, scores.reward, truth, scores.votes, columns)
+
+def _categories(scores: Any) -> npt.NDArray[np.str_]:
+    """Return the category of each prompt: (n,)."""
+    names: npt.NDArray[np.str_] = scores.category[_starts(scores)]
+    return names
+
+
+def _per_response(values: Any, scores: Any) -> Any:
+    """Repeat a value per prompt (n,) for each of its responses: (N,)."""
+    return np.repeat(values, np.diff(scores.offsets))
 
 
 # Which responses have the largest rewards
 
 
-def has_largest_reward(items: ScoredItems) -> BoolArray:
+def has_largest_reward(scores: Any) -> BoolArray:
     """Return which responses have the largest reward of their prompt: (N,)."""
-    largest = np.maximum.reduceat(items.reward, items.starts)
-    return np.asarray(items.reward == np.repeat(largest, items.sizes))
+    largest = np.maximum.reduceat(scores.reward, _starts(scores))
+    return np.asarray(scores.reward == _per_response(largest, scores))
 
 
-def best_beats_all(items: ScoredItems) -> BoolArray:
+def best_beats_all(scores: Any) -> BoolArray:
     """Return whether every correct response of a prompt has a larger reward than every wrong one: (n,)."""
-    worst = np.minimum.reduceat(np.where(items.is_correct, items.reward, np.inf), items.starts)
-    rival = np.maximum.reduceat(np.where(items.is_correct, -np.inf, items.reward), items.starts)
+    worst = np.minimum.reduceat(np.where(scores.is_correct, scores.reward, np.inf), _starts(scores))
+    rival = np.maximum.reduceat(np.where(scores.is_correct, -np.inf, scores.reward), _starts(scores))
     return np.asarray(worst > rival)
 
 
-def shared_first_place(items: ScoredItems) -> FloatArray:
+def shared_first_place(scores: Any) -> FloatArray:
     """Return the accuracy of each prompt (n,), where responses with equal rewards share first place.
 
     It is 1/t if the first correct response is one of the t responses with the largest reward, else 0.
 
     >>> from rmcalib.scores import Scores
-    >>> shared_first_place(scored_items(Scores.from_arrays([[2.0, 1.0], [1.0, 1.0], [0.0, 1.0]])))
+    >>> shared_first_place(Scores.from_arrays([[2.0, 1.0], [1.0, 1.0], [0.0, 1.0]]))
     array([1. , 0.5, 0. ])
     """
-    first = has_largest_reward(items)
-    sharing = np.add.reduceat(first, items.starts, dtype=np.int64)
-    correct = np.flatnonzero(items.is_correct)
-    chosen = correct[np.searchsorted(correct, items.starts)]
+    first = has_largest_reward(scores)
+    sharing = np.add.reduceat(first, _starts(scores), dtype=np.int64)
+    correct = np.flatnonzero(scores.is_correct)
+    chosen = correct[np.searchsorted(correct, _starts(scores))]
     place: FloatArray = np.where(first[chosen], 1.0 / sharing, 0.0)
     return place
 
@@ -161,7 +142,7 @@ def shared_first_place(items: ScoredItems) -> FloatArray:
 def mean_by_category(
     metric: str,
     values: npt.NDArray[np.float64 | np.bool_],
-    items: ScoredItems,
+    scores: Any,
     *,
     kept: BoolArray | None = None,
     average_categories: bool = False,
@@ -173,8 +154,8 @@ def mean_by_category(
     """
     kept = np.ones(len(values), dtype=bool) if kept is None else kept
     rows = []
-    for name in dict.fromkeys(items.category[kept].tolist()):
-        own = values[kept & (items.category == name)]
+    for name in dict.fromkeys(_categories(scores)[kept].tolist()):
+        own = values[kept & (_categories(scores) == name)]
         rows.append(OfficialScore(metric, name, float(own.mean()), len(own)))
     if not rows:
         return [OfficialScore(metric, "all", float("nan"), 0)]
@@ -185,15 +166,15 @@ def mean_by_category(
 # The scores. Each takes the rewards and the benchmark's entry; the headline comes first.
 
 
-def accuracy(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+def accuracy(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     """Return how often the correct responses beat all others. Prompts without any do not count: votes may be tied."""
-    decided = np.asarray(np.logical_or.reduceat(items.is_correct, items.starts))
-    return mean_by_category("accuracy", best_beats_all(items), items, kept=decided)
+    decided = np.asarray(np.logical_or.reduceat(scores.is_correct, _starts(scores)))
+    return mean_by_category("accuracy", best_beats_all(scores), scores, kept=decided)
 
 
-def sections(items: ScoredItems, entry: BenchmarkEntry) -> list[OfficialScore]:
+def sections(scores: Any, entry: BenchmarkEntry) -> list[OfficialScore]:
     """RewardBench: the mean of the sections, the sections (weighted means), and the subsets."""
-    subsets = {row.category: row for row in accuracy(items, entry)[1:]}
+    subsets = {row.category: row for row in accuracy(scores, entry)[1:]}
     found = []
     for section, weights in entry.sections.items():
         own = [(subsets[name], weight) for name, weight in weights.items() if name in subsets]
@@ -205,21 +186,20 @@ def sections(items: ScoredItems, entry: BenchmarkEntry) -> list[OfficialScore]:
     return [OfficialScore("score", "all", headline, sum(row.n for row in found)), *found, *subsets.values()]
 
 
-def categories_and_ties(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+def categories_and_ties(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     """RewardBench 2: the mean of the categories, and the accuracy of each; Ties has its own score."""
-    rows = mean_by_category("accuracy", shared_first_place(items), items)
-    at_ties = np.repeat(items.category == TIES, items.sizes)
-    scores = []
+    rows = mean_by_category("accuracy", shared_first_place(scores), scores)
+    at_ties = scores.category == TIES
+    found = []
     for row in rows[1:]:
         if row.category == TIES:
-            ids = np.repeat(items.ids, items.sizes)[at_ties]
-            terms = ties_sums(ids, items.reward[at_ties], items.is_correct[at_ties])
+            terms = ties_sums(scores.item_id[at_ties], scores.reward[at_ties], scores.is_correct[at_ties])
             total = terms.sum(axis=0, keepdims=True)
             value = float(ties_scores(total)[0]) if total[0, -1] > 0 else float("nan")
             row = OfficialScore("ties_score", TIES, value, row.n)
-        scores.append(row)
-    mean = float(np.mean([row.value for row in scores]))
-    return [OfficialScore("score", "all", mean, rows[0].n), *scores]
+        found.append(row)
+    mean = float(np.mean([row.value for row in found]))
+    return [OfficialScore("score", "all", mean, rows[0].n), *found]
 
 
 def ties_sums(ids: npt.NDArray[np.str_], reward: FloatArray, is_correct: BoolArray) -> FloatArray:
@@ -292,7 +272,7 @@ def ties_scores(sums: FloatArray) -> FloatArray:
     return score
 
 
-def styles(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+def styles(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     """RM-Bench: easy, normal and hard accuracy, as means over the domains and by domain.
 
     Entry (i, j) of a 3 × 3 table is the fraction of prompts where the correct response in style i has at
@@ -300,19 +280,20 @@ def styles(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
     accuracy is the mean of the diagonal. Hard accuracy is the mean above it, where the wrong response looks
     better; easy accuracy is the mean below. The two safety sets count as one domain.
     """
-    if (items.sizes != 6).any() or (items.is_correct.reshape(-1, 6) != (np.arange(6) < 3)).any():
+    sizes, first_three = np.diff(scores.offsets), np.arange(6) < 3
+    if (sizes != 6).any() or (scores.is_correct.reshape(-1, 6) != first_three).any():
         return []
-    reward = items.reward.reshape(-1, 2, 3)
+    reward = scores.reward.reshape(-1, 2, 3)
     wins = reward[:, 0, :, None] >= reward[:, 1, None, :]
     domains: dict[str, list[str]] = {}
-    for name in dict.fromkeys(items.category.tolist()):
+    for name in dict.fromkeys(_categories(scores).tolist()):
         domains.setdefault(name.partition("-")[0], []).append(name)
     rows: list[OfficialScore] = []
     levels: list[tuple[float, float, float]] = []
     for domain, names in domains.items():
-        parts = [wins[items.category == name].mean(axis=0) for name in names]
+        parts = [wins[_categories(scores) == name].mean(axis=0) for name in names]
         levels.append(_levels(np.mean(parts, axis=0)))
-        rows += _style_rows(domain, levels[-1], int(np.isin(items.category, names).sum()))
+        rows += _style_rows(domain, levels[-1], int(np.isin(_categories(scores), names).sum()))
     easy, normal, hard = np.mean(levels, axis=0).tolist()
     return [*_style_rows("all", (easy, normal, hard), len(reward)), *rows]
 
@@ -328,60 +309,61 @@ def _style_rows(category: str, levels: tuple[float, float, float], n: int) -> li
     return [score, *(OfficialScore(name, category, value, n) for name, value in named)]
 
 
-def reciprocal_rank(items: ScoredItems, entry: BenchmarkEntry) -> list[OfficialScore]:
+def reciprocal_rank(scores: Any, entry: BenchmarkEntry) -> list[OfficialScore]:
     """RewardMATH: the accuracy, and the mean of one over the rank of the best correct response.
 
     Wrong responses with its reward come first.
     """
-    best = np.maximum.reduceat(np.where(items.is_correct, items.reward, -np.inf), items.starts)
-    above = ~items.is_correct & (items.reward >= np.repeat(best, items.sizes))
-    inverse = 1.0 / (1 + np.add.reduceat(above, items.starts, dtype=np.int64))
-    return [accuracy(items, entry)[0], mean_by_category("mean_reciprocal_rank", inverse, items)[0]]
+    best = np.maximum.reduceat(np.where(scores.is_correct, scores.reward, -np.inf), _starts(scores))
+    above = ~scores.is_correct & (scores.reward >= _per_response(best, scores))
+    inverse = 1.0 / (1 + np.add.reduceat(above, _starts(scores), dtype=np.int64))
+    return [accuracy(scores, entry)[0], mean_by_category("mean_reciprocal_rank", inverse, scores)[0]]
 
 
-def conflict_pairs(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+def conflict_pairs(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     """PPE: accuracy on pairs, and of the response with the largest reward, as means over data sets.
 
     The pairs are those that the authors drew (`sampled_conflict_pairs`). Without the columns of the
     benchmark, they are all pairs of a correct and a wrong response, and the metric is `all_pairs_accuracy`.
     """
-    drawn = [columns.get("sampled_conflict_pairs") for columns in items.columns]
-    wins = np.empty(len(items.starts))
-    for n, (start, end) in enumerate(pairwise(items.offsets.tolist())):
-        reward, correct = items.reward[start:end], items.is_correct[start:end]
+    column = scores.extra.get("sampled_conflict_pairs")
+    drawn = [] if column is None else column[_starts(scores)].tolist()
+    wins = np.empty(len(_starts(scores)))
+    for n, (start, end) in enumerate(pairwise(scores.offsets.tolist())):
+        reward, correct = scores.reward[start:end], scores.is_correct[start:end]
         if drawn and None not in drawn:
             first, second = np.array(json.loads(drawn[n] or ""), dtype=np.int64).reshape(-1, 2).T
             wins[n] = (reward[first] > reward[second]).mean() if len(first) else np.nan
         else:
             wins[n] = (reward[correct][:, None] > reward[~correct]).mean()
     name = "pair_accuracy" if drawn and None not in drawn else "all_pairs_accuracy"
-    top = has_largest_reward(items)
-    right = np.add.reduceat(top & items.is_correct, items.starts, dtype=np.int64)
-    best = right / np.add.reduceat(top, items.starts, dtype=np.int64)
+    top = has_largest_reward(scores)
+    right = np.add.reduceat(top & scores.is_correct, _starts(scores), dtype=np.int64)
+    best = right / np.add.reduceat(top, _starts(scores), dtype=np.int64)
     return [
-        *mean_by_category(name, wins, items, average_categories=True),
-        *mean_by_category("best_of_k_accuracy", best, items, average_categories=True),
+        *mean_by_category(name, wins, scores, average_categories=True),
+        *mean_by_category("best_of_k_accuracy", best, scores, average_categories=True),
     ]
 
 
-def agreement(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+def agreement(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     """MT-bench: the fraction of votes, without ties, for the response with the larger reward."""
-    if items.votes is None:
+    if scores.votes is None:
         return []
-    first = has_largest_reward(items)
-    alone = np.repeat(np.add.reduceat(first, items.starts, dtype=np.int64) == 1, items.sizes)
-    agreeing = np.add.reduceat(items.votes * (first & alone), items.starts)
-    total = np.add.reduceat(items.votes, items.starts)
+    first = has_largest_reward(scores)
+    alone = _per_response(np.add.reduceat(first, _starts(scores), dtype=np.int64) == 1, scores)
+    agreeing = np.add.reduceat(scores.votes * (first & alone), _starts(scores))
+    total = np.add.reduceat(scores.votes, _starts(scores))
     rows = []
-    for name in ("all", *dict.fromkeys(items.category.tolist())):
-        own = (items.category == name) | (name == "all")
+    for name in ("all", *dict.fromkeys(_categories(scores).tolist())):
+        own = (_categories(scores) == name) | (name == "all")
         counted = int(total[own].sum())
         value = float(agreeing[own].sum() / counted) if counted else float("nan")
         rows.append(OfficialScore("agreement", name, value, int((total[own] > 0).sum())))
     return rows
 
 
-OFFICIAL: dict[str, Callable[[ScoredItems, BenchmarkEntry], list[OfficialScore]]] = {
+OFFICIAL: dict[str, Callable[[Any, BenchmarkEntry], list[OfficialScore]]] = {
     "accuracy": accuracy,
     "sections": sections,
     "categories-and-ties": categories_and_ties,

@@ -13,9 +13,9 @@ from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter
 
 from rmcalib import __version__
 from rmcalib._util.processes import INTERRUPTED, end_now
+from rmcalib._util.storage import is_late
 from rmcalib._util.terminal import clean_line
 from rmcalib._util.texts import parse_yaml
-from rmcalib._util.waiting import is_late
 from rmcalib.cli.options import HELP_ALL, MAIN, config_file
 
 __all__ = ["app", "main"]

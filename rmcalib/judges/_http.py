@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from rmcalib._util.display import shortened
+from rmcalib._util.storage import LONGEST_PAUSE, retry_after
 from rmcalib._util.terminal import clean_line
-from rmcalib._util.waiting import LONGEST_PAUSE, retry_after
 
 if TYPE_CHECKING:
     import httpx

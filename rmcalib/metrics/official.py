@@ -80,7 +80,7 @@ def category_scores(scores: Scores) -> dict[str, float]:
 
 def item_accuracy(scores: Scores) -> FloatArray:
     """Return the accuracy of each prompt: (n_items,), in the order of the scores."""
-    return official.shared_first_place(official.scored_items(scores))
+    return official.shared_first_place(scores)
 
 
 def _ties_sums(scores: Scores, category: str) -> FloatArray:

@@ -72,13 +72,13 @@ def scored_parts(task: Task) -> Iterator[Part]:
 
     yield Part()
     try:
-        with _own_warnings(task.judge.name) as found:
+        with _own_warnings() as found:
             identity = task.judge.identity()
             about = {**about_judge(task.judge), "versions": package_versions()}
         yield Part(identity, about, warnings=tuple(found))
         chunks = scored_chunks(task.judge, task.items)
         while True:
-            with _own_warnings(task.judge.name) as found:
+            with _own_warnings() as found:
                 chunk = next(chunks, None)
             if chunk is None:
                 break
@@ -116,21 +116,14 @@ def cause(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _own_warnings(name: str) -> Iterator[list[str]]:
-    """Collect our own warnings. Those of libraries go to the worker's log."""
+def _own_warnings() -> Iterator[list[str]]:
+    """Collect our own warnings; those of libraries are dropped."""
     found: list[str] = []
-
-    def show(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
-        line = " ".join(str(message).split())
-        if filename.startswith(_PACKAGE) and issubclass(category, UserWarning):
-            found.append(line)
-        else:
-            sys.stderr.write(f"{name}: {category.__name__}: {line}\n")
-
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        warnings.showwarning = show
         yield found
+    own = (one for one in caught if one.filename.startswith(_PACKAGE) and one.category is UserWarning)
+    found += [" ".join(str(one.message).split()) for one in own]
 
 
 class LocalEngine:

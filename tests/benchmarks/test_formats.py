@@ -188,8 +188,3 @@ def test_mt_bench_collects_votes_in_both_orders_of_the_models(tmp_path: Path) ->
     rows = [judgment("model_a", "x"), judgment("model_b", "y", a="beta", b="alpha")]
     (item,) = load(tmp_path, "mt-bench-human", rows).items
     assert (item.responses[0], item.votes) == ("A poem.", (2, 0))
-
-
-def test_helpsteer3_without_annotators_has_one_vote(tmp_path: Path) -> None:
-    item = load(tmp_path, "helpsteer3", changed("helpsteer3", individual_preference=[])).items[0]
-    assert (item.votes, item.ties) == ((1, 0), 0)

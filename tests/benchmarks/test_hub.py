@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rmcalib._util.hub import HubError, check_repo_id, explain, folder_name, resolve_commit
+from rmcalib._util.hub import HubError, check_repo_id, folder_name, resolve_commit
 from rmcalib.benchmarks._entries import known_entry
 from tests.benchmarks.shapes import SHAPES, write
 from tests.hub import tiny
@@ -335,10 +335,3 @@ def test_folder_names_stay_inside_the_output_folder(name: str, tmp_path: Path) -
         return
     assert (tmp_path / folder).resolve().parent == tmp_path.resolve()
     assert not set(folder) & set("/\\<>:~")
-
-
-def test_messages_are_one_line() -> None:
-    error = explain(RuntimeError("first\nsecond\n" + "x" * 5000), "org/rm", revision="v1")
-    assert str(error).startswith("org/rm@v1: RuntimeError: first")
-    assert "\n" not in str(error)
-    assert len(str(error)) < 400

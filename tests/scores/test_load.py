@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +53,6 @@ def test_frames_of_pandas_and_arrow_give_the_same() -> None:
     assert list(load_all_scores(LONG)) == ["scores"]
     own = Scores.from_arrays([[0.75, 0.25], [0.5, 0.5]])
     assert load_scores(own) is own
-
-
-def test_pandas_other_json_and_an_object_of_lists(tmp_path: Path) -> None:
-    LONG.to_json(tmp_path / "columns.json")
-    (tmp_path / "lists.json").write_text(json.dumps(LONG.to_dict("list")))
-    for name in ("columns.json", "lists.json"):
-        assert load_scores(tmp_path / name).label.tolist() == BEST
 
 
 def test_columns_are_mapped_by_role() -> None:
@@ -133,12 +125,6 @@ def test_responses_may_have_any_id(ids: list[Any]) -> None:
     scores = load_scores(LONG.assign(response_id=ids))
     assert scores.response.tolist() == [0, 1, 0, 1, 2]
     assert scores.reward.tolist() == REWARDS
-
-
-def test_texts_in_a_column_named_response_are_ids() -> None:
-    scores = load_scores(LONG.rename(columns={"response_id": "response"}))
-    assert scores.response.tolist() == [0, 1, 0, 1, 2]
-    assert scores.extra["response_id"].tolist() == LONG["response_id"].tolist()
 
 
 def test_arrays_are_refused_with_the_remedy() -> None:

@@ -106,13 +106,6 @@ def test_a_scale_that_is_named_gives_back_the_rewards(scale: str, squash: Any) -
     assert meaning(scores)["measured_as"] == scale
 
 
-def test_ratings_are_kept_and_marked() -> None:
-    rewards, best = forecast()
-    scores = load_scores(table(np.clip(np.round(5 + rewards), 1, 10), best), scale="rating")
-    assert scores.manifest["scale"] == "ratings"
-    assert scores.reward.max() <= 10
-
-
 def test_certain_zeros_stay_finite() -> None:
     scores = load_scores(table(np.tile([0.0, 0.5, 0.25, 0.25], (N, 1)), np.ones(N, dtype=int)))
     assert np.isfinite(scores.reward).all()

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib._util.files import write_file
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.scores import Scores, load_scores
 
@@ -237,20 +236,6 @@ def test_the_columns_of_files(tmp_path: Path) -> None:
     assert pq.read_schema(tmp_path / "v.parquet").names == [*OURS, "label", "votes", "ties"]
     assert pq.read_table(tmp_path / "v.parquet")["is_correct"].to_pylist() == [True] + [False] * 5
     assert equal(load_scores(tmp_path / "v.parquet"), voted())
-
-
-def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "scores.parquet"
-    path.write_text("old")
-
-    def write(file: Any) -> None:
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(ValueError, match=r"scores\.parquet"):
-        write_file(path, write)
-    assert path.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["scores.parquet"]
 
 
 def test_parts_of_scores_are_the_parts_of_their_benchmark() -> None:
