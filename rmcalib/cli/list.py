@@ -94,7 +94,7 @@ def _benchmarks() -> dict[str, Row]:
 def _metrics() -> dict[str, Row]:
     from rmcalib.metrics import catalogue
 
-    return {name: _fields(one, "name", "measure", "heading") for name, one in catalogue().items()}
+    return {name: _fields(one, "name", "measure") for name, one in catalogue().items()}
 
 
 def _judges() -> dict[str, Row]:

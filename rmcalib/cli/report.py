@@ -75,8 +75,8 @@ def command(
             found = report_from_table(table, categories=category or None, **shared)
         page = found.write(folder)
         then = "rmcalib compare RUN RUN (two of the run folders)"
-        if not runs and table is None:
-            first, second = [row["model"] for row in found.models][:2]
-            then = f"rmcalib compare real/{first} real/{second}"
+        best = [row["model"] for row in next(iter(found.boards.values())).models][:2]
+        if not runs and table is None and len(best) == 2:
+            then = f"rmcalib compare real/{best[0]} real/{best[1]}"
         screen.finish(found, {**found.content(), "page": str(page)}, written={"Report": page}, then=then)
     return 0

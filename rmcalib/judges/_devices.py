@@ -20,22 +20,21 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 class Hardware(NamedTuple):
-    """The devices that a model runs on: their type, their number, and their memory together in bytes."""
+    """The devices that a model runs on: their type, and their memory together in bytes."""
 
     device: str
-    n_devices: int
     memory: float
 
 
 def find_hardware(device: str = "auto") -> Hardware:
     """Return the devices that a model runs on: with `auto`, all CUDA devices together if there are any."""
     if device == "cpu":  # known without torch, which takes seconds to import
-        return Hardware("cpu", 1, float(main_memory().total))
+        return Hardware("cpu", float(main_memory().total))
     chosen = choose_device(device)
     used = [chosen]
     if chosen.type == "cuda" and device == "auto":
         used = [gpu for gpu in available_devices() if gpu.type == "cuda"]
-    return Hardware(chosen.type, len(used), float(sum(total_memory(each) for each in used)))
+    return Hardware(chosen.type, float(sum(total_memory(each) for each in used)))
 
 
 def available_devices() -> list[torch.device]:

@@ -52,7 +52,7 @@ class Metric:
         From a `Part` (some prompts of a model's scores, with their views) and `Settings` to an `Estimate`.
     better : {"low", "high", "zero"}, optional
         Which values are better. Numbers that are not proper scores have no better side.
-    unit, label, digits
+    unit, label : str
         How it is shown.
     group : str
         Where it is shown; one of `metric_groups`.
@@ -66,8 +66,6 @@ class Metric:
         Whether a leaderboard computes it: by category, for all prompts, or not.
     depends_on_m : bool
         Whether models with other numbers of responses cannot be compared by it.
-    heading : str
-        The column's heading on the leaderboard's page; empty for no column.
     """
 
     name: str
@@ -76,14 +74,12 @@ class Metric:
     better: Better | None = None
     unit: str = ""
     label: str = ""
-    digits: int = 3
     group: str = "other"
     prompts: Prompts = "one"
     needs: Need | None = "probabilities"
     compared: bool = True
     ranked: Literal["everywhere", "overall", "nowhere"] = "nowhere"
     depends_on_m: bool = False
-    heading: str = ""
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -219,7 +215,6 @@ def _nulls(error: Metric, what: str) -> Iterator[Metric]:
             label=f"p-value of {error.label}" if suffix == "p_value" else name,
             compared=False,
             ranked="nowhere" if error.ranked == "nowhere" else "overall",
-            heading="",
         )
 
 

@@ -153,7 +153,7 @@ def _orders(values: list[str], source: str) -> list[str]:
     """Return the responses at each place. If only the place of the correct one is known, it has 0 there."""
     places = {value.upper() for value in values}
     if places <= {*_LETTERS}:
-        m = max(2, *(1 + _LETTERS.index(place) for place in places))
+        m = max([2, *(1 + _LETTERS.index(place) for place in places)])
         wrong = "123456789"[: m - 1]
         return [wrong[:at] + "0" + wrong[at:] for at in (_LETTERS.index(value.upper()) for value in values)]
     orders = ["".join(re.findall(r"\d", value)) for value in values]

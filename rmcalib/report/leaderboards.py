@@ -469,9 +469,11 @@ def _read_models(path: str | Path) -> tuple[list[str], dict[str, list[str]]]:
     if not table.rows:
         raise ValueError(f"{path}: no models in it; expected a header and a line for each model")
     models = columns.pop(_column(path, columns, "model"))
+    seen: set[str] = set()
     for line, name in zip(table.lines, models, strict=True):
-        if not name or models.count(name) > 1:
+        if not name or name in seen:
             raise ValueError(f"{path}, line {line}: the model {name!r} is there twice, or has no name")
+        seen.add(name)
     return models, columns
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import StorageError, as_path, find_files, read_file, similar_file
 from rmcalib._util.terminal import clean_line
+from rmcalib._util.texts import parse_json
 from rmcalib.report.evaluation import UNNAMED
 from rmcalib.runs import read_run
 from rmcalib.scores import Scores, load_all_scores, load_board, load_scores
@@ -169,12 +169,12 @@ def _is_hidden(path: Path, top: Path) -> bool:
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(read_file(path))
+        content = parse_json(read_file(path), str(path))
     except FileNotFoundError:
         return {}
     except StorageError:
         raise
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ValueError(f"{path}: not a readable manifest: {clean_line(error)}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path}: not a readable manifest: expected an object")

@@ -38,11 +38,6 @@ PAIRS = {
     "pairwise_accuracy": "right in pairs",
     "pairwise_overconfidence": "gap in pairs",
 }
-PROTOCOL = (
-    "The paper's public code writes 1 − mean P(chosen) into a column ece_score. This is an error rate, not a "
-    "calibration error, so it correlates with scores by construction."
-)
-"""What the paper's number is."""
 _REVERSED = "its order looks reversed: are the labels or the sign of the rewards swapped?"
 _NAMES = {"ece_score": "ECE (ece_score)", "abs_log_temperature": "|log T|"}
 _LITTLE_MASS = 0.5

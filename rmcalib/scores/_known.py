@@ -320,5 +320,5 @@ def _content(model: str, commit: str) -> bytes:
 def _parse(content: bytes, source: str) -> Any:
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{source}: not JSON: {error}") from error

@@ -54,7 +54,7 @@ def test_memory_and_time_grow_with_size_and_width(monkeypatch: pytest.MonkeyPatc
     found = [entry("cpu"), entry("cuda", **gpus), entry("cuda", "float32", **gpus)]
     assert [one.memory for one in found] == pytest.approx([48e9, 24e9, 48e9])
     assert found[1].seconds == pytest.approx(10 * (entry("cuda", name="a/rm-1b", **gpus).seconds or 0))
-    monkeypatch.setattr("rmcalib.runs._plan.find_hardware", lambda _: Hardware("cpu", 1, 40e9))
+    monkeypatch.setattr("rmcalib.runs._plan.find_hardware", lambda _: Hardware("cpu", 40e9))
     assert "48 GB" in entry("cpu", ignore_memory=False).skipped
     with pytest.raises(ValueError, match="float7"):
         entry("cpu", "float7")
