@@ -34,11 +34,6 @@ def test_temporary_failures_are_retried(fault: Reply) -> None:
         assert len(server.requests) == 3
 
 
-def test_slow_answers_are_retried() -> None:
-    with serving(lambda request: Reply({"n": request.number}, delay=0.4 if request.number == 0 else 0)) as it:
-        assert quick(it.url, timeout=0.1).get("/x") == {"n": 1}
-
-
 def test_attempts_are_limited_and_the_error_has_the_servers_message() -> None:
     with serving(lambda _: Reply({"error": {"message": "engine\x1b[31m is\ndead"}}, 500)) as server:
         with pytest.raises(ServerError, match="dead") as caught:

@@ -299,13 +299,6 @@ def test_two_servers_and_other_names(pair: Pair) -> None:
         assert rewards(judge) == pytest.approx(here, abs=1e-4)
 
 
-def test_temporary_failures_are_retried(pair: Pair, server: tuple[Completions, Server]) -> None:
-    answers, running = server
-    answers.faults |= {0: Reply({}, 503), 2: Reply({}, 429, {"Retry-After": "0"}), 3: Reply(b"[", cut=True)}
-    judge = load_judge(pair.policy, reference=pair.base, endpoint=running.url)
-    assert len(rewards(judge, 2)) == sum(len(item.responses) for item in tiny_items(2))
-
-
 @pytest.mark.parametrize(
     "reply",
     [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -291,3 +293,39 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="'accuracy'"):
         chosen_metrics(["acuracy"])
     assert all(one.meaning and "|" not in one.meaning for one in catalogue().values())
+
+
+class Plugin:
+    """An entry point of another package."""
+
+    def __init__(self, loaded: object) -> None:
+        self.name, self.dist, self.load = "mine", None, lambda: loaded
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object], dict[str, Any]]]:
+    """The catalogue with what another package's entry point loads."""
+
+    def load(loaded: object) -> dict[str, Any]:
+        module = sys.modules["rmcalib.metrics.catalogue"]  # its function has the same name
+        monkeypatch.setattr(module, "entry_points", lambda **_: [Plugin(loaded)])
+        catalogue.cache_clear()
+        return catalogue()
+
+    yield load
+    monkeypatch.undo()
+    catalogue.cache_clear()
+
+
+def test_metrics_of_other_packages(plugged: Callable[[object], dict[str, Any]]) -> None:
+    ones = metric("ones", "always 1")(lambda part: np.ones(len(part)))
+    broken = metric("broken", "never works")(lambda _: 1 / 0)
+    assert [*plugged([ones, broken])][-2:] == ["ones", "broken"]
+    scores = calibrated_scores(30)
+    assert table(scores, ["ones"])[OVERALL, "ones"]["value"] == 1
+    with pytest.raises(ValueError, match="metric broken"):
+        table(scores, ["broken"])
+    with pytest.raises(ValueError, match="'mine'"):
+        plugged(len)
+    with pytest.raises(ValueError, match="'accuracy'"):
+        plugged(metric("accuracy", "another one")(len))
