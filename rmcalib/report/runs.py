@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib._util.hub import folder_name
-from rmcalib._util.storage import StorageError, as_path, find_files, read_file, similar_file
+from rmcalib._util.storage import StorageError, as_path, find_files, read_file, similar_file, within
 from rmcalib._util.terminal import clean_line
 from rmcalib._util.texts import parse_json
 from rmcalib.report.evaluation import UNNAMED
@@ -157,7 +157,7 @@ def _named(source: str | Path) -> Path:
         raise ValueError("an empty name; '.' is the current folder")
     path = as_path(source)
     try:
-        path.exists()
+        within(path.exists)
     except OSError as error:
         raise ValueError(f"{source}: cannot be read: {error.strerror or error}") from error
     return path
