@@ -1,7 +1,8 @@
 """Language models that answer questions: behind an OpenAI-compatible chat API, or loaded here.
 
-Chat APIs return the log-probabilities of the 20 most likely next tokens. A label that is not among them gets
-an upper bound: the probability of the least likely token that was returned.
+Chat APIs return the log-probabilities of the 20 most likely next tokens. For a label that is not among
+them, vLLM is asked again with the labels as the only choice (`structured_outputs`). With other servers it gets an
+upper bound: the probability of the least likely token that was returned.
 """
 
 from __future__ import annotations
