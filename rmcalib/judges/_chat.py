@@ -106,11 +106,37 @@ class ChatApi:
         if not shown:
             raise ServerError(self._no_logprobs())
         values, floor = [sum_of(shown, label) for label in labels], floor_of(shown)
+        tokens = used_tokens(answer)
+        if None in values and self.server.kind == "vllm":
+            again = self._by_choice(messages, labels)
+            values, tokens = (
+                completed(shown, labels, values, shown_tokens(again)),
+                tokens + used_tokens(again),
+            )
         return LabelAnswer(
             tuple(floor if value is None else value for value in values),
             tuple(value is None for value in values),
-            used_tokens(answer),
+            tokens,
         )
+
+    def _by_choice(self, messages: Sequence[Message], labels: Sequence[str]) -> Any:
+        """Ask vLLM again with the labels as the only choice; return its answer, None if it does not know that."""
+        only = {"choice": list(labels)}
+        try:
+            answer = self._ask(
+                messages,
+                1,
+                temperature=0,
+                logprobs=True,
+                top_logprobs=self.way.top,
+                structured_outputs=only,
+            )
+        except ServerError as error:
+            if error.status not in _REFUSED:
+                raise
+            return None
+        ignored = any(token.strip() not in labels for token in shown_tokens(answer))
+        return None if ignored else answer
 
     def sample(
         self, messages: Sequence[Message], *, seed: int, temperature: float, max_tokens: int
@@ -280,6 +306,34 @@ def sum_of(shown: Mapping[str, float], label: str) -> float | None:
         return None
     top = max(values)
     return top + math.log(sum(math.exp(value - top) for value in values))
+
+
+def completed(
+    shown: Mapping[str, float],
+    labels: Sequence[str],
+    values: Sequence[float | None],
+    choice: Mapping[str, float],
+) -> list[float | None]:
+    """Fill in missing labels from `choice`, the log-probabilities of an answer that had to be a label.
+
+    `choice` gives the odds between labels. A label that both answers show gives the scale. If no label is
+    shown, the likeliest gets its upper bound (`floor_of`).
+
+    >>> shown, choice = {"A": -1.0, "x": -2.0}, {"A": -0.1, "B": -2.4}
+    >>> completed(shown, ["A", "B"], [-1.0, None], choice)
+    [-1.0, -3.3]
+    """
+    anchor = next((label for label in labels if label in shown and label in choice), None)
+    if anchor is not None:
+        offset = shown[anchor] - choice[anchor]
+    elif choice and not any(value is not None for value in values):
+        offset = floor_of(shown) - max(choice.values())
+    else:
+        return list(values)
+    return [
+        choice[label] + offset if value is None and label in choice else value
+        for label, value in zip(labels, values, strict=True)
+    ]
 
 
 def floor_of(shown: Mapping[str, float]) -> float:

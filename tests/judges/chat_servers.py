@@ -80,8 +80,13 @@ class Chat:
 
     def with_logprobs(self, body: dict[str, Any]) -> Reply:
         weights = {token: weight for token, weight in self.weights(body["messages"]).items() if weight > 0}
+        choice = body.get("structured_outputs", {}).get("choice")
+        if choice:
+            weights = {token: weight for token, weight in weights.items() if token in choice}
         total = sum(weights.values())
         logprobs = {token: math.log(weight / total) for token, weight in weights.items()}
+        if choice:
+            logprobs["?"] = -9999.0
         shown = sorted(logprobs, key=lambda token: -logprobs[token])[
             : min(self.top or 0, body["top_logprobs"])
         ]

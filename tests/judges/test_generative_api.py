@@ -140,6 +140,16 @@ def test_rewardbench2_asks_for_letters_and_rates_ties() -> None:
     assert "place" not in ratings.details
 
 
+def test_labels_missing_from_the_top_20_are_asked_for() -> None:
+    def weights(_: Any) -> dict[str, float]:
+        return {"A": 0.4, "B": 0.2, "C": 0.01, "D": 0.005, **{f"t{i}": 0.02 for i in range(25)}}
+
+    with serving(Chat(weights=weights)) as server:
+        (got,) = scored(quick(server, "letter", placements=1), ITEMS[:1])
+    assert got.details["floored"][0] == 0
+    assert sorted(np.exp(got.rewards)) == pytest.approx(sorted(np.array([0.4, 0.2, 0.01, 0.005]) / 0.615))
+
+
 def test_labels_missing_from_the_top_20_get_an_upper_bound() -> None:
     """For the judge, 20 other tokens are more likely than C and D, and the server returns only 20."""
     others = {f"t{i}": 0.02 for i in range(18)}
