@@ -12,6 +12,7 @@ import numpy as np
 from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.terminal import clean_line
 from rmcalib.calibration.errors import reliability
+from rmcalib.calibration.events import by_cluster
 from rmcalib.judges import registry
 from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics import correlation
@@ -226,7 +227,7 @@ def measure_entries(
         diagram = reliability(one.top_1.p, one.top_1.y, bins=settings.bins)
         curves += [{"model": name, **row} for row in bin_rows(diagram)]
         rejection += [{"model": name, **row} for row in rejection_rows(one, settings.seed)]
-        worth[name] = one.scale.kept, one.scale.kept_influence()
+        worth[name] = one.scale.kept, by_cluster(one.scale.kept_influence(), one.cluster)
         errors[name] = correlation.model_errors(one)
     board = rank_models(
         [entry.name for entry in entries],
@@ -236,7 +237,9 @@ def measure_entries(
         chance=chance,
         settings=settings,
     )
-    if metric == DEFAULT_METRIC and len({prompts[name] for name in worth}) == 1:
+    # Labels, and so the prompts that count, may differ even if the prompts do not.
+    alike = len({(prompts[name], len(influence)) for name, (_, influence) in worth.items()}) == 1
+    if metric == DEFAULT_METRIC and alike:
         sets = dict(zip(worth, rank_sets(list(worth.values()), settings), strict=True))
         for row in board.models:
             row["rank_low"], row["rank_high"] = sets.get(row["model"], (None, None))
@@ -346,9 +349,9 @@ def rank_models(
 def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> list[tuple[int, int]]:
     """Return for each model the ranks that it may have: [1 + number surely better, M − number surely worse].
 
-    Models are given by their values, of which larger ones are better, and what each prompt contributes to the
-    deviation of that value (n,). A model is surely better if the difference is larger than the 95% point of the
-    largest of all standardised differences, from a multiplier bootstrap over prompts (Mogstad et al. 2024).
+    Models are given by their values, of which larger ones are better, and what each prompt, or cluster of them,
+    contributes to the deviation of that value (n,). A model is surely better if the difference is larger than the
+    95% point of the largest of all standardised differences, from a multiplier bootstrap (Mogstad et al. 2024).
     """
     value = np.array([value for value, _ in measured])
     influence = np.array([influence for _, influence in measured])
