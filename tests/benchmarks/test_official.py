@@ -140,3 +140,16 @@ def test_an_undecided_benchmark_has_no_accuracy() -> None:
     (row,) = official_score(scores, "ppe-human")
     assert np.isnan(row.value)
     assert row.n == 0
+
+
+@given(rewards=hnp.arrays(float, (5, 3), elements=SMALL), correct=hnp.arrays(bool, (5, 3)))
+def test_prompts_without_a_correct_response_do_not_count(rewards: np.ndarray, correct: np.ndarray) -> None:
+    scores = Scores.from_arrays(rewards, correct.astype(float))
+    shares = [
+        (own[right.argmax()] == own.max()) / (own == own.max()).sum()
+        for own, right in zip(rewards, correct, strict=True)
+        if right.any()
+    ]
+    found = official_score(scores, "reward-bench-2")[0]
+    assert found.n == len(shares)
+    assert found.value == pytest.approx(np.mean(shares)) if shares else np.isnan(found.value)
