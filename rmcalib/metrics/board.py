@@ -205,6 +205,7 @@ def measure_entries(
     curves: list[Row] = []
     rejection: list[Row] = []
     prompts: dict[str, str] = {}
+    ranked: set[tuple[str, int]] = set()
     sizes: dict[str, float] = {}
     chance: dict[str, float] = {}
     worth: dict[str, correlation.Measured] = {}
@@ -215,9 +216,7 @@ def measure_entries(
             on_model(i, len(entries), name)
         whole = whole_part(scores, seed=settings.seed)
         metrics += [{"model": name, **row} for row in _board_rows(whole, settings, entry.no_calibration)]
-        prompts[name] = hashlib.sha256(
-            "\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")
-        ).hexdigest()
+        prompts[name] = _digest(scores)
         sizes[name] = round(len(scores) / scores.n_items, 1)
         one = whole.prompts("one")
         if one is not None:
@@ -228,6 +227,8 @@ def measure_entries(
         curves += [{"model": name, **row} for row in bin_rows(diagram)]
         rejection += [{"model": name, **row} for row in rejection_rows(one, settings.seed)]
         worth[name] = one.scale.kept, by_cluster(one.scale.kept_influence(), one.cluster)
+        # Models may differ in which prompts have one correct response, and in their clusters.
+        ranked.add((_digest(one.scores), len(worth[name][1])))
         errors[name] = correlation.model_errors(one)
     board = rank_models(
         [entry.name for entry in entries],
@@ -237,9 +238,7 @@ def measure_entries(
         chance=chance,
         settings=settings,
     )
-    # Labels, and so the prompts that count, may differ even if the prompts do not.
-    alike = len({(prompts[name], len(influence)) for name, (_, influence) in worth.items()}) == 1
-    if metric == DEFAULT_METRIC and alike:
+    if metric == DEFAULT_METRIC and len(ranked) == 1:
         sets = dict(zip(worth, rank_sets(list(worth.values()), settings), strict=True))
         for row in board.models:
             row["rank_low"], row["rank_high"] = sets.get(row["model"], (None, None))
@@ -344,6 +343,11 @@ def rank_models(
         ],
         settings=settings,
     )
+
+
+def _digest(scores: Scores) -> str:
+    """Return a hash of the ids of the prompts, in their order."""
+    return hashlib.sha256("\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> list[tuple[int, int]]:

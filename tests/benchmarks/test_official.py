@@ -126,6 +126,15 @@ def test_unknown_benchmarks_have_no_official_score() -> None:
     assert official_score(scores, "rm-bench") == []  # six responses are needed
 
 
+def test_a_benchmark_of_ones_own_has_the_score_that_its_file_names(tmp_path: Path) -> None:
+    quiz = tmp_path / "quiz.yaml"
+    quiz.write_text("name: quiz\ntitle: A quiz\nreader: answers\nlabels: several\nofficial: accuracy\n")
+    (tmp_path / "quiz.jsonl").write_text('{"id": "1", "prompt": "2+2?", "chosen": "4", "rejected": ["5"]}\n')
+    bench = load_benchmark(str(tmp_path / "quiz.jsonl"), format=str(quiz))
+    scores = Scores.from_arrays([[1.0, 0.0]], item_id=["1"])
+    assert table(official_score(scores, bench))["accuracy", "all"] == 1.0
+
+
 def test_an_undecided_benchmark_has_no_accuracy() -> None:
     scores = Scores.from_arrays([[1.0, 0.0]], votes=[[0, 0]], ties=1)
     (row,) = official_score(scores, "ppe-human")
