@@ -55,6 +55,20 @@ def test_models_whose_labels_decide_different_prompts_have_no_range_of_ranks() -
     assert [row["rank_low"] for row in board.models] == [None, None]
 
 
+def test_a_judge_of_pairs_is_ranked_beside_a_reward_model(tmp_path: Path) -> None:
+    rows = [(f"p{i}", j) for i in range(30) for j in range(2)]
+    for name, column in (("pairs", "beats"), ("rewards", "reward")):
+        values = [[[None, 0.7], [0.3, None]][j] if column == "beats" else 1.0 - j for _, j in rows]
+        lines = [
+            {"item_id": item, "response": j, "is_correct": j == 0, column: value}
+            for (item, j), value in zip(rows, values, strict=True)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    board = board_of([tmp_path / "pairs.jsonl", tmp_path / "rewards.jsonl"], settings=FAST)
+    assert board.metric == "pairwise_overconfidence"
+    assert [row["rank"] for row in board.models] == [1, 2]
+
+
 def test_files_equal_the_tables_and_stale_ones_are_removed(tmp_path: Path) -> None:
     report = report_from_runs([write_runs(tmp_path / "runs", 4)], settings=FAST)
     board = next(iter(report.boards.values()))
