@@ -173,7 +173,9 @@ def entry_for(benchmark: str | Benchmark) -> BenchmarkEntry | None:
     >>> entry_for("allenai/reward-bench-2").name, entry_for("nobody/knows-it")
     ('reward-bench-2', None)
     """
-    name = benchmark.format if isinstance(benchmark, Benchmark) else benchmark
+    if isinstance(benchmark, Benchmark):
+        return benchmark.entry or entry_for(benchmark.format)
+    name = benchmark
     if name in _built_in():  # even if a plug-in cannot be loaded
         return _built_in()[name]
     found = benchmarks()

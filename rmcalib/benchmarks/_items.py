@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Len
 
 from rmcalib._util.texts import LONGEST_ID
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks._entries import BenchmarkEntry
 
 Prompt = str | tuple[dict[str, str], ...]
 """A text, or chat messages `{"role": ..., "content": ...}` that end before the assistant's turn."""
@@ -76,6 +79,8 @@ class Benchmark:
         Name of its entry among :func:`benchmarks`, which has the official score.
     notes : tuple of str
         What was left out while reading, one sentence each.
+    entry : BenchmarkEntry, optional
+        Its entry, if that is not among :func:`benchmarks`.
 
     Examples
     --------
@@ -91,6 +96,7 @@ class Benchmark:
     items: tuple[Item, ...]
     format: str = "rmcalib"
     notes: tuple[str, ...] = ()
+    entry: BenchmarkEntry | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         """Return the number of prompts."""

@@ -246,7 +246,8 @@ def _benchmark(
             raise ValueError(f"{where}: id {item.id!r} appears twice (first in {seen[identifier]})")
         seen[identifier] = where.removeprefix(f"{source}, ")
     distinct = tuple(replace(item, id=one) for item, one in zip(items, ids, strict=True))
-    return Benchmark(label, revision, distinct, entry.name, notes)
+    own = None if entry_for(entry.name) is entry else entry
+    return Benchmark(label, revision, distinct, entry.name, notes, own)
 
 
 def _checked(item: Item, where: str) -> Item:

@@ -125,7 +125,8 @@ def best_beats_all(scores: Any) -> BoolArray:
 def shared_first_place(scores: Any) -> FloatArray:
     """Return the accuracy of each prompt (n,), where responses with equal rewards share first place.
 
-    It is 1/t if the first correct response is one of the t responses with the largest reward, else 0.
+    It is 1/t if the first correct response is one of the t responses with the largest reward, else 0. A prompt
+    without a correct response has 0.
 
     >>> from rmcalib.scores import Scores
     >>> shared_first_place(Scores.from_arrays([[2.0, 1.0], [1.0, 1.0], [0.0, 1.0]]))
@@ -133,9 +134,9 @@ def shared_first_place(scores: Any) -> FloatArray:
     """
     first = has_largest_reward(scores)
     sharing = np.add.reduceat(first, _starts(scores), dtype=np.int64)
-    correct = np.flatnonzero(scores.is_correct)
-    chosen = correct[np.searchsorted(correct, _starts(scores))]
-    place: FloatArray = np.where(first[chosen], 1.0 / sharing, 0.0)
+    none = len(scores)  # the row of the first correct response if there is none
+    chosen = np.minimum.reduceat(np.where(scores.is_correct, np.arange(none), none), _starts(scores))
+    place: FloatArray = np.where(np.append(first, False)[chosen], 1.0 / sharing, 0.0)
     return place
 
 
@@ -168,8 +169,12 @@ def mean_by_category(
 
 def accuracy(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     """Return how often the correct responses beat all others. Prompts without any do not count: votes may be tied."""
-    decided = np.asarray(np.logical_or.reduceat(scores.is_correct, _starts(scores)))
-    return mean_by_category("accuracy", best_beats_all(scores), scores, kept=decided)
+    return mean_by_category("accuracy", best_beats_all(scores), scores, kept=_has_correct(scores))
+
+
+def _has_correct(scores: Any) -> BoolArray:
+    """Return which prompts have a correct response: (n,)."""
+    return np.asarray(np.logical_or.reduceat(scores.is_correct, _starts(scores)))
 
 
 def sections(scores: Any, entry: BenchmarkEntry) -> list[OfficialScore]:
@@ -188,7 +193,7 @@ def sections(scores: Any, entry: BenchmarkEntry) -> list[OfficialScore]:
 
 def categories_and_ties(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     """RewardBench 2: the mean of the categories, and the accuracy of each; Ties has its own score."""
-    rows = mean_by_category("accuracy", shared_first_place(scores), scores)
+    rows = mean_by_category("accuracy", shared_first_place(scores), scores, kept=_has_correct(scores))
     at_ties = scores.category == TIES
     found = []
     for row in rows[1:]:
@@ -198,7 +203,7 @@ def categories_and_ties(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
             value = float(ties_scores(total)[0]) if total[0, -1] > 0 else float("nan")
             row = OfficialScore("ties_score", TIES, value, row.n)
         found.append(row)
-    mean = float(np.mean([row.value for row in found]))
+    mean = float(np.mean([row.value for row in found])) if found else float("nan")
     return [OfficialScore("score", "all", mean, rows[0].n), *found]
 
 

@@ -433,7 +433,7 @@ def _binned(
         cluster=events.cluster,
         rarely=_rare_errors(events, alternatives, true_error),
         largest=1.0 if options.discrepancy in ("abs", "jeffreys_unit") else np.inf,
-        square=_squared_error(by_cluster(sums, events.cluster)) if squared else None,
+        square=_squared_error(own) if squared and len(own := by_cluster(sums, events.cluster)) > 1 else None,
         # Exactly one row of each prompt happens, so a single bin has no gap, whatever the forecast.
         unseen=2 * len(sums) / len(events) if lone else 0.0,
     )

@@ -21,7 +21,7 @@ from rmcalib.calibration.intervals import (
     stated_interval,
 )
 
-NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
+NO_INTERVAL = "no interval: a single prompt, or cluster of prompts, does not say how much they differ"
 ROUNDING = 1e-9
 """A difference of at most this fraction of the two values is rounding."""
 
@@ -191,9 +191,14 @@ class Estimate:
         """Return the null test of a calibration error."""
         return None if self.null is None else self.null()
 
+    @property
+    def units(self) -> int:
+        """Number of observations: clusters of prompts, or else prompts."""
+        return self.n if self.cluster is None else len(np.unique(self.cluster))
+
     def interval(self, level: float = 0.95) -> Interval | None:
         """Return the value with its interval, or None if there is none."""
-        if self.value is None or self.limits is None or self.n < 2:
+        if self.value is None or self.limits is None or self.units < 2:
             return None
         found = self.limits(level)
         return None if found is None else Interval(self.value, *found, level)
@@ -222,7 +227,7 @@ def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference |
 
     A difference within rounding of the two values is 0, with p-value 1.
     """
-    if a.value is None or b.value is None or a.n < 2:
+    if a.value is None or b.value is None or a.units < 2:
         return None
     if a.values is not None and b.values is not None:
         base, others = _paired(a, b)

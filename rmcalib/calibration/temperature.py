@@ -106,11 +106,13 @@ def cross_fit(
     """Predict every row with a model fitted on the other folds, so that no row is used to predict itself.
 
     ``fit`` maps row numbers to a model, ``predict`` maps a model and row numbers to numbers. Rows of a group
-    stay in one fold.
+    stay in one fold; there are at most as many folds as groups.
     """
     index = as_groups(groups, check_integer(n, "n", 2))
     n_groups = int(index.max()) + 1
-    check_integer(folds, "folds", 2, n_groups)
+    if n_groups < 2:
+        raise ValueError("all prompts belong to one cluster: at least two clusters are needed")
+    folds = min(check_integer(folds, "folds", 2), n_groups)
     fold = np.random.default_rng(rng).permutation(np.arange(n_groups) % folds)[index]
     result = np.empty(n)
     for number in range(folds):

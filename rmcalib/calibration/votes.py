@@ -146,7 +146,7 @@ def with_tie_outcome(
         n,
         lambda train: _fit_davidson(level[train], share[train]),
         lambda found, test: np.full(len(test), found),
-        folds=min(5, n),
+        folds=5,
         rng=rng,
     )
     from scipy.special import log_expit

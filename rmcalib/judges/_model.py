@@ -186,8 +186,8 @@ def longest_text(files: ModelFiles, config: Any, tokenizer: Any, kind: str) -> i
     """Return the length of the longest text in tokens: the user's, if the model can read that much."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     own = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None)
-    said = getattr(tokenizer, "model_max_length", None)
-    if said is not None and said < 10**6 and (own is None or kind == "encoder"):
+    said: Any = getattr(tokenizer, "model_max_length", None)
+    if isinstance(said, int) and 0 < said < 10**6 and (own is None or kind == "encoder"):
         own = min(said, own or said)  # encoders reserve some positions
     limit, wanted = files.recipe.max_length or own, files.options.max_length
     if wanted is None:

@@ -2,10 +2,10 @@
 
 Prompts are processed in windows: 32 prompts on a CPU, 128 on other devices, where a larger choice of texts
 means less padding. A window is tokenised, sorted by length into batches, scored, and yielded in chunks of 32
-prompts. The responses of a prompt share its computation if the
-model allows it (`_sharing`); some texts are scored alone too, to check that this changes nothing. A reward
-does not depend on the other texts in its batch, up to rounding: about 1e-6 in float32. On a CPU, where a
-window is a chunk, a resumed run gives exactly the same rewards.
+prompts. The responses of a prompt share its computation if the model allows it (`_sharing`); some texts are
+scored alone too, to check that this changes nothing. A reward does not depend on the other texts in its batch,
+up to rounding: about 1e-6 in float32. On a CPU, where a window is a chunk, a resumed run gives exactly the same
+rewards.
 
 A pass does not wait for the device: its inputs are copied in one transfer from pinned memory, and its rewards
 stay on the device until all passes of a window have been started.

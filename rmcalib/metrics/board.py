@@ -12,6 +12,7 @@ import numpy as np
 from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.terminal import clean_line
 from rmcalib.calibration.errors import reliability
+from rmcalib.calibration.events import by_cluster
 from rmcalib.judges import registry
 from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics import correlation
@@ -204,6 +205,7 @@ def measure_entries(
     curves: list[Row] = []
     rejection: list[Row] = []
     prompts: dict[str, str] = {}
+    ranked: set[tuple[str, int]] = set()
     sizes: dict[str, float] = {}
     chance: dict[str, float] = {}
     worth: dict[str, correlation.Measured] = {}
@@ -214,9 +216,7 @@ def measure_entries(
             on_model(i, len(entries), name)
         whole = whole_part(scores, seed=settings.seed)
         metrics += [{"model": name, **row} for row in _board_rows(whole, settings, entry.no_calibration)]
-        prompts[name] = hashlib.sha256(
-            "\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")
-        ).hexdigest()
+        prompts[name] = _digest(scores)
         sizes[name] = round(len(scores) / scores.n_items, 1)
         one = whole.prompts("one")
         if one is not None:
@@ -226,7 +226,9 @@ def measure_entries(
         diagram = reliability(one.top_1.p, one.top_1.y, bins=settings.bins)
         curves += [{"model": name, **row} for row in bin_rows(diagram)]
         rejection += [{"model": name, **row} for row in rejection_rows(one, settings.seed)]
-        worth[name] = one.scale.kept, one.scale.kept_influence()
+        worth[name] = one.scale.kept, by_cluster(one.scale.kept_influence(), one.cluster)
+        # Models may differ in which prompts have one correct response, and in their clusters.
+        ranked.add((_digest(one.scores), len(worth[name][1])))
         errors[name] = correlation.model_errors(one)
     board = rank_models(
         [entry.name for entry in entries],
@@ -236,7 +238,7 @@ def measure_entries(
         chance=chance,
         settings=settings,
     )
-    if metric == DEFAULT_METRIC and len({prompts[name] for name in worth}) == 1:
+    if metric == DEFAULT_METRIC and len(ranked) == 1:
         sets = dict(zip(worth, rank_sets(list(worth.values()), settings), strict=True))
         for row in board.models:
             row["rank_low"], row["rank_high"] = sets.get(row["model"], (None, None))
@@ -343,12 +345,17 @@ def rank_models(
     )
 
 
+def _digest(scores: Scores) -> str:
+    """Return a hash of the ids of the prompts, in their order."""
+    return hashlib.sha256("\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> list[tuple[int, int]]:
     """Return for each model the ranks that it may have: [1 + number surely better, M − number surely worse].
 
-    Models are given by their values, of which larger ones are better, and what each prompt contributes to the
-    deviation of that value (n,). A model is surely better if the difference is larger than the 95% point of the
-    largest of all standardised differences, from a multiplier bootstrap over prompts (Mogstad et al. 2024).
+    Models are given by their values, of which larger ones are better, and what each prompt, or cluster of them,
+    contributes to the deviation of that value (n,). A model is surely better if the difference is larger than the
+    95% point of the largest of all standardised differences, from a multiplier bootstrap (Mogstad et al. 2024).
     """
     value = np.array([value for value, _ in measured])
     influence = np.array([influence for _, influence in measured])

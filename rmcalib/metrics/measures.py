@@ -368,6 +368,8 @@ def enough(part: Part) -> Part:
     """Return the part if it has enough prompts to fit a temperature."""
     if len(part) < FEWEST:
         raise Missing(f"needs at least {FEWEST} prompts")
+    if part.cluster is not None and len(np.unique(part.cluster)) < 2:
+        raise Missing("needs at least two clusters of prompts")
     return part
 
 

@@ -58,7 +58,7 @@ def tidy_row(one: Metric, part: Part, settings: Settings, no_calibration: str | 
     if limits is not None and not np.isfinite(limits.high):
         limits = None  # the note has the lower limit
     note = found.note
-    if limits is None and found.value is not None and found.limits is not None and found.n == 1:
+    if limits is None and found.value is not None and found.limits is not None and found.units == 1:
         note = note or NO_INTERVAL
     return {
         "category": part.name,

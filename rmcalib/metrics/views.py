@@ -323,7 +323,7 @@ class Part:
             len(r),
             lambda train: fit_sigmoid(r[train], y[train]),
             lambda found, test: found.log_odds(r[test]),
-            folds=min(_FOLDS, int(np.unique(groups).size)),
+            folds=_FOLDS,
             groups=groups,
             rng=self.seed,
         )

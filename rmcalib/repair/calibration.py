@@ -228,7 +228,8 @@ def _pointwise(part: Part, level: float) -> _Fit:
     guess = _log_losses(np.full(len(stated), np.log(rate / (1 - rate))), stated.y)
     rewards = part.reward.copy()
     rewards[known] = held_out.logit
-    covariance = tuple(tuple(row) for row in fit.covariance.tolist())
+    slope, across, back, intercept = fit.covariance.ravel().tolist()
+    covariance = ((slope, across), (back, intercept))
     calibrator = Calibrator(t.value, t.low, t.high, level, b.value, b.low, b.high, covariance)
     return _Fit(calibrator, t, rewards, before, after, guess, stated.cluster)
 

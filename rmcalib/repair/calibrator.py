@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from annotated_types import Gt, Lt
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_groups
 from rmcalib._util.files import kind_on_disk, write_json
 from rmcalib._util.storage import read_input
-from rmcalib._util.texts import parse_json
+from rmcalib._util.texts import parse_json, typed
 from rmcalib.calibration.events import by_cluster
 from rmcalib.calibration.intervals import Interval, student_quantile
 from rmcalib.calibration.maps import SigmoidMap, fit_sigmoid
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rmcalib.repair.calibration import Calibration
     from rmcalib.repair.decisions import Decisions
 
+Positive = Annotated[float, Gt(0), Lt(float("inf"))]
 FORMAT = 1
 """The version of the file format."""
 N_QUANTILES = 101
@@ -81,31 +83,31 @@ class Calibrator:
     fitted_on : mapping
         What it was fitted on: benchmark, revision, n (prompts), clusters, categories, a hash of the scores,
         the model's revision, the kind of judge.
-    reference : sequence of float
+    reference : tuple of float
         Quantiles of the rewards that it was fitted on, from the smallest to the largest.
     versions : mapping
         Versions of rmcalib, numpy and scipy.
 
     Examples
     --------
-    >>> calibrator = Calibrator(2.0, 1.8, 2.3, model="org/rm", reference=[-1.0, 0.0, 1.0])
+    >>> calibrator = Calibrator(2.0, 1.8, 2.3, model="org/rm", reference=(-1.0, 0.0, 1.0))
     >>> calibrator.apply(Scores.from_arrays([[4.0, 2.0]])).reward.tolist()
     [2.0, 1.0]
     >>> calibrator.percentile([0.5, 7.0]).tolist()
     [75.0, 100.0]
     """
 
-    temperature: float
+    temperature: Positive
     low: float
     high: float
-    level: float = 0.95
+    level: Annotated[float, Gt(0), Lt(1)] = 0.95
     threshold: float | None = None
     threshold_low: float | None = None
     threshold_high: float | None = None
-    covariance: Sequence[Sequence[float]] | None = field(default=None, repr=False)
+    covariance: tuple[tuple[float, float], tuple[float, float]] | None = field(default=None, repr=False)
     model: str = ""
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
-    reference: Sequence[float] = field(default=(), repr=False)
+    reference: tuple[float, ...] = field(default=(), repr=False)
     versions: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def apply(self, scores: Scores) -> Scores:
@@ -170,11 +172,7 @@ class Calibrator:
         if content.pop("sha256", None) != inputs_hash(content):
             raise ValueError(f"{path}: damaged, or changed by hand; make it again with `rmcalib calibrate`")
         known = {one.name for one in fields(cls)}
-        values = {name: value for name, value in content.items() if name in known}
-        values["reference"] = tuple(values.get("reference", ()))
-        if values.get("covariance") is not None:
-            values["covariance"] = tuple(tuple(row) for row in values["covariance"])
-        return cls(**values)
+        return typed(cls, {name: value for name, value in content.items() if name in known}, str(path))
 
 
 def as_calibrator(given: Any) -> Calibrator:
@@ -275,7 +273,7 @@ def apply(
     --------
     >>> import pandas as pd
     >>> table = pd.DataFrame({"prompt": ["a", "b", "a"], "score": [2.0, 1.0, 0.0]})
-    >>> found = apply(table, Calibrator(2 / np.log(3), 1.5, 2.5, reference=[0.0, 1.0, 2.0]), decisions=0.7)
+    >>> found = apply(table, Calibrator(2 / np.log(3), 1.5, 2.5, reference=(0.0, 1.0, 2.0)), decisions=0.7)
     >>> found.table["probability"].round(3).tolist(), found.table["decision"].tolist()
     ([0.75, 1.0, 0.25], ['accept', 'accept', 'accept'])
     """

@@ -54,7 +54,7 @@ class Checkpoint:
     difference : float
         The largest difference from r / T on the prompts of the check, relative to the largest |r / T|.
     recipe_file : Path, optional
-        A file for `--recipes` if the model needs a recipe to be loaded; else None.
+        A file for `-J recipes=...` if the model needs a recipe to be loaded; else None.
     """
 
     folder: Path

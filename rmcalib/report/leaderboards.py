@@ -34,7 +34,7 @@ from rmcalib.report.runs import ScoredRun, runs_by_benchmark, source_notes, trai
 from rmcalib.report.sentences import HEADLINE
 
 CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
-_OF_PAIRS = "pairwise_brier"
+_OF_PAIRS = "pairwise_overconfidence"
 _CONTENT = ("benchmark", "metric", "protocol", "correlations", "split_correlations", "check", "training")
 
 
@@ -128,7 +128,7 @@ def report_from_runs(
     benchmark : str, optional
         Only runs of this benchmark.
     metric : str, optional
-        What to sort by; default kept_information, or pairwise_brier if a judge only compares pairs.
+        What to sort by; default kept_information, or the gap in pairs if a judge only compares pairs.
     official : path, optional
         Official scores to check ours against: a CSV with the columns model, score and categories, or "hub" for
         the results of RewardBench 2 on the Hub. They need runs of one benchmark.

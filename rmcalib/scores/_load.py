@@ -203,6 +203,10 @@ def _load(source: Any, columns: str | Mapping[str, Any] | None, reading: _Readin
     file = as_path(source)
     if file.suffix.lower() not in _files.ENDINGS and (is_remote(file) or file.is_dir()):
         file /= "scores.parquet"  # of a run folder
+        if not is_remote(file) and not file.exists():
+            raise ValueError(
+                f"{source}: a folder without scores.parquet: name a file of scores or a run folder"
+            )
     content = None
     known: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     if file.suffix.lower() == ".json":

@@ -133,7 +133,9 @@ def _roles(table: Table, given: Mapping[str, list[str]], problems: Problems) -> 
         if there:
             found[role] = exact[:1] or there[:1]
     if not {"reward", "wide", "steps"} & {*found} and "beats" not in have:
-        problems.append(f"no column of rewards (has {', '.join(have)}): name it, {_option('reward')}")
+        texts = [by_name[name] for name in KNOWN["names"]["reward"] if name in by_name]
+        why = f"; {texts[0]} has values that are not numbers" if texts else ""
+        problems.append(f"no column of rewards (has {', '.join(have)}{why}): name it, {_option('reward')}")
     if "prompt" not in found and "wide" not in found and not _is_listed(table, found):
         problems.append(f"no column of prompts (has {', '.join(have)}): name it, {_option('prompt')}")
     if "wide" not in found and _is_listed(table, found):

@@ -126,8 +126,30 @@ def test_unknown_benchmarks_have_no_official_score() -> None:
     assert official_score(scores, "rm-bench") == []  # six responses are needed
 
 
+def test_a_benchmark_of_ones_own_has_the_score_that_its_file_names(tmp_path: Path) -> None:
+    quiz = tmp_path / "quiz.yaml"
+    quiz.write_text("name: quiz\ntitle: A quiz\nreader: answers\nlabels: several\nofficial: accuracy\n")
+    (tmp_path / "quiz.jsonl").write_text('{"id": "1", "prompt": "2+2?", "chosen": "4", "rejected": ["5"]}\n')
+    bench = load_benchmark(str(tmp_path / "quiz.jsonl"), format=str(quiz))
+    scores = Scores.from_arrays([[1.0, 0.0]], item_id=["1"])
+    assert table(official_score(scores, bench))["accuracy", "all"] == 1.0
+
+
 def test_an_undecided_benchmark_has_no_accuracy() -> None:
     scores = Scores.from_arrays([[1.0, 0.0]], votes=[[0, 0]], ties=1)
     (row,) = official_score(scores, "ppe-human")
     assert np.isnan(row.value)
     assert row.n == 0
+
+
+@given(rewards=hnp.arrays(float, (5, 3), elements=SMALL), correct=hnp.arrays(bool, (5, 3)))
+def test_prompts_without_a_correct_response_do_not_count(rewards: np.ndarray, correct: np.ndarray) -> None:
+    scores = Scores.from_arrays(rewards, correct.astype(float))
+    shares = [
+        (own[right.argmax()] == own.max()) / (own == own.max()).sum()
+        for own, right in zip(rewards, correct, strict=True)
+        if right.any()
+    ]
+    found = official_score(scores, "reward-bench-2")[0]
+    assert found.n == len(shares)
+    assert found.value == pytest.approx(np.mean(shares)) if shares else np.isnan(found.value)

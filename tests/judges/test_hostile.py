@@ -64,6 +64,13 @@ def test_files_that_are_no_objects_are_refused(file: str, content: str, plain: P
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("length", ["many", -1, 0, None])
+def test_an_odd_longest_text_of_a_tokenizer_is_ignored(length: Any, plain: Path, tmp_path: Path) -> None:
+    folder = copied(plain, tmp_path / "m")
+    change(folder / "tokenizer_config.json", model_max_length=length)
+    assert load_model(str(folder), device="cpu").max_length == load_model(str(plain), device="cpu").max_length
+
+
 @pytest.mark.parametrize("cut", [0, 4, 9, 1000])
 def test_damaged_weights_are_refused(cut: int, plain: Path, tmp_path: Path) -> None:
     folder = copied(plain, tmp_path / "m")

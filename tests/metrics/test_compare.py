@@ -141,6 +141,31 @@ def test_unnamed_and_equal_scores_are_fine() -> None:
     assert board.table["rank"].tolist() == [1, 1]
 
 
+def test_rank_sets_count_clusters_and_need_the_same_labels() -> None:
+    rng = np.random.default_rng(0)
+    one = rng.normal(size=(30, 4))
+    other, correct = (
+        2.3 * one + 0.3 * rng.normal(size=one.shape),
+        (one + rng.gumbel(size=one.shape)).argmax(1),
+    )
+
+    def sets(copies: int, cluster: bool, labels: int | None = None) -> set[tuple[Any, Any]]:
+        names = [str(i) for i in np.repeat(np.arange(30), copies)] if cluster else None
+        right = np.repeat(np.eye(4)[correct], copies, axis=0)
+        fewer = right.copy()
+        fewer[labels:] = np.nan
+        pair = [
+            Scores.from_arrays(np.repeat(rewards, copies, axis=0), own, cluster=names)
+            for rewards, own in ((one, right), (other, fewer if labels else right))
+        ]
+        found = leaderboard(pair, resamples=200).models
+        return {(row["rank_low"], row["rank_high"]) for row in found}
+
+    assert sets(20, cluster=False) == {(1, 1), (2, 2)}
+    assert sets(20, cluster=True) == sets(1, cluster=False) == {(1, 2)}
+    assert sets(1, cluster=False, labels=25) == {(None, None)}
+
+
 def test_rank_sets_hold_the_true_rank() -> None:
     rng, held = np.random.default_rng(0), 0
     for seed in range(40):

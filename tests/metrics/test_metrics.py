@@ -275,6 +275,22 @@ def test_clusters_widen_intervals_and_nulls() -> None:
     assert together[OVERALL, "ece_p_value"]["value"] > alone[OVERALL, "ece_p_value"]["value"]
 
 
+@pytest.mark.parametrize("n_clusters", [2, 4])
+def test_few_clusters_are_measured(n_clusters: int) -> None:
+    scores = calibrated_scores(60, seed=3)
+    prompt = np.repeat(np.arange(60), np.diff(scores.offsets))
+    category = np.where(prompt < 30, "Math", "Chat")
+    cluster = np.where(prompt < 30, 0, 1 + prompt % (n_clusters - 1)).astype(str)
+    found = table(Scores.from_columns({**scores.columns(), "category": category, "cluster": cluster}))
+    assert found[OVERALL, "nll_at_temperature"]["value"] > 0
+    assert found[OVERALL, "overconfidence"]["low"] is not None
+    alone = found["Math", "overconfidence"]  # a category that is one cluster
+    assert alone["value"] is not None
+    assert alone["low"] is None
+    assert "single" in alone["note"]
+    assert found["Math", "nll_at_temperature"]["note"] == "needs at least two clusters of prompts"
+
+
 def test_a_metric_of_ones_own() -> None:
     @metric("bold", "how often the first choice has a probability above 0.9", better="low")
     def bold(part: Any) -> Any:

@@ -16,6 +16,7 @@ from rmcalib.calibration import mean_interval
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair import Calibrator, RefusedError, calibrate
 from rmcalib.repair.calibrator import fit_pointwise, labelled_part
+from rmcalib.runs._folder import inputs_hash
 from rmcalib.scores import Scores
 
 
@@ -106,6 +107,19 @@ def test_a_calibrator_is_checked_on_other_scores() -> None:
     assert not exact.check(others).holds
     always_right = Scores.from_arrays(np.tile([[3.0, 0.0]], (50, 1)))
     assert not few.check(always_right).holds  # its best temperature is 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("temperature", -1.0), ("low", None), ("reference", 5), ("fitted_on", []), ("model", 7)],
+)
+def test_files_of_other_programs_are_checked_by_type(tmp_path: Path, name: str, value: Any) -> None:
+    path = Calibrator(2.0, 1.8, 2.3).save(tmp_path / "c.json")
+    content = {**json.loads(path.read_text()), name: value}
+    del content["sha256"]
+    path.write_text(json.dumps({**content, "sha256": inputs_hash(content)}))
+    with pytest.raises(ValueError, match=rf"c\.json: {name}"):
+        Calibrator.load(path)
 
 
 def test_files_round_trip_and_damaged_ones_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmcalib.metrics import Settings
+from rmcalib.metrics import Settings, leaderboard
 from rmcalib.report import report_from_runs, report_from_table
 from rmcalib.report.pages import document_of
 from rmcalib.report.runs import open_scores
@@ -46,6 +46,27 @@ def test_models_are_ranked_by_what_their_probabilities_are_worth(tmp_path: Path)
     ranks = {row["model"]: (row["rank_low"], row["rank"], row["rank_high"]) for row in board.models}
     assert all(low <= rank <= high for low, rank, high in ranks.values())
     assert not any(section.name == "correlations" for section in document_of(board).sections)
+
+
+def test_models_whose_labels_decide_different_prompts_have_no_range_of_ranks() -> None:
+    one = Scores.from_arrays([[1.0, 0.0]] * 30)
+    label = np.array([[1.0, 0.0]] * 29 + [[1.0, 1.0]])
+    board = leaderboard({"one": one, "other": Scores.from_arrays([[2.0, 0.0]] * 30, label)}, resamples=50)
+    assert [row["rank_low"] for row in board.models] == [None, None]
+
+
+def test_a_judge_of_pairs_is_ranked_beside_a_reward_model(tmp_path: Path) -> None:
+    rows = [(f"p{i}", j) for i in range(30) for j in range(2)]
+    for name, column in (("pairs", "beats"), ("rewards", "reward")):
+        values = [[[None, 0.7], [0.3, None]][j] if column == "beats" else 1.0 - j for _, j in rows]
+        lines = [
+            {"item_id": item, "response": j, "is_correct": j == 0, column: value}
+            for (item, j), value in zip(rows, values, strict=True)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    board = board_of([tmp_path / "pairs.jsonl", tmp_path / "rewards.jsonl"], settings=FAST)
+    assert board.metric == "pairwise_overconfidence"
+    assert [row["rank"] for row in board.models] == [1, 2]
 
 
 def test_files_equal_the_tables_and_stale_ones_are_removed(tmp_path: Path) -> None:

@@ -250,6 +250,11 @@ def test_rows_can_be_written_back() -> None:
     assert list(found.table.columns) == list(LONG)
 
 
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"{tmp_path.name}: a folder without scores.parquet"):
+        load_scores(tmp_path)
+
+
 def test_a_run_folder(tmp_path: Path) -> None:
     Scores.from_arrays([[1.0, 0.0]]).to_parquet(tmp_path / "scores.parquet")
     assert load_scores(tmp_path).n_items == 1
@@ -295,7 +300,7 @@ def test_any_order_of_rows_gives_the_same_prompts(n: int, m: int, seed: int, ids
         ("x.csv", "prompt,score\na,1\nb\n", "x.csv"),
         ("x.csv", "prompt,score,score\na,1,2\n", "score"),
         ("x.csv", "prompt,score\na,1\n,2\n", "prompt"),
-        ("x.csv", "prompt,score\na,1\na,high\n", "reward"),
+        ("x.csv", "prompt,score\na,1\na,high\n", "score has values that are not numbers"),
         ("x.parquet", "PAR1", "x.parquet"),
         ("x.xlsx", "", "unknown file type"),
         ("gone/x.json", None, "No such file"),
