@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 	$(BIN)/rmcalib report --output runs/real
 
 test: lint
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal --durations 10
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
