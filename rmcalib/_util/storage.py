@@ -217,6 +217,20 @@ def patience() -> float:
     return seconds
 
 
+def started(call: Callable[[], T], name: str | None = None) -> Future[T]:
+    """Start a call in a thread that does not keep the process alive."""
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name=name).start()
+    return future
+
+
 def within(
     call: Callable[[], T], seconds: float | None = None, progress: Callable[[], object] = lambda: None
 ) -> T:
@@ -232,15 +246,7 @@ def within(
     TimeoutError: no complete answer within 0.01 seconds (RMCALIB_TIMEOUT sets another limit)
     """
     limit = patience() if seconds is None else min(seconds, patience())
-    future: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=work, daemon=True, name=_NAME).start()
+    future = started(call, _NAME)
     state, since = progress(), time.monotonic()
     while True:
         try:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from rmcalib._util.display import shortened
-from rmcalib._util.storage import LONGEST_PAUSE, retry_after
+from rmcalib._util.storage import LONGEST_PAUSE, retry_after, started
 from rmcalib._util.terminal import clean_line
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Client:
             request = _connections(os.getpid()).build_request(
                 method, where, content=content, headers=headers, timeout=self.timeout
             )
-            answer, read = _started(self._exchange, request).result(self.timeout)
+            answer, read = started(lambda: self._exchange(request)).result(self.timeout)
         except (LateError, httpx.TimeoutException) as error:
             message = f"{where}: no complete answer within {self.timeout:g} seconds"
             raise ServerError(message, temporary=True) from error
@@ -251,25 +251,11 @@ def in_parallel(call: Callable[[T], R], inputs: Iterable[T], *, workers: int) ->
         for value in inputs:
             if len(waiting) >= 2 * workers:
                 yield waiting.popleft().result()
-            waiting.append(_started(run, value))
+            waiting.append(started(functools.partial(run, value)))
         while waiting:
             yield waiting.popleft().result()
     finally:
         over = True
-
-
-def _started(call: Callable[[T], R], value: T) -> Future[R]:
-    """Start a call in a thread that does not keep the process alive."""
-    future: Future[R] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(call(value))
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    return future
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Distributions over listed rankings (explicit, rank classifier), and mixtures."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import permutations
 
@@ -49,9 +50,9 @@ class _ListedRankings(RankingDistribution):
         """Return the probability of each listed ranking: (n, N)."""
         return np.exp(self._log_probabilities()[0])
 
+    @abstractmethod
     def _log_probabilities(self) -> tuple[FloatArray, FloatArray]:
         """Return the log-probability of each listed ranking (n, N) and of any other one (n,)."""
-        raise NotImplementedError
 
     def log_prob(self, orders: ArrayLike) -> FloatArray:
         """Return log-probabilities (n, R), also of rankings that are not listed."""
