@@ -45,7 +45,7 @@ from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrained
 
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Recipe, RewardModel, load_judge
-from rmcalib.judges._scoring import score_items
+from rmcalib.judges._scoring import ItemScorer
 from rmcalib.judges._templates import encode, render
 from rmcalib.judges._weights import Head
 
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def our_loop(model: RewardModel, items: list[Item]) -> list[float]:
-    return [reward for chunk in score_items(model, items) for item in chunk for reward in item.rewards]
+    return [reward for chunk in ItemScorer(model).chunks(items) for item in chunk for reward in item.rewards]
 
 
 def usual_loop(stock: Any, tokenizer: Any, items: list[Item], batch: int) -> list[float]:

@@ -21,7 +21,7 @@ from scipy.special import expit, softmax
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import ece
-from rmcalib.calibration.votes import VoteForecasts, majority_agreements, with_tie_outcome
+from rmcalib.calibration.votes import VoteForecasts, with_tie_outcome
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.measures import Settings as MetricSettings
 from rmcalib.metrics.table import estimate_of
@@ -38,7 +38,7 @@ CEILINGS = {
 }
 MEASURES = (
     "vote_agreement", "vote_gap", "vote_calibration_error", "vote_log_loss", "vote_brier", "vote_agreement_ceiling",
-    "vote_majority_agreement", "vote_log_loss_ceiling", "vote_log_loss_excess", "vote_brier_ceiling",
+    "vote_log_loss_ceiling", "vote_log_loss_excess", "vote_brier_ceiling",
     "vote_brier_excess", "vote_disagreement_excess",
 )  # fmt: skip
 NU = 0.6  # of Davidson's model, where people find responses equally good
@@ -161,7 +161,6 @@ def truths(setting: Setting) -> dict[str, float]:
         "vote_log_loss": -(q * np.log(p)).sum(axis=1).mean(),
         "vote_brier": (1 + (p**2 - 2 * p * q).sum(axis=1)).mean(),
         "vote_agreement_ceiling": q[:, :width].max(axis=1).mean(),
-        "vote_majority_agreement": np.nanmean(majority_agreements(flat)) if setting.votes != 1 else np.nan,
         "vote_log_loss_ceiling": entropy.mean(),
         "vote_log_loss_excess": (-(q * np.log(p)).sum(axis=1) - entropy).mean(),
         "vote_brier_ceiling": (1 - pairs).mean(),

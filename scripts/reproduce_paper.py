@@ -152,7 +152,7 @@ def forget(chosen: list[Step], results: Path, runs: Path) -> None:
         rows = read_rows(results, step.table)
         write_compressed(results / f"{step.table}.csv.gz", rows[~rows["dataset"].isin(step.datasets)])
         for name in step.datasets:
-            for path in (runs / "parts").glob(f"{name}__*__fold-*.csv"):
+            for path in (runs / "parts").glob(f"{name}__*__fold-*.json"):
                 path.unlink()
 
 

@@ -43,3 +43,8 @@ os.environ.pop("GITHUB_ACTIONS", None)  # rich would assume a terminal
 # seconds. It is imported above, so that the message does not appear in the output of a command.
 
 pytest_plugins = ["tests.fixtures"]
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One test process more than there are cores: many tests wait for servers and for other processes."""
+    return (os.cpu_count() or 1) + 1

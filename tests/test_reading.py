@@ -5,9 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import resource
-import subprocess
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -26,8 +23,10 @@ from hypothesis import strategies as st
 from rmcalib._util.files import read_csv_table, read_object, write_json
 from rmcalib._util.storage import read_file
 from rmcalib._util.texts import parse_json, parse_yaml, typed
+from rmcalib.benchmarks import load_benchmark
+from rmcalib.benchmarks._entries import known_entry
 from rmcalib.judges import Recipe, registry
-from rmcalib.judges._prompts import read_prompt
+from rmcalib.judges._questions import read_prompt
 from rmcalib.repair import Calibrator
 from rmcalib.runs._plan import read_models
 from rmcalib.scores import load_scores
@@ -130,27 +129,24 @@ def test_many_csv_columns_and_a_repeated_one(tmp_path: Path) -> None:
     assert time.process_time() - start < 5
 
 
-def test_parquet_bombs_are_refused_before_they_are_read(tmp_path: Path) -> None:
-    """Over a gigabyte of zeros in a few kilobytes, and many rows in fewer."""
+def test_parquet_bombs_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many zeros in a few kilobytes, and many rows in fewer."""
+    monkeypatch.setattr("rmcalib._util.files._BYTES", 2**25)
     group = pa.table({"x": pa.array([b"\0" * 2**24])})
     with pq.ParquetWriter(
         tmp_path / "x.parquet", group.schema, compression="zstd", use_dictionary=False
     ) as writer:
-        for _ in range(72):
+        for _ in range(4):
             writer.write_table(group)
     pq.write_table(pa.table({"x": pa.nulls(10_000_000, pa.int32())}), tmp_path / "y.parquet")
-    code = "import sys; from rmcalib.benchmarks import load_benchmark; load_benchmark(sys.argv[1])"
+    allocated = pa.total_allocated_bytes()
     for name in ("x.parquet", "y.parquet"):
         assert (tmp_path / name).stat().st_size < 300_000
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / name)],
-            capture_output=True,
-            text=True,
-            check=False,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30)),
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        assert done.stderr.splitlines()[-1].startswith(f"ValueError: {tmp_path / name}: ")
+        with pytest.raises(ValueError, match=rf"^{tmp_path / name}: .*memory"):
+            load_benchmark(str(tmp_path / name))
+        assert pa.total_allocated_bytes() - allocated < 2**24
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
@@ -174,9 +170,6 @@ def test_a_long_id_does_not_fill_the_memory(suffix: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json", "x.csv", "x.parquet", "x.yaml"])
 def test_fifos_are_not_waited_for(name: str, tmp_path: Path) -> None:
-    from rmcalib.benchmarks import load_benchmark
-    from rmcalib.benchmarks._entries import known_entry
-
     os.mkfifo(tmp_path / name)
     with pytest.raises(ValueError, match=name):
         (known_entry if name == "x.yaml" else load_benchmark)(str(tmp_path / name))
@@ -222,7 +215,7 @@ MODEL_FIELDS = [
 
 
 @given(entry=st.dictionaries(st.sampled_from(MODEL_FIELDS), JSON, max_size=4), named=st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=15)
 @pytest.mark.parametrize("read", [read_models, lambda path: registry([path])])
 def test_lists_of_models_are_right_or_refused_in_one_line(
     read: Callable[[Path], Any], entry: dict[str, Any], named: bool, tmp_path_factory: pytest.TempPathFactory

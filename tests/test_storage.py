@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 import fsspec
 import pytest
 
 from rmcalib._util.files import read_object, write_json, write_text
-from rmcalib._util.storage import StorageError, as_path, find_files, read_file
+from rmcalib._util.storage import StorageError, as_path, find_files, read_file, remove_file
 from rmcalib.scores import load_scores
 
 
@@ -43,9 +44,9 @@ def test_a_store_that_never_answers_is_not_waited_for(monkeypatch: pytest.Monkey
     monkeypatch.setenv("RMCALIB_TIMEOUT", "0.1")
     end = threading.Event()
     folder = as_path("memory://slow")
-    for name in ("pipe_file", "cat_file", "find"):
+    for name in ("pipe_file", "cat_file", "find", "rm_file"):
         monkeypatch.setattr(fsspec.get_filesystem_class("memory"), name, lambda *_, **__: end.wait())
-    for use in (read_file, lambda path: write_json(path, {}), lambda path: find_files(path, "*")):
+    for use in (read_file, remove_file, partial(write_json, content={}), partial(find_files, pattern="*")):
         with pytest.raises(StorageError, match=r"slow/a\.json: .*RMCALIB_TIMEOUT"):
             use(folder / "a.json")
     end.set()
@@ -63,10 +64,10 @@ def test_failures_of_the_store_are_reported_in_one_line(monkeypatch: pytest.Monk
         raise PermissionError("the store\nis closed")
 
     folder = as_path("memory://closed")
-    for name in ("pipe_file", "cat_file", "find"):
+    for name in ("pipe_file", "cat_file", "find", "rm_file"):
         monkeypatch.setattr(fsspec.get_filesystem_class("memory"), name, closed)
     file = folder / "scores.parquet"
-    for use in (read_file, read_object, load_scores, lambda path: write_json(path, {})):
+    for use in (read_file, read_object, remove_file, load_scores, partial(write_json, content={})):
         with pytest.raises(StorageError, match=r"closed/scores\.parquet: .*the store is closed$"):
             use(file)
     with pytest.raises(StorageError, match=r"memory://closed: .*the store is closed"):

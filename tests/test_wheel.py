@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DATA = (
     *(".yaml", ".html", ".css", ".js", ".json", ".jsonl", ".safetensors", ".typed", ".csv", ".jinja"),
-    *(".npz", ".LICENSE"),
+    *(".LICENSE", ".parquet"),
 )
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rmcalib._util.texts import brief
+
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -30,7 +32,7 @@ def as_floats(values: ArrayLike, name: str, ndim: int, *, allow: str = "finite")
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: expected numbers, got {_brief(values)}") from error
+        raise ValueError(f"{name}: expected numbers, got {brief(values)}") from error
     if array.ndim != ndim:
         raise ValueError(f"{name}: expected an array of {ndim} axes, got shape {array.shape}")
     if array.size == 0:
@@ -151,8 +153,3 @@ def segment_log_softmax(logits: FloatArray, sizes: IntArray) -> FloatArray:
     starts = np.cumsum(sizes) - sizes
     centred = logits - np.repeat(np.maximum.reduceat(logits, starts), sizes)
     return centred - np.repeat(np.log(np.add.reduceat(np.exp(centred), starts)), sizes)
-
-
-def _brief(values: object) -> str:
-    text = repr(values)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,16 +1,54 @@
-"""Numbers and names as text, the same on pages, in the terminal and in Markdown."""
+"""Numbers, names and tables as text, the same on pages, in the terminal and in Markdown.
+
+Text from data, models and files is cleaned before it is shown.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.terminal import clean_line
+if TYPE_CHECKING:
+    from rich.console import Console
 
 NOTHING = "–"
 _CLOSE = 1e-9  # relative: a p-value this close to its floor is at the floor
+REPLACEMENT = "�"
+NAME_WIDTH = 12
+# C0 and C1 controls (ESC and OSC start escape sequences), lone surrogates, and characters that change the
+# direction of text or start a new line.
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def clean(text: str) -> str:
+    r"""Replace control characters, bidirectional overrides and lone surrogates by `�`; keep `\n` and `\t`.
+
+    >>> clean("a\x1b[31mb\u202ec\nd")
+    'a�[31mb�c\nd'
+    """
+    return _UNSAFE.sub(REPLACEMENT, text.replace("\r\n", "\n"))
+
+
+def clean_line(text: object) -> str:
+    r"""Return `clean` text on one line, with single spaces.
+
+    >>> clean_line("two\n  lines\x9b")
+    'two lines�'
+    """
+    return clean(" ".join(str(text).split()))
+
+
+def count(n: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun, in the plural if necessary.
+
+    >>> count(1, "worker"), count(1200, "worker"), count(2, "pass", "passes")
+    ('1 worker', '1,200 workers', '2 passes')
+    """
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -205,3 +243,61 @@ def markdown_table(
     form = markdown_text if escape else str
     rule = [_RULES[letter] for letter in align or "l" * len(header)]
     return [f"| {' | '.join(map(form, line))} |" for line in (header, rule, *rows)]
+
+
+# The terminal
+
+
+def open_console(*, stderr: bool = False, widest: int | None = None) -> Console:
+    """Return a rich console that cleans everything it prints. All output for users goes through one.
+
+    Square brackets are not markup, and numbers are not coloured. ``widest`` limits the width, so that text
+    stays readable in a wide window.
+    """
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class CleanConsole(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(clean(segment.text), segment.style)
+
+    found = CleanConsole(stderr=stderr, highlight=False, markup=False)
+    if widest is not None and found.width > widest:
+        found.width = widest
+    return found
+
+
+def print_table(
+    terminal: Console,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    gap: int = 2,
+    texts: bool = False,
+    soft: Collection[int] = (),
+) -> None:
+    """Print a table without lines: a column of names, and columns of numbers, or of ``texts``.
+
+    Names are shortened if the window is narrow; numbers are never cut or wrapped, so the table is at least 80
+    characters wide. Headings may have several lines. ``gap`` is the number of spaces between columns, and
+    ``soft`` are the rows that are drawn in a soft colour.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), title=title, title_justify="left")
+    # rich only shrinks columns that may wrap.
+    table.add_column(header[0], overflow="ellipsis", min_width=NAME_WIDTH)
+    for name in header[1:]:
+        table.add_column(name, justify="left" if texts else "right", no_wrap=not texts)
+    for i, (name, *cells) in enumerate(rows):
+        shown = Text(clean_line(name), no_wrap=True, overflow="ellipsis")
+        table.add_row(shown, *cells, style="dim" if i in soft else "")
+    width = terminal.width
+    terminal.width = max(80, width)
+    terminal.print(table, crop=False)
+    terminal.width = width

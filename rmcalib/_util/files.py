@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, read_input, write_object
-from rmcalib._util.texts import decoded, parse_json, repeated
+from rmcalib._util.texts import decoded, json_lines, parse_json, repeated
 
 
 def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | None:
@@ -91,10 +91,6 @@ def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
     except BaseException as error:
         if temporary.parent.is_dir():
             temporary.unlink(missing_ok=True)
-        if isinstance(error, FileExistsError) and target.parent.is_file():
-            raise ValueError(
-                f"{target}: cannot be written: {target.parent} is a file, not a folder"
-            ) from error
         if isinstance(error, OSError):
             raise ValueError(f"{target}: cannot be written: {error.strerror or error}") from error
         raise
@@ -146,6 +142,21 @@ def write_json(path: str | Path, content: Any) -> Path:
     return write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
+def plain(value: Any) -> Any:
+    """Return what JSON can hold: NaN and infinity become None, and other objects their texts.
+
+    >>> plain({"low": float("-inf"), "file": Path("a.csv"), "n": (1, 2)})
+    {'low': None, 'file': 'a.csv', 'n': [1, 2]}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float) and value - value != 0:  # NaN or infinite
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
 class CsvTable(NamedTuple):
     """The cells of a CSV file as text, and the number of the line on which each row begins (from 1)."""
 
@@ -154,7 +165,7 @@ class CsvTable(NamedTuple):
     lines: list[int]
 
 
-def read_csv_table(path: str | Path) -> CsvTable:
+def read_csv_table(path: str | Path, delimiter: str = ",") -> CsvTable:
     """Read a CSV file with a header. All rows must have as many cells as the header.
 
     Blank lines are skipped. A quoted cell may hold line breaks. No two columns may have the same name.
@@ -166,11 +177,15 @@ def read_csv_table(path: str | Path) -> CsvTable:
     ...     read_csv_table(file)
     CsvTable(header=['model', 'note'], rows=[['a', 'two\\nlines'], ['b', 'one']], lines=[2, 5])
     """
+    return _csv_table(read_input(path), str(path), delimiter)
+
+
+def _csv_table(content: bytes, path: str, delimiter: str) -> CsvTable:
     rows: list[list[str]] = []
     lines: list[int] = []
-    text = decoded(read_input(path), str(path))
+    text = decoded(content, path)
     limit = csv.field_size_limit(max(len(text), 1))  # responses may be longer than csv's limit
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     line = 1
     try:
         for row in reader:
@@ -192,6 +207,22 @@ def read_csv_table(path: str | Path) -> CsvTable:
     if twice is not None:
         raise ValueError(f"{path}, line {lines[0]}: {rows[0].count(twice)} columns are called {twice[:60]!r}")
     return CsvTable(rows[0] if rows else [], rows[1:], lines[1:])
+
+
+def rows_of(path: Path, content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the place and the values of each row of a `.csv`, `.tsv`, `.jsonl` or `.json` file, a list of objects."""
+    ending = path.suffix.lower()
+    if ending in (".csv", ".tsv"):
+        table = _csv_table(content, str(path), "," if ending == ".csv" else "\t")
+        for line, cells in zip(table.lines, table.rows, strict=True):
+            yield f"line {line}", dict(zip(table.header, cells, strict=True))
+    elif ending == ".jsonl":
+        yield from json_lines(content, str(path))
+    else:
+        values = parse_json(content, str(path))
+        if not isinstance(values, list) or not all(isinstance(row, dict) for row in values):
+            raise ValueError(f"{path}: expected a list of objects")
+        yield from ((f"row {number}", row) for number, row in enumerate(values))
 
 
 def read_object(path: str | Path) -> dict[str, Any]:
@@ -267,15 +298,11 @@ def opened_parquet(content: bytes, where: str) -> Iterator[Any]:
         ) as file:
             about = file.metadata
             size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-            if about.num_rows > _ROWS + _ROWS_PER_BYTE * len(content):
+            too_many = about.num_rows > _ROWS + _ROWS_PER_BYTE * len(content)
+            if too_many or size > _BYTES + _BYTES_PER_BYTE * len(content):
                 raise ValueError(
-                    f"{where}: {about.num_rows:,} rows in {len(content):,} bytes; not read, because "
-                    "memory would not suffice: save it again, in several files"
-                )
-            if size > _BYTES + _BYTES_PER_BYTE * len(content):
-                raise ValueError(
-                    f"{where}: {len(content):,} bytes would become {size:,}; not read, because memory "
-                    "would not suffice: save it again with less compression"
+                    f"{where}: {len(content):,} bytes would become {about.num_rows:,} rows of {size:,} bytes; not "
+                    "read, because memory would not suffice: save it again, in several files"
                 )
             yield file
     except (pyarrow.ArrowException, OSError) as error:

@@ -26,7 +26,7 @@ _AGAIN = 1.0  # seconds; launchers forward a Ctrl-C to processes that already go
 
 
 class PeerError(RuntimeError):
-    """Another process of the job was lost."""
+    """Another process of the job was lost. The message says how to go on."""
 
 
 def process_rank() -> tuple[int, int]:

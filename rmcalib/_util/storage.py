@@ -182,10 +182,27 @@ def write_object(path: Path, content: bytes) -> None:
     remote: Any = path
     try:
         if remote.protocol not in _WITHOUT_FOLDERS:
-            remote.fs.makedirs(remote.parent.path, exist_ok=True)
+            within(lambda: remote.fs.makedirs(remote.parent.path, exist_ok=True))
         within(lambda: remote.fs.pipe_file(remote.path, content))
     except Exception as error:
         raise _failure(path, "written", error) from error
+
+
+def remove_file(path: Path) -> None:
+    """Delete a file if it is there.
+
+    >>> remove_file(as_path("memory://doctest/none.txt"))
+    """
+    remote: Any = path
+    try:
+        if is_remote(path):
+            within(lambda: remote.fs.rm_file(remote.path))
+        else:
+            path.unlink()
+    except FileNotFoundError:
+        return
+    except Exception as error:
+        raise _failure(path, "deleted", error) from error
 
 
 def _failure(path: Path, done: str, error: Exception) -> StorageError:

@@ -7,6 +7,7 @@ code that walks the values needs no limits of its own.
 from __future__ import annotations
 
 import codecs
+import difflib
 import functools
 import io
 import json
@@ -50,6 +51,17 @@ def refuse_url(path: str | Path) -> None:
         raise ValueError(f"{path}: a URL; download the file and give its path")
 
 
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """Return the remedy for an unknown name: the nearest known one, or else all of them, or ``otherwise``.
+
+    >>> did_you_mean("eec", ["ece", "nll"]), did_you_mean("x", ["ece", "nll"])
+    ("did you mean 'ece'?", 'have: ece, nll')
+    """
+    have = list(known)
+    near = difflib.get_close_matches(str(name), have, n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise or f"have: {', '.join(have) or 'none'}"
+
+
 def decoded(content: bytes, where: str) -> str:
     """Decode UTF-8, with or without a byte order mark.
 
@@ -76,7 +88,7 @@ def parse_json(content: bytes, where: str) -> Any:
     try:
         value = json.loads(text, object_pairs_hook=_object)
     except _RepeatedKeyError as error:
-        raise ValueError(f"{where}: the key {_shown(error.args[0])} appears twice") from None
+        raise ValueError(f"{where}: the key {brief(error.args[0])} appears twice") from None
     except RecursionError:
         raise ValueError(f"{where}: nested too deeply") from None
     except ValueError as error:  # also a number with thousands of digits
@@ -89,8 +101,8 @@ def parse_json(content: bytes, where: str) -> Any:
     return value
 
 
-def json_lines(content: bytes, source: str) -> Iterator[tuple[str, Any]]:
-    """Yield the place and the value of every line of a JSONL file. Empty lines are skipped, but counted.
+def json_lines(content: bytes, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the place and the object of every line of a JSONL file. Empty lines are skipped, but counted.
 
     >>> list(json_lines(b'{"id": 1}\\n\\n{"id": 2}', "x.jsonl"))
     [('line 1', {'id': 1}), ('line 3', {'id': 2})]
@@ -100,7 +112,10 @@ def json_lines(content: bytes, source: str) -> Iterator[tuple[str, Any]]:
     # Only \n ends a line of JSONL: U+2028 and similar characters may be inside a text.
     for number, line in enumerate(io.BytesIO(content), start=1):
         if line.strip():
-            yield f"line {number}", parse_json(line, f"{source}, line {number}")
+            row = parse_json(line, f"{source}, line {number}")
+            if not isinstance(row, dict):
+                raise ValueError(f"{source}, line {number}: expected an object {{...}}")
+            yield f"line {number}", row
 
 
 def parse_yaml(content: bytes, where: str) -> Any:
@@ -145,7 +160,7 @@ def _yaml_loader() -> Any:
             for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
                 name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
                 if name is not None and name in seen:
-                    self._refuse(f"the key {_shown(key.value)} appears twice", key)
+                    self._refuse(f"the key {brief(key.value)} appears twice", key)
                 if key.tag == "tag:yaml.org,2002:merge":
                     self._refuse("a merge (<<): write the values again", key)
                 seen.add(name)
@@ -197,10 +212,20 @@ def problems_of(error: ValidationError, *, place: str = "", most: int = 5) -> li
         if one["type"] == "missing":
             missing.append(place)
         else:
-            lines.append(f"{place} is {_shown(one['input'])}: {text}" if place else text)
+            lines.append(f"{place} is {brief(one['input'])}: {text}" if place else text)
     if missing:
         lines.insert(0, f"no value for {', '.join(missing)}")
     return [*lines[:most], *([f"{len(lines) - most} more problems"] if len(lines) > most else [])]
+
+
+def brief(value: Any) -> str:
+    """Return a value for a message, without what is too long.
+
+    >>> brief("x" * 100)
+    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."
+    """
+    text = repr(value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def repeated(values: Iterable[T]) -> T | None:
@@ -226,11 +251,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise _RepeatedKeyError(repeated(key for key, _ in pairs))
     return found
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _is_utf_16(content: bytes) -> bool:

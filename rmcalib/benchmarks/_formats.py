@@ -161,9 +161,9 @@ class Row:
         """Return an error that names the place of the row."""
         return ValueError(f"{self.where}: {problem}")
 
-    def named(self, name: str = "id") -> str:
+    def named(self) -> str:
         """Return the id of the row, or its number if it has none."""
-        return str(self.get(Name, name, str(self.number)))
+        return str(self.get(Name, "id", str(self.number)))
 
     def prompt(self, name: str = "prompt", kind: Any = Question) -> Any:
         """Return a text, or chat messages."""
@@ -240,7 +240,7 @@ class Row:
 def answers(row: Row) -> Item:
     """Correct and wrong responses, as lists or as single texts."""
     chosen, rejected = row.get(Texts, "chosen"), row.get(Texts, "rejected")
-    return row.item(row.get(Name, "id"), row.prompt(), chosen + rejected, len(chosen))
+    return row.item(row.named(), row.prompt(), chosen + rejected, len(chosen))
 
 
 def choices(row: Row) -> Item | str:
@@ -269,7 +269,7 @@ def _has_image(talk: Any) -> bool:
 
 def _compared(row: Row, prompt: Any, responses: Sequence[str]) -> Item | str:
     """Return an item of two responses: a person's vote, or which one is correct."""
-    name, choice = row.get(Name, "id"), row.choice()
+    name, choice = row.named(), row.choice()
     votes = (int(choice == "first"), int(choice == "second"))
     if row.entry.labels == "votes":
         return row.voted(name, prompt, responses, votes, 1 - sum(votes))
@@ -287,7 +287,7 @@ def own(row: Row) -> Item:
         raise row.error(f"{len(responses)} responses, but {len(votes)} votes; give one each")
     if not sum(votes) + ties:
         raise row.error("nobody voted")
-    return row.voted(row.get(Name, "id"), row.prompt(), responses, votes, ties)
+    return row.voted(row.named(), row.prompt(), responses, votes, ties)
 
 
 # Formats of one benchmark
@@ -303,7 +303,7 @@ def rmb(row: Row) -> Item:
     language = _from_json(row.values["conversation_input"])[-1].get("language")
     if isinstance(language, str):
         columns["language"] = language
-    return row.item(row.get(Name, "id"), prompt, responses, columns=columns, category=category)
+    return row.item(row.named(), prompt, responses, columns=columns, category=category)
 
 
 def ppe_correctness(row: Row) -> Item | str:
@@ -378,7 +378,7 @@ def arena_55k(row: Row) -> Item | str:
     prompt, *responses = (own[0] for own in turns)
     if not all(isinstance(text, str) and not LONE_SURROGATE.search(text) for text in (prompt, *responses)):
         return "a message has no text, or broken characters"
-    return row.voted(row.get(Name, "id"), prompt, responses, won[:2], won[2])
+    return row.voted(row.named(), prompt, responses, won[:2], won[2])
 
 
 def ultrafeedback(row: Row) -> Item | str:
@@ -530,14 +530,7 @@ def read_items(rows: Iterable[tuple[str, Any]], entry: BenchmarkEntry) -> Iterat
     """Yield the items of a benchmark, or the reasons why rows are left out, each with its place."""
     reader = entry.reader
     read = READERS[reader] if isinstance(reader, str) else by_row(lambda row: _called(reader, row))
-    return read(_objects(rows, entry))
-
-
-def _objects(rows: Iterable[tuple[str, Any]], entry: BenchmarkEntry) -> Iterator[Row]:
-    for number, (where, values) in enumerate(rows):
-        if not isinstance(values, dict):
-            raise ValueError(f"{where}: expected an object {{...}}")
-        yield Row(where, number, values, entry)
+    return read(Row(where, number, values, entry) for number, (where, values) in enumerate(rows))
 
 
 def _called(read: Callable[[Mapping[str, Any]], Any], row: Row) -> Item | str:

@@ -12,11 +12,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import kind_on_disk, opened_parquet, read_csv_table
+from rmcalib._util.files import kind_on_disk, opened_parquet, rows_of
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, resolve_commit, translated, without_hub
 from rmcalib._util.processes import may_draw
 from rmcalib._util.storage import read_input
-from rmcalib._util.texts import json_lines, parse_json, refuse_url, typed
+from rmcalib._util.texts import refuse_url, typed
 from rmcalib.benchmarks._entries import BenchmarkEntry, HubSource, benchmarks, entry_for, known_entry
 from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
 
@@ -156,26 +156,17 @@ def _files(path: Path, folder: str | None) -> list[Path]:
 
 def _rows(path: Path, content: bytes) -> Iterator[tuple[str, Any]]:
     """Yield the place and the value of each row of a file."""
-    if path.suffix == ".jsonl":
-        yield from json_lines(content, str(path))
-    elif path.suffix == ".json":
-        values = parse_json(content, str(path))
-        if not isinstance(values, list):
-            raise ValueError(f"{path}: expected a list of objects")
-        yield from ((f"row {number}", row) for number, row in enumerate(values))
-    elif path.suffix == ".csv":
-        table = read_csv_table(path)
-        for line, cells in zip(table.lines, table.rows, strict=True):
-            yield f"line {line}", dict(zip(table.header, cells, strict=True))
-    else:
-        with opened_parquet(content, str(path)) as file:
-            number = size = 0
-            for batch in file.iter_batches(_AT_ONCE):
-                size += batch.nbytes
-                if size > _LARGEST:
-                    raise ValueError(f"{path}: holds more than {_LARGEST:,} bytes; split it")
-                yield from ((f"row {i}", row) for i, row in enumerate(batch.to_pylist(), start=number))
-                number += batch.num_rows
+    if path.suffix != ".parquet":
+        yield from rows_of(path, content)
+        return
+    with opened_parquet(content, str(path)) as file:
+        number = size = 0
+        for batch in file.iter_batches(_AT_ONCE):
+            size += batch.nbytes
+            if size > _LARGEST:
+                raise ValueError(f"{path}: holds more than {_LARGEST:,} bytes; split it")
+            yield from ((f"row {i}", row) for i, row in enumerate(batch.to_pylist(), start=number))
+            number += batch.num_rows
 
 
 def _from_hub(name: str, wanted: BenchmarkEntry | None, revision: str | None, split: str | None) -> Benchmark:
@@ -224,7 +215,7 @@ def _benchmark(
     if first is None:
         raise ValueError(f"{source}: contains no prompts")
     if entry is None:  # RewardBench 2 has our schema, and more columns
-        is_theirs = isinstance(first[1], dict) and {"num_correct", "total_completions"} <= {*first[1]}
+        is_theirs = {"num_correct", "total_completions"} <= {*first[1]}
         entry = known_entry("reward-bench-2" if is_theirs else "rmcalib")
     places: list[str] = []
     items: list[Item] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,7 +16,7 @@ from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.benchmarks._entries import BenchmarkEntry, entry_for
 from rmcalib.benchmarks._items import Benchmark
 
-TIES = "Ties"
+_TIED_ID = re.compile(r"(ref|tied):.+")
 
 
 @dataclass(frozen=True)
@@ -193,21 +194,41 @@ def sections(scores: Any, entry: BenchmarkEntry) -> list[OfficialScore]:
 
 def categories_and_ties(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     """RewardBench 2: the mean of the categories, and the accuracy of each; Ties has its own score."""
+    rows = category_scores(scores)
+    mean = float(np.mean([row.value for row in rows])) if rows else float("nan")
+    return [OfficialScore("score", "all", mean, sum(row.n for row in rows)), *rows]
+
+
+def category_scores(scores: Any) -> list[OfficialScore]:
+    """Return each category's accuracy, or in RewardBench 2's Ties their own score.
+
+    It is NaN if there are no pairs of ids ref:N and tied:N.
+    """
     rows = mean_by_category("accuracy", shared_first_place(scores), scores, kept=_has_correct(scores))
-    at_ties = scores.category == TIES
-    found = []
+    tied, found = tied_categories(scores), []
     for row in rows[1:]:
-        if row.category == TIES:
-            terms = ties_sums(scores.item_id[at_ties], scores.reward[at_ties], scores.is_correct[at_ties])
-            total = terms.sum(axis=0, keepdims=True)
+        if row.category in tied:
+            total = ties_sums(scores, row.category).sum(axis=0, keepdims=True)
             value = float(ties_scores(total)[0]) if total[0, -1] > 0 else float("nan")
-            row = OfficialScore("ties_score", TIES, value, row.n)
+            row = OfficialScore("ties_score", row.category, value, row.n)
         found.append(row)
-    mean = float(np.mean([row.value for row in found])) if found else float("nan")
-    return [OfficialScore("score", "all", mean, rows[0].n), *found]
+    return found
 
 
-def ties_sums(ids: npt.NDArray[np.str_], reward: FloatArray, is_correct: BoolArray) -> FloatArray:
+def tied_categories(scores: Any) -> frozenset[str]:
+    """Return the categories without a single right answer: RewardBench 2's Ties."""
+    ids, category = scores.item_id[_starts(scores)], _categories(scores)
+    names = np.unique(category).tolist()
+    about = scores.manifest
+    entry = entry_for(str(about.get("benchmark_format") or about.get("benchmark") or "").partition("@")[0])
+    if entry is not None and entry.no_single_answer:
+        return frozenset(names) & entry.no_single_answer
+    return frozenset(
+        name for name in names if all(_TIED_ID.fullmatch(one) for one in ids[category == name].tolist())
+    )
+
+
+def ties_sums(scores: Any, category: str) -> FloatArray:
     """Return the terms of RewardBench 2's Ties score for each number N in the ids `ref:N` and `tied:N`.
 
     For each prompt, let g = worst correct − best wrong reward, w = best correct − worst correct reward, and
@@ -219,10 +240,9 @@ def ties_sums(ids: npt.NDArray[np.str_], reward: FloatArray, is_correct: BoolArr
       0/0 = 0, if there are both prompts, else 0;
     - whether there are both prompts.
 
-    >>> ids = np.repeat(["ref:1", "tied:1"], [2, 3])
-    >>> ties_sums(ids, np.array([3.0, 0.0, 2.0, 1.5, 0.0]), np.array([True, False, True, True, False])).shape
-    (1, 8)
     """
+    rows = scores.category == category
+    ids, reward, is_correct = scores.item_id[rows], scores.reward[rows], scores.is_correct[rows]
     starts: IntArray = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
     worst = np.minimum.reduceat(np.where(is_correct, reward, np.inf), starts)
     best = np.maximum.reduceat(np.where(is_correct, reward, -np.inf), starts)
@@ -259,12 +279,6 @@ def ties_scores(sums: FloatArray) -> FloatArray:
 
     It is 0.3 mean a_tied + 0.3 mean a_ref + 0.2 mean [g_tied > w] + 0.2 mean [min(g_ref, g_tied) > w]
     + 0.01 mean tanh(min(g_ref, g_tied) / w − 1), in the terms of `ties_sums`.
-
-    >>> ids = np.repeat(["ref:1", "tied:1"], [2, 3])
-    >>> reward, correct = np.array([3.0, 0.0, 2.0, 1.5, 0.0]), np.array([True, False, True, True, False])
-    >>> terms = ties_sums(ids, reward, correct)
-    >>> ties_scores(terms.sum(axis=0, keepdims=True)).round(4)
-    array([1.0096])
     """
     a_tied, n_tied, a_ref, n_ref, wide, wide_both, margin, n_both = sums.T
     n_tied, n_ref, n_both = (np.maximum(n, 1) for n in (n_tied, n_ref, n_both))

@@ -12,14 +12,13 @@ from rmcalib.calibration.events import Events
 from rmcalib.calibration.full_rank import full_rank
 from rmcalib.calibration.intervals import Interval, mean_interval
 from rmcalib.calibration.maps import corp
-from rmcalib.calibration.notions import MonteCarloWarning, NotionResult, rankwise, stagewise, sub_k, top_k
+from rmcalib.calibration.notions import NotionResult, rankwise, stagewise, sub_k, top_k
 from rmcalib.calibration.temperature import Scale, Softmax, fit_temperature
 
 __all__ = [
     "Estimate",
     "Events",
     "Interval",
-    "MonteCarloWarning",
     "NotionResult",
     "NullTest",
     "Scale",

@@ -6,12 +6,11 @@ resampling never touches single rows.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_choice, check_integer
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integer
 
 Spacing = Literal["width", "mass", "log"]
 Discrepancy = Literal["abs", "kl", "jeffreys", "jeffreys_unit"]
@@ -22,11 +21,21 @@ _CLIP = 1e-12
 _LOWEST_LOG_EDGE = -12
 
 
+class ErrorKeywords(TypedDict, total=False):
+    """The same options as `ErrorOptions`, for functions that take them as keywords; `ece` explains them."""
+
+    bins: int
+    spacing: Spacing
+    discrepancy: Discrepancy
+    norm: Norm
+    debias: bool
+
+
 @dataclass(frozen=True)
 class ErrorOptions:
     """How a binned calibration error is computed; the defaults are the usual ECE."""
 
-    bins: int | ArrayLike = 10
+    bins: int = 10
     spacing: Spacing = "width"
     discrepancy: Discrepancy = "abs"
     norm: Norm = 1
@@ -39,18 +48,10 @@ class ErrorOptions:
         check_choice(self.norm, "norm", (1, 2, "max"))
         if self.debias and self.discrepancy != "abs":
             raise ValueError(f"debias: needs discrepancy 'abs', got {self.discrepancy!r}")
-        if np.ndim(self.bins) == 0:
-            check_integer(self.bins, "bins", 1)
-        else:
-            edges = as_floats(self.bins, "bins", ndim=1)
-            if len(edges) < 2 or edges[0] > 0 or edges[-1] < 1 or (np.diff(edges) <= 0).any():
-                raise ValueError(f"bins: edges {edges.tolist()} do not increase from 0 to 1")
-            object.__setattr__(self, "bins", tuple(edges.tolist()))
+        check_integer(self.bins, "bins", 1)
 
-    @property
-    def n_bins(self) -> int:
-        """The number of bins."""
-        return len(self.bins) - 1 if isinstance(self.bins, tuple) else int(self.bins)  # type: ignore[arg-type]
+
+USUAL = ErrorOptions()
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,19 @@ class BinSums:
     probability: FloatArray
     outcome: FloatArray
 
+    def take(self, rows: IntArray | slice) -> "BinSums":
+        """Return some of many data sets."""
+        return BinSums(self.count[rows], self.probability[rows], self.outcome[rows])
+
 
 def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:
     """Return the edges of the bins."""
-    if isinstance(options.bins, tuple):
-        return np.array(options.bins)
     if options.spacing == "width":
         # i/B, not linspace, whose 3/10 is 0.30000000000000004: a forecast of 0.3 belongs to [0.3, 0.4).
-        return np.arange(options.n_bins + 1) / options.n_bins
+        return np.arange(options.bins + 1) / options.bins
     if options.spacing == "log":
-        return np.concatenate([[0.0], np.logspace(_LOWEST_LOG_EDGE, 0, options.n_bins + 1)[1:]])
-    shares = np.arange(1, options.n_bins) / options.n_bins
+        return np.concatenate([[0.0], np.logspace(_LOWEST_LOG_EDGE, 0, options.bins + 1)[1:]])
+    shares = np.arange(1, options.bins) / options.bins
     inner = np.quantile(probabilities, shares, axis=0)
     ends = np.zeros((1, *probabilities.shape[1:]))
     return np.concatenate([ends, inner, ends + 1])

@@ -8,17 +8,17 @@ last sum depends on what was drawn, so the first one is computed once, on a grid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_integer, segment_log_softmax
+from rmcalib._util.arrays import FloatArray, check_integer, chunks, segment_log_softmax
 from rmcalib.calibration.simulation import choose
 from rmcalib.calibration.temperature import Scale, Softmax
 
-_BEYOND = 20.0  # how far beyond the fitted temperatures to search, on a log scale
 _REACH, _COARSE, _FINE = 8.0, 0.1, 0.01  # the grid of log β around the common temperature, and its steps
+_FAR = 1000.0  # temperatures so many times from the spread of the rewards make forecasts one-hot or uniform
 
 
 @dataclass(frozen=True)
@@ -47,106 +47,50 @@ def equal_temperatures(
     """Test whether top-1 forecasts softmax(rewards/T) need the same T on several sets of prompts.
 
     The statistic is min_T Σ_s 2 n_s (NLL_s(T) − NLL_s(T̂_s)) / max(1, I_s/J_s), with I_s the variance of the
-    slopes of the prompts' log-likelihoods and J_s their mean curvature.
+    slopes of the prompts' log-likelihoods and J_s their mean curvature: it is 1 if the forecasts are true at
+    some temperature, as those of simulated sets are.
     """
-    from scipy.optimize import minimize_scalar
-
     if len(sets) < 2:
         raise ValueError(f"sets: expected at least two sets of prompts, got {len(sets)}")
     check_integer(resamples, "resamples", 1)
-    scales = [Scale(one) for one in sets]
-    with np.errstate(divide="ignore"):
-        fitted = [float(np.log(scale.fit.optimum)) for scale in scales]
-    factors = [2.0 / scale.variance_factor() for scale in scales]
-    # Far from the scale of the rewards the losses are flat, so the search stays near it.
-    widest = max(float(np.ptp(one.r)) for one in sets)
-    known = [*(log_t for log_t in fitted if np.isfinite(log_t)), float(np.log(widest or 1.0))]
-    ends = min(known) - _BEYOND, max(known) + _BEYOND
-    best = [float(np.clip(log_t, *ends)) for log_t in fitted]
-    least = [_loss(one, log_t) for one, log_t in zip(sets, best, strict=True)]
-
-    def worse(log_t: float) -> float:
-        each = (
-            factor * (_loss(one, log_t) - lowest)
-            for one, factor, lowest in zip(sets, factors, least, strict=True)
-        )
-        return float(sum(each))
-
-    # Each term is convex in 1/T, so the minimum of the sum lies between their minima.
-    low, high = min(best), max(best)
-    found = minimize_scalar(worse, bounds=(low, high), method="bounded", options={"xatol": 1e-8})
-    place = min((float(found.x), low, high), key=worse) if high > low else low
-    common = {ends[0]: 0.0, ends[1]: np.inf}.get(place, float(np.exp(place)))
-    drawn = _simulated(sets, place, resamples, np.random.default_rng(rng))
-    p_value = float((drawn >= drawn[0] * (1 - 1e-9) - 1e-9).mean())
-    return Equality(common, max(worse(place), 0.0), p_value)
+    together = Softmax(
+        np.concatenate([one.r for one in sets]),
+        np.concatenate([one.correct for one in sets]),
+        np.concatenate([one.sizes for one in sets]),
+    )
+    fit, spread = together.fit(), float(together.below.std()) or 1.0
+    temperature = float(np.clip(fit.temperature, spread / _FAR, spread * _FAR))
+    log_beta = np.arange(-_REACH, _REACH + _FINE / 2, _FINE) - np.log(temperature)
+    total, generator = np.zeros((1 + resamples, len(log_beta))), np.random.default_rng(rng)
+    for one in sets:
+        observed = one.below[one.correct].sum()
+        drawn = _drawn_sums(one, temperature, resamples, generator)
+        larger = np.concatenate([[0.0], drawn - observed])[
+            :, None
+        ]  # the sums of rewards of correct responses
+        loss = _losses(one, log_beta) - np.exp(log_beta) * larger
+        excess = 2 * (loss - loss.min(axis=1, keepdims=True))
+        excess[0] /= Scale(one).variance_factor()
+        total += excess
+    statistics = total.min(axis=1)
+    p_value = float((statistics >= statistics[0] * (1 - 1e-9) - 1e-9).mean())
+    return Equality(fit.optimum, float(statistics[0]), p_value)
 
 
-def _loss(one: Softmax, log_t: float) -> float:
-    return float(one.losses(float(np.exp(log_t))).sum())
-
-
-def _simulated(
-    sets: Sequence[Softmax],
-    log_t: float,
-    resamples: int,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Return the statistic of the outcomes that were observed, then of simulated ones: (1 + R,)."""
+def _losses(one: Softmax, log_beta: FloatArray) -> FloatArray:
+    """Return the log loss of a set at each β, from a spline through fewer of them."""
     from scipy.interpolate import CubicSpline
 
-    fine = np.arange(-_REACH, _REACH + _FINE / 2, _FINE) - log_t
-    total = np.zeros((1 + resamples, len(fine)))
-    for one in sets:
-        table = _Table.of(one.below, one.sizes, log_t)
-        fixed, beta = CubicSpline(table.log_beta, table.sums)(fine), np.exp(fine)
-        for i, won in enumerate(_draw(one, log_t, resamples, rng)):
-            loss = fixed - beta * won.sum()
-            k = int(loss.argmin())
-            total[i] += (loss - loss[k]) * (2 / table.factor(fine[k], won))
-    return np.asarray(total.min(axis=1))
+    coarse = np.arange(log_beta[0] - _COARSE, log_beta[-1] + 1.5 * _COARSE, _COARSE)
+    losses = [one.losses(float(np.exp(-x))).sum() for x in coarse]
+    return np.asarray(CubicSpline(coarse, losses)(log_beta))
 
 
-@dataclass(frozen=True)
-class _Table:
-    """What a set's log loss needs at any β: sums of log Σ exp(β r), and each prompt's mean and variance."""
-
-    log_beta: FloatArray
-    sums: FloatArray
-    mean: FloatArray
-    curvature: FloatArray
-
-    @classmethod
-    def of(cls, below: FloatArray, sizes: IntArray, log_t: float) -> _Table:
-        starts = np.cumsum(sizes) - sizes
-        log_beta = np.arange(-_REACH - _COARSE, _REACH + 1.5 * _COARSE, _COARSE) - log_t
-        sums, mean, curvature = [], [], []
-        for beta in np.exp(log_beta):
-            weight = np.exp(beta * below)
-            norm = np.add.reduceat(weight, starts)
-            first = np.add.reduceat(weight * below, starts) / norm
-            second = np.add.reduceat(weight * below**2, starts) / norm
-            sums.append(np.log(norm).sum())
-            mean.append(first)
-            curvature.append(beta**2 * np.maximum(second - first**2, 0.0).mean())
-        return cls(log_beta, np.array(sums), np.array(mean), np.array(curvature))
-
-    def factor(self, log_beta: float, won: FloatArray) -> float:
-        """Return max(1, I/J), as in `Scale`, if the correct responses have the rewards ``won``."""
-        place = (log_beta - self.log_beta[0]) / _COARSE
-        k = int(place)
-        share = place - k
-        mean = (1 - share) * self.mean[k] + share * self.mean[k + 1]
-        curvature = (1 - share) * self.curvature[k] + share * self.curvature[k + 1]
-        if curvature <= 0 or len(won) < 2:
-            return 1.0
-        slope = np.exp(log_beta) * (mean - won)
-        return max(1.0, float(slope.var(ddof=1) / curvature))
-
-
-def _draw(one: Softmax, log_t: float, resamples: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Yield the rewards of the correct responses (G,), below the largest: observed ones, then drawn ones."""
-    yield one.below[one.correct]
-    chance = np.exp(segment_log_softmax(one.below / np.exp(log_t), one.sizes))
-    for _ in range(resamples):
-        yield one.below[choose(rng.random((1, len(one.sizes))), chance, one.sizes)[0]]
+def _drawn_sums(one: Softmax, temperature: float, resamples: int, rng: np.random.Generator) -> FloatArray:
+    """Draw correct responses; return the sums of their rewards, below the largest of their prompt: (R,)."""
+    chance, n = np.exp(segment_log_softmax(one.below / temperature, one.sizes)), len(one.sizes)
+    sums = [
+        one.below[choose(rng.random((part.stop - part.start, n)), chance, one.sizes)].sum(axis=1)
+        for part in chunks(resamples, n)
+    ]
+    return np.concatenate(sums)

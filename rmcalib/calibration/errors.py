@@ -10,24 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.calibration import binning, simulation, smoothing
-from rmcalib.calibration.binning import BinSums, Discrepancy, ErrorOptions, Norm, Spacing, binned_error
+from rmcalib.calibration import binning, intervals, simulation, smoothing
+from rmcalib.calibration.binning import USUAL, BinSums, ErrorKeywords, ErrorOptions, binned_error
 from rmcalib.calibration.estimates import Estimate, NullTest, compare_with_null
 from rmcalib.calibration.events import Draw, Events, OneOf, Winners, by_cluster, design_effect
-from rmcalib.calibration.intervals import (
-    Interval,
-    Limits,
-    check_level,
-    outcome_limits,
-    skew_interval,
-    student_quantile,
-)
+from rmcalib.calibration.intervals import Interval, Limits
 from rmcalib.calibration.simulation import Alternatives, Features, Simulation
 
 TrueError = Callable[[FloatArray], FloatArray]
@@ -60,10 +53,10 @@ def ece(
     probabilities: ArrayLike,
     outcomes: ArrayLike,
     *,
-    bins: int | ArrayLike = 10,
-    spacing: Spacing = "width",
-    discrepancy: Discrepancy = "abs",
-    norm: Norm = 1,
+    bins: int = 10,
+    spacing: binning.Spacing = "width",
+    discrepancy: binning.Discrepancy = "abs",
+    norm: binning.Norm = 1,
     debias: bool = False,
 ) -> float:
     """Return the expected calibration error (ECE): Σ_b |I_b|/n · |freq(I_b) − conf(I_b)|.
@@ -76,8 +69,8 @@ def ece(
         Forecasts in [0, 1].
     outcomes : float (n,)
         1 if the event happened, 0 otherwise; shares in between, such as those of votes, are allowed.
-    bins : int or float (B + 1,)
-        Number of bins, or their edges from 0 to 1.
+    bins : int
+        Number of bins.
     spacing : {"width", "mass", "log"}
         Bins of equal width, of equal mass, or logarithmic from 1e-12.
     discrepancy : {"abs", "kl", "jeffreys", "jeffreys_unit"}
@@ -106,7 +99,7 @@ def ece(
 
 
 def reliability(
-    probabilities: ArrayLike, outcomes: ArrayLike, *, bins: int | ArrayLike = 10, spacing: Spacing = "width"
+    probabilities: ArrayLike, outcomes: ArrayLike, *, bins: int = 10, spacing: binning.Spacing = "width"
 ) -> Reliability:
     """Return the reliability diagram of forecasts of yes/no outcomes.
 
@@ -141,11 +134,7 @@ def ece_null(
     draw: Draw = "auto",
     resamples: int = 1000,
     rng: np.random.Generator | int = 0,
-    bins: int | ArrayLike = 10,
-    spacing: Spacing = "width",
-    discrepancy: Discrepancy = "abs",
-    norm: Norm = 1,
-    debias: bool = False,
+    **options: Unpack[ErrorKeywords],
 ) -> NullTest:
     """Compare the binned error with its distribution under outcomes drawn from the forecast itself.
 
@@ -164,8 +153,8 @@ def ece_null(
         Number of simulated data sets.
     rng : numpy Generator or int
         Generator or seed.
-    bins, spacing, discrepancy, norm, debias
-        As for `ece`.
+    **options
+        ``bins``, ``spacing``, ``discrepancy``, ``norm`` and ``debias``, as for `ece`.
 
     Returns
     -------
@@ -179,9 +168,9 @@ def ece_null(
     >>> bool(ece_null(p, rng.random(500) < p).p_value > 0.05), ece_null(p, np.ones(500)).p_value < 0.01
     (True, True)
     """
-    options = ErrorOptions(bins, spacing, discrepancy, norm, debias)
+    how = ErrorOptions(**options)
     events = Events.from_arrays(probabilities, outcomes, groups=groups, draw=draw, clusters=clusters)
-    return _binned(events, options, resamples, rng).test()
+    return _binned(events, how, resamples, rng).test()
 
 
 def ece_interval(
@@ -194,11 +183,7 @@ def ece_interval(
     resamples: int = 1000,
     level: float = 0.95,
     rng: np.random.Generator | int = 0,
-    bins: int | ArrayLike = 10,
-    spacing: Spacing = "width",
-    discrepancy: Discrepancy = "abs",
-    norm: Norm = 1,
-    debias: bool = False,
+    **options: Unpack[ErrorKeywords],
 ) -> Interval:
     """Return the binned calibration error with a confidence interval, by simulating and inverting.
 
@@ -212,8 +197,8 @@ def ece_interval(
         As for `ece_null`. With the same seed, the interval excludes 0 exactly if the test rejects.
     level : float
         Confidence level.
-    bins, spacing, discrepancy, norm, debias
-        As for `ece`.
+    **options
+        ``bins``, ``spacing``, ``discrepancy``, ``norm`` and ``debias``, as for `ece`.
 
     Returns
     -------
@@ -228,10 +213,10 @@ def ece_interval(
     >>> 0 < interval.low < interval.value < interval.high
     True
     """
-    check_level(level)
-    options = ErrorOptions(bins, spacing, discrepancy, norm, debias)
+    intervals.check_level(level)
+    how = ErrorOptions(**options)
     events = Events.from_arrays(probabilities, outcomes, groups=groups, draw=draw, clusters=clusters)
-    found = _binned(events, options, resamples, rng)
+    found = _binned(events, how, resamples, rng)
     return Interval(found.value, *found.limits(level), level)
 
 
@@ -283,22 +268,20 @@ def consistency_band(
     return low / nonempty, high / nonempty
 
 
-def event_error(events: Events, options: ErrorOptions | None = None) -> float:
+def event_error(events: Events, options: ErrorOptions = USUAL) -> float:
     """Return the binned error of the observed events."""
-    options = options or ErrorOptions()
     value = float(binned_error(_observed_sums(events, options)[1], options))
     return 0.0 if abs(value) < 1e-15 else value  # exactly 0 for perfectly calibrated data
 
 
 def binned(
     events: Events,
-    options: ErrorOptions | None = None,
+    options: ErrorOptions = USUAL,
     *,
     resamples: int = 1000,
     rng: np.random.Generator | int = 0,
 ) -> Estimate:
     """Estimate the binned error of a table. It is simulated when the interval or the test is asked for."""
-    options = options or ErrorOptions()
     made = lru_cache(lambda: _binned(events, options, resamples, rng))
     return _estimate(event_error(events, options), events, made)
 
@@ -311,9 +294,8 @@ def smooth(
     return _estimate(value, events, lru_cache(lambda: _smooth(events, value, resamples, rng)))
 
 
-def error_influence(events: Events, options: ErrorOptions | None = None) -> FloatArray:
+def error_influence(events: Events, options: ErrorOptions = USUAL) -> FloatArray:
     """Return the influence of each prompt (n,) on the binned error, without simulating anything."""
-    options = options or ErrorOptions()
     return _influence(_prompt_sums(events, options)[1], options)
 
 
@@ -383,9 +365,9 @@ class _Simulated:
         """Limits of the error as if it were a smooth function of means."""
         sums = by_cluster(self.influence, self.cluster)
         if self.square is None:
-            below, above = skew_interval(sums * len(sums), level)
+            below, above = intervals.skew_interval(sums * len(sums), level)
             return self.value + below, self.value + above
-        middle, margin = self.square[0], student_quantile(level, len(sums)) * self.square[1]
+        middle, margin = self.square[0], intervals.student_quantile(level, len(sums)) * self.square[1]
         return float(np.sqrt(max(middle - margin, 0.0))), float(np.sqrt(max(middle + margin, 0.0)))
 
 
@@ -413,7 +395,7 @@ def _binned(
     def true_error(expected: FloatArray) -> FloatArray:
         return errors(expected if pairs else np.minimum(expected, total.count), scale)
 
-    alternatives = events.joint.alternatives(index, options.n_bins)
+    alternatives = events.joint.alternatives(index, options.bins)
     squared = options.debias and options.norm == 2 and len(sums) > 1
     lone = isinstance(events.joint, OneOf) and (total.count > 0).sum() == 1
     return _Simulated(
@@ -426,8 +408,7 @@ def _binned(
             resamples=resamples,
             rng=rng,
             design_effect=design_effect(_centred(sums, gap), events.cluster),
-            steps=simulation.FEWER_STEPS if pairs else simulation.STEPS,
-            most=simulation.FEWER_DRAWS if pairs else simulation.DRAWS,
+            fewer=pairs,
         ),
         influence=_influence(sums, options),
         cluster=events.cluster,
@@ -461,8 +442,7 @@ def _smooth(events: Events, value: float, resamples: int, rng: np.random.Generat
             resamples=resamples,
             rng=rng,
             design_effect=design_effect(residual, events.cluster),
-            steps=simulation.FEWER_STEPS,
-            most=simulation.FEWER_DRAWS,
+            fewer=True,
         ),
         influence=influence - influence.mean(),
         cluster=events.cluster,
@@ -495,7 +475,7 @@ def _rare_errors(
         return None
 
     def at(level: float) -> Limits:
-        shares = outcome_limits(events.joint.probabilities(), happened, alternatives.sizes, level)
+        shares = intervals.outcome_limits(events.joint.probabilities(), happened, alternatives.sizes, level)
         fewer, more = true_error(np.maximum(simulation.expected_sums(alternatives, shares), 0.0))
         return float(fewer), float(more)
 
@@ -506,14 +486,14 @@ def _prompt_sums(events: Events, options: ErrorOptions) -> tuple[IntArray, Float
     """Return the bin of each row (N,), and the bin sums of the observed rows of each prompt (n, 3B)."""
     index, rows = binning.bin_index(events.p, binning.bin_edges(events.p, options)), events.observed
     p, y, prompt = events.p[rows], events.y[rows], events.prompt[rows]
-    return index, binning.grouped_sums(p, y, prompt, index[rows], options.n_bins, events.n_prompts)
+    return index, binning.grouped_sums(p, y, prompt, index[rows], options.bins, events.n_prompts)
 
 
 def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, BinSums]:
     """Return the edges of the bins, and the sums of the observed events."""
     edges, rows = binning.bin_edges(events.p, options), events.observed
     p, y = events.p[rows], events.y[rows]
-    return edges, binning.bin_sums(binning.bin_index(p, edges), p, y, options.n_bins)
+    return edges, binning.bin_sums(binning.bin_index(p, edges), p, y, options.bins)
 
 
 def _centred(sums: FloatArray, gap: FloatArray) -> FloatArray:

@@ -8,18 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.calibration import intervals
 from rmcalib.calibration.events import by_cluster
-from rmcalib.calibration.intervals import (
-    Difference,
-    Interval,
-    Limits,
-    bootstrap_limits,
-    difference,
-    jump_interval,
-    mean_difference,
-    proportion_interval,
-    stated_interval,
-)
+from rmcalib.calibration.intervals import Difference, Interval, Limits
 
 NO_INTERVAL = "no interval: a single prompt, or cluster of prompts, does not say how much they differ"
 ROUNDING = 1e-9
@@ -118,7 +109,7 @@ class Estimate:
         others = () if if_wrong is None else (if_wrong,)
 
         def limits(level: float) -> Limits:
-            low, high = jump_interval(values, base, others, level, cluster)
+            low, high = intervals.jump_interval(values, base, others, level, cluster)
             return max(low, within[0]), min(high, within[1])
 
         return cls(
@@ -136,13 +127,13 @@ class Estimate:
     def proportion(cls, values: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
         """Return the mean of numbers in [0, 1] that are mostly 0 or 1, with its exact interval."""
         found = cls.mean(values, cluster=cluster)
-        return replace(found, limits=lambda level: proportion_interval(values, level, cluster))
+        return replace(found, limits=lambda level: intervals.proportion_interval(values, level, cluster))
 
     @classmethod
     def stated(cls, p: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
         """Return the mean of one stated probability per prompt, with the interval of `stated_interval`."""
         found = cls.mean(p, cluster=cluster)
-        return replace(found, limits=lambda level: stated_interval(p, level, cluster))
+        return replace(found, limits=lambda level: intervals.stated_interval(p, level, cluster))
 
     @classmethod
     def median(cls, values: FloatArray) -> Estimate:
@@ -180,7 +171,7 @@ class Estimate:
             return slope - slope.mean()
 
         def limits(level: float) -> Limits:
-            return bootstrap_limits(
+            return intervals.bootstrap_limits(
                 sums, function, level=level, resamples=resamples, seed=seed, cluster=cluster
             )
 
@@ -212,16 +203,6 @@ def compare_with_null(observed: float, draws: FloatArray) -> NullTest:
     return NullTest(observed, float(draws.mean()), float(np.quantile(draws, 0.95)), p_value)
 
 
-def limits_of(interval: Callable[[float], Interval]) -> Callable[[float], Limits]:
-    """Return the limits of an interval as a function of its level."""
-
-    def limits(level: float) -> Limits:
-        found = interval(level)
-        return found.low, found.high
-
-    return limits
-
-
 def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference | None:
     """Return b − a for estimates of the same prompts, with interval and p-value; None if one is missing.
 
@@ -231,7 +212,9 @@ def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference |
         return None
     if a.values is not None and b.values is not None:
         base, others = _paired(a, b)
-        found = mean_difference(a.values, b.values, level=level, base=base, others=others, cluster=a.cluster)
+        found = intervals.mean_difference(
+            a.values, b.values, level=level, base=base, others=others, cluster=a.cluster
+        )
         return _rounded(found, a, b)
     one, other = a.interval(level), b.interval(level)
     if one is None or other is None or a.influence is None or b.influence is None:
@@ -239,7 +222,7 @@ def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference |
     if not np.isfinite([one.high, other.high]).all():
         return None
     centres = None if a.centre is None or b.centre is None else (a.centre(), b.centre())
-    return _rounded(difference(one, other, *_influences(a, b), centres=centres), a, b)
+    return _rounded(intervals.difference(one, other, *_influences(a, b), centres=centres), a, b)
 
 
 def size_difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference | None:
@@ -255,7 +238,7 @@ def size_difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Differe
         return None
     mine, theirs = _influences(a, b)
     turned = Interval(-one.value, -one.high, -one.low, level)
-    total = difference(turned, other, -mine, theirs)
+    total = intervals.difference(turned, other, -mine, theirs)
     corners = [
         float(np.sign(d) * np.sign(s) * min(abs(d), abs(s)))
         for d in (apart.low, apart.high)

@@ -13,15 +13,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    as_groups,
-    as_probabilities,
-    check_choice,
-    segment_log_softmax,
-)
+from rmcalib._util import arrays
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration.simulation import Alternatives, Cells, Features, rows_of
 
 Draw = Literal["auto", "independent", "one_per_group"]
@@ -77,9 +70,17 @@ class Events:
     y: FloatArray
     prompt: IntArray
     joint: Joint
-    log_p: FloatArray = field(repr=False)
-    logit: FloatArray | None = None
-    cluster: IntArray | None = None
+    log_p: FloatArray = field(repr=False, kw_only=True)
+    logit: FloatArray | None = field(default=None, kw_only=True)
+    cluster: IntArray | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check what a wrong view would get wrong, because its numbers would still look plausible."""
+        if not len(self.p) == len(self.y) == len(self.prompt) == len(self.log_p):
+            sizes = f"{len(self.p)} p, {len(self.y)} y, {len(self.prompt)} prompt, {len(self.log_p)} log_p"
+            raise ValueError(f"events: expected one value per event, got {sizes}")
+        if len(self.p) and not 0 <= self.p.min() <= self.p.max() <= 1 + 1e-9:
+            raise ValueError(f"events: p is between {self.p.min():g} and {self.p.max():g}, outside [0, 1]")
 
     @classmethod
     def from_arrays(
@@ -109,25 +110,25 @@ class Events:
         -------
         Events
         """
-        check_choice(draw, "draw", ("auto", "independent", "one_per_group"))
-        p, y = as_probabilities(probabilities), np.asarray(outcomes, dtype=np.float64)
+        arrays.check_choice(draw, "draw", ("auto", "independent", "one_per_group"))
+        p, y = arrays.as_probabilities(probabilities), np.asarray(outcomes, dtype=np.float64)
         if p.shape != y.shape:
             raise ValueError(f"outcomes: {y.size} outcomes for {len(p)} probabilities")
         known = y[~np.isnan(y)]
         if len(known) and (known.min() < 0 or known.max() > 1):
             bad = known.min() if known.min() < 0 else known.max()
             raise ValueError(f"outcomes: {bad} is outside [0, 1]")
-        prompt = as_groups(groups, len(p))
+        prompt = arrays.as_groups(groups, len(p))
         exclusive = _one_per_group(p, y, prompt, groups is not None, draw)
         order = np.lexsort((y, p, prompt))
         p, y, prompt = p[order], y[order], prompt[order]
         cluster = None
         if clusters is not None:
             first = np.unique(prompt, return_index=True)[1]
-            cluster = as_groups(np.asarray(clusters)[order][first], len(first), "clusters")
+            cluster = arrays.as_groups(np.asarray(clusters)[order][first], len(first), "clusters")
         joint: Joint = OneOf(p, np.bincount(prompt)) if exclusive else Independent(p)
         with np.errstate(divide="ignore"):
-            return cls(p, y, prompt, joint, np.log(p), cluster=cluster)
+            return cls(p, y, prompt, joint, log_p=np.log(p), cluster=cluster)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -242,7 +243,7 @@ class Winners:
             return np.exp(self.log_p)
         moved = np.clip(self.p + shift, _LEAST, 1 - _LEAST)
         odds = np.bincount(self.winner, np.log(moved) - np.log1p(-moved), len(self.log_p))
-        return np.exp(segment_log_softmax(odds / np.repeat(self.sizes, self.sizes), self.sizes))
+        return np.exp(arrays.segment_log_softmax(odds / np.repeat(self.sizes, self.sizes), self.sizes))
 
     def happened(self, y: FloatArray) -> FloatArray:
         """Return which response won."""
@@ -265,16 +266,16 @@ class Voters:
 
     def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
         """One alternative per number of voters k = 0, ..., N, which adds k/N."""
-        chosen, voters = self._chosen()
-        return Cells(self._sizes, np.repeat(cell, self._sizes), n_cells, chosen / voters)
+        sizes, chosen, voters = self._counts
+        return Cells(sizes, np.repeat(cell, sizes), n_cells, chosen / voters)
 
     def probabilities(self, shift: FloatArray | None = None) -> FloatArray:
         """Return the beta-binomial probabilities of k = 0, ..., N."""
         from scipy.special import betaln, gammaln, xlog1py, xlogy
 
         mean = self.p if shift is None else self.p + shift
-        q = np.repeat(np.clip(mean, _LEAST, 1 - _LEAST), self._sizes)
-        k, n = self._chosen()
+        sizes, k, n = self._counts
+        q = np.repeat(np.clip(mean, _LEAST, 1 - _LEAST), sizes)
         ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
         if self.correlation < 1e-6:
             return np.asarray(np.exp(ways + xlogy(k, q) + xlog1py(n - k, -q)))
@@ -286,19 +287,12 @@ class Voters:
         """Shares of votes are not right or wrong."""
 
     @cached_property
-    def _voters(self) -> IntArray:
-        return np.minimum(self.votes, _MOST_VOTES)
-
-    @cached_property
-    def _sizes(self) -> IntArray:
-        return np.asarray(self._voters + 1)
-
-    def _chosen(self) -> tuple[IntArray, IntArray]:
-        first = np.cumsum(self._sizes) - self._sizes
-        return (
-            np.arange(int(self._sizes.sum())) - np.repeat(first, self._sizes),
-            np.repeat(self._voters, self._sizes),
-        )
+    def _counts(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The number of alternatives of each row (N,), and k and N of each alternative (A,)."""
+        voters = np.minimum(self.votes, _MOST_VOTES)
+        sizes = voters + 1
+        first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return sizes, np.arange(len(first)) - first, np.repeat(voters, sizes)
 
 
 def by_cluster(values: FloatArray, cluster: IntArray | None) -> FloatArray:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_choice
+from rmcalib._util.arrays import FloatArray, check_choice
 from rmcalib.calibration.events import Events
 
 _NEWTON_STEPS = 100
@@ -78,8 +78,8 @@ class Decomposition:
         How much lower the recalibrated score is than that of a constant forecast.
     uncertainty : float
         The score of the constant forecast.
-    forecast, frequency, count : arrays (K,)
-        The distinct forecasts, their recalibrated frequencies, and their numbers.
+    forecast, frequency : float (K,)
+        The distinct forecasts, and their recalibrated frequencies.
     """
 
     score: float
@@ -88,7 +88,6 @@ class Decomposition:
     uncertainty: float
     forecast: FloatArray
     frequency: FloatArray
-    count: IntArray
 
 
 def corp(
@@ -123,7 +122,7 @@ def corp(
     fitted = isotonic_regression(np.bincount(index, y) / count, weights=count).x
     frequency = np.clip(np.asarray(fitted, dtype=np.float64), 0.0, 1.0)
     own, best, base = (_mean_score(q, y, score) for q in (p, frequency[index], np.full(len(y), y.mean())))
-    return Decomposition(own, own - best, base - best, base, forecast, frequency, count)
+    return Decomposition(own, own - best, base - best, base, forecast, frequency)
 
 
 def _mean_score(p: FloatArray, y: FloatArray, score: Literal["brier", "log"]) -> float:

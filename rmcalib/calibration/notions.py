@@ -8,11 +8,10 @@ the chunks share their worlds: rankings drawn from the forecast.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol, TypedDict, Unpack
+from typing import Literal, NamedTuple, Protocol, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,17 +20,10 @@ from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice, 
 from rmcalib.calibration import binning
 from rmcalib.calibration.binning import BinSums, ErrorOptions
 from rmcalib.calibration.estimates import NullTest, compare_with_null
-from rmcalib.calibration.intervals import Interval, check_level, resampling_weights
+from rmcalib.calibration.intervals import Interval, check_level
 from rmcalib.calibration.simulation import invert
-from rmcalib.ranking import (
-    PairMarginals,
-    PartialRankings,
-    RankingDistribution,
-    conditional_probabilities,
-    events,
-)
-from rmcalib.ranking._distribution import TooCostlyError
-from rmcalib.ranking._partial import HasPartialRankings
+from rmcalib.ranking import PairMarginals, PartialRankings, RankingDistribution, events
+from rmcalib.ranking._partial import HasPartialRankings, conditional_probabilities
 from rmcalib.ranking.events import Family
 
 MAX_EVENTS = 200_000
@@ -42,19 +34,17 @@ Weighting = Literal["uniform", "frequency", "probability"]
 OpenEvents = Literal["leave_out", "marginalise"]
 Orders = IntArray | PartialRankings
 _DEFAULT_COVERAGE = 0.95
-_MONTE_CARLO_SIZE = 10_000
-# Fractions of the observed miscalibration. Those above 1 use the data sets of 1.
-_SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0])
+_SIZES_OF: dict[float, tuple[float, ...]] = {
+    **{share: (share,) for share in (0.0, 0.25, 0.5, 0.75)},
+    1.0: (1.0, 1.25, 1.5, 2.0, 4.0, 8.0),
+}
+"""The sizes of miscalibration, as multiples of the observed one, that data sets with a share of it stand for."""
+_SIZES = [size for sizes in _SIZES_OF.values() for size in sizes]
 
 
-class MonteCarloWarning(UserWarning):
-    """Marginals were estimated by sampling, because exact ones would have taken too long."""
-
-
-class NotionOptions(TypedDict, total=False):
+class NotionOptions(binning.ErrorKeywords, total=False):
     """The options of `sub_k`, `top_k` and `rankwise`; `sub_k` explains them."""
 
-    events: ArrayLike | None
     coverage: float | None
     counted_on: ArrayLike | None
     max_events: int
@@ -62,12 +52,6 @@ class NotionOptions(TypedDict, total=False):
     open_events: OpenEvents
     protocol: NotionProtocol
     support: ArrayLike | None
-    bins: int | ArrayLike
-    spacing: binning.Spacing
-    discrepancy: binning.Discrepancy
-    norm: binning.Norm
-    debias: bool
-    rng: np.random.Generator | int
 
 
 class Uncertainty(Protocol):
@@ -101,10 +85,6 @@ class NotionResult:
         Number of instances.
     protocol : {"exact", "reference"}
         How it was computed.
-    selection : str
-        How the events were chosen.
-    marginal_error : float
-        The largest standard error of a marginal; 0 if all are exact.
     """
 
     value: float
@@ -115,8 +95,6 @@ class NotionResult:
     k: int
     n: int
     protocol: NotionProtocol
-    selection: str
-    marginal_error: float = 0.0
     uncertainty: Uncertainty | None = field(default=None, repr=False)
 
     @property
@@ -145,8 +123,8 @@ class NotionResult:
     def __repr__(self) -> str:
         """Show the value and where it comes from, not the arrays."""
         return (
-            f"NotionResult({self.family}-{self.k}: {self.value:.6g}, {self.n_events:,} events "
-            f"({self.selection}), {self.n:,} instances, {self.protocol})"
+            f"NotionResult({self.family}-{self.k}: {self.value:.6g}, {self.n_events:,} events, "
+            f"{self.n:,} instances, {self.protocol})"
         )
 
 
@@ -179,9 +157,8 @@ def sub_k(
     -----
     The options, which `top_k` and `rankwise` share:
 
-    - ``events``, int (E, k): the events to average over; default all, if there are at most ``max_events`` (200,000).
     - ``coverage``, float: only the most frequent events that together make up this fraction of all occurrences;
-      default 0.95 if there are more than ``max_events`` events.
+      default all events, or 0.95 if there are more than ``max_events`` (200,000).
     - ``counted_on``, int (N, m): rankings in which events are counted, such as the training fold. By default they
       are counted in ``orders``, which makes rare events look more frequent than they are. ``null`` and ``interval``
       of the result allow for that; the value alone does not.
@@ -191,7 +168,6 @@ def sub_k(
     - ``protocol``: "exact" follows the definition; "reference" does what the paper's public code does, which sums
       over the rankings ``support``, int (R, m).
     - ``bins``, ``spacing``, ``discrepancy``, ``norm``, ``debias``: as in `ece`.
-    - ``rng``: used only if marginals have to be estimated by sampling.
 
     Examples
     --------
@@ -271,6 +247,7 @@ def stagewise(
     level: float = 0.95,
     resamples: int = 200,
     family: Family = "sub",
+    rng: np.random.Generator | int = 0,
     **options: Unpack[NotionOptions],
 ) -> Stagewise:
     """Evaluate k = 2, 3, ... and stop at the first error that is too large for a calibrated forecast.
@@ -297,6 +274,8 @@ def stagewise(
         Number of simulated data sets of each null test; more are drawn if K tests need them.
     family : {"sub", "top"}
         Which events.
+    rng : numpy Generator or int
+        Source of randomness.
     **options
         As for `sub_k`.
 
@@ -321,7 +300,7 @@ def stagewise(
     nulls: list[NullTest] = []
     for k in range(2, last + 1):
         results.append(notion(dist, orders, k, **options))
-        nulls.append(results[-1].null(resamples=draws, rng=options.get("rng", 0)))
+        nulls.append(results[-1].null(resamples=draws, rng=rng))
         if nulls[-1].p_value <= share:
             return Stagewise(tuple(results), tuple(nulls), k)
     return Stagewise(tuple(results), tuple(nulls), None)
@@ -335,13 +314,6 @@ class Chunk:
     events: IntArray
     p: FloatArray
     bin_of: IntArray
-    marginal_error: float
-
-    def take(self, own: IntArray | slice) -> Chunk:
-        """Return some of the events."""
-        return Chunk(
-            self.places[own], self.events[own], self.p[:, own], self.bin_of[:, own], self.marginal_error
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,7 +324,6 @@ class Notion:
     orders: Orders
     k: int
     family: Family
-    events: ArrayLike | None = None
     coverage: float | None = None
     counted_on: ArrayLike | None = None
     max_events: int = MAX_EVENTS
@@ -360,12 +331,11 @@ class Notion:
     open_events: OpenEvents = "leave_out"
     protocol: NotionProtocol = "exact"
     support: ArrayLike | None = None
-    bins: int | ArrayLike = 10
+    bins: int = 10
     spacing: binning.Spacing = "width"
     discrepancy: binning.Discrepancy = "abs"
     norm: binning.Norm = 1
     debias: bool = False
-    rng: np.random.Generator | int = 0
 
     @cached_property
     def error(self) -> ErrorOptions:
@@ -388,15 +358,14 @@ class Notion:
             raise ValueError(
                 "support: only for protocol='reference'; exact marginals need no list of rankings"
             )
-        return self._exact(np.random.default_rng(self.rng))
+        return self._exact()
 
-    def _exact(self, rng: np.random.Generator) -> NotionResult:
-        chosen, how = self.choose(self.orders)
-        per_event, weights, worst = np.empty(len(chosen)), np.empty(len(chosen)), 0.0
-        for chunk in self.chunks(chosen, rng):
+    def _exact(self) -> NotionResult:
+        chosen = self.choose(self.orders)
+        per_event, weights = np.empty(len(chosen)), np.empty(len(chosen))
+        for chunk in self.chunks(chosen):
             sums = self.sums(chunk, self.outcomes(self.orders, chunk.events))
             weights[chunk.places], per_event[chunk.places] = self.weighted(sums)
-            worst = max(worst, chunk.marginal_error)
         if weights.sum() == 0:
             raise ValueError(
                 f"orders: these rankings decide none of the {len(chosen)} events, or give all of them weight 0"
@@ -405,20 +374,17 @@ class Notion:
         value = float(weights @ per_event)
         value = 0.0 if abs(value) < 1e-15 else value
         n = len(self.dist)
-        return NotionResult(
-            value, per_event, chosen, weights, self.family, self.k, n, "exact", how, worst, self
-        )
+        return NotionResult(value, per_event, chosen, weights, self.family, self.k, n, "exact", self)
 
     def null(self, resamples: int, rng: np.random.Generator) -> NullTest:
         """Compare the error with its distribution under rankings drawn from the forecast."""
         drawn = check_ranks(self.dist, "the null test").sample(resamples, rng)
         worlds = [self.orders, *(self.observed(orders) for orders in drawn)]
-        chosen = [self.choose(orders)[0] for orders in worlds] if self.reselects else None
-        values = _Average(len(worlds))
-        for chunk, own in _chunks_of_worlds(self, chosen, rng):
+        selection, values = _Selection(self, worlds), _Average(len(worlds))
+        for chunk in self.chunks(selection.events):
             for number, orders in enumerate(worlds):
-                mine = chunk.take(own(number))
-                values.add(number, *self.weighted(self.sums(mine, self.outcomes(orders, mine.events))))
+                sums = self.sums(chunk, self.outcomes(orders, chunk.events))
+                values.add(number, *self.weighted(sums.take(selection.of(number, chunk))))
         observed, *null = values.means()
         return compare_with_null(float(observed), np.array(null))
 
@@ -431,47 +397,37 @@ class Notion:
     @property
     def reselects(self) -> bool:
         """Whether the events depend on the outcomes and must be selected again in every world."""
-        if self.events is not None or self.counted_on is not None:
+        if self.counted_on is not None:
             return False
         return self.coverage is not None or math.perm(self.dist.n_items, self.k) > self.max_events
 
-    def choose(self, orders: Orders) -> tuple[IntArray, str]:
-        """Return the events (E, k) for these rankings, and a short description of how they were chosen."""
+    def choose(self, orders: Orders) -> IntArray:
+        """Return the events (E, k) for these rankings."""
         n_items, k, family = self.dist.n_items, self.k, self.family
-        if self.events is not None:
-            if self.coverage is not None:
-                raise ValueError("coverage: cannot be combined with events, which are already chosen")
-            chosen = events.as_events(self.events, n_items, family)
-            if chosen.shape[1] != k:
-                raise ValueError(f"events: have {chosen.shape[1]} items each, expected k = {k}")
-            return chosen, "given"
         check_integer(self.max_events, "max_events", 1)
         if self.coverage is None and math.perm(n_items, k) <= self.max_events:
-            return events.all_events(n_items, k), "all"
+            return events.all_events(n_items, k)
         share = _DEFAULT_COVERAGE if self.coverage is None else self.coverage
         if not 0 < share <= 1:
             raise ValueError(f"coverage: {share} is out of range, expected a fraction above 0 and at most 1")
-        how = f"covering {share:.0%} of occurrences"
         if self.counted_on is not None:
             counted = events.as_orders(self.counted_on, "counted_on", n_items)
-            return events.most_frequent(counted, k, family, share), f"{how} in the training fold"
-        complete = check_complete(self.dist, orders, "coverage without counted_on=")
-        return events.most_frequent(complete, k, family, share), how
+        else:
+            counted = check_complete(self.dist, orders, "coverage without counted_on=")
+        return events.most_frequent(counted, k, family, share)
 
-    def chunks(self, chosen: IntArray, rng: np.random.Generator, *, replicates: int = 1) -> Iterator[Chunk]:
-        """Yield events in chunks, so that memory stays bounded even with ``replicates`` sums per event."""
+    def chunks(self, chosen: IntArray) -> Iterator[Chunk]:
+        """Yield events in chunks, so that memory stays bounded."""
         slices = list(chunks(len(chosen), len(self.dist)))
         order = np.arange(len(chosen))
         if len(slices) > 1:
             # Marginals of events with the same items share most of the work: keep them in one chunk.
-            order = np.lexsort(np.sort(chosen, axis=1).T[::-1])
+            order = _by_items(chosen)
         for part in slices:
             places = order[part]
-            p, marginal_error = marginals(self.dist, chosen[places], self.family, rng)
+            p = marginals(self.dist, chosen[places], self.family)
             index = binning.bin_index(p, binning.bin_edges(p, self.error))
-            for block in chunks(len(places), replicates * self.error.n_bins):
-                own = places[block]
-                yield Chunk(own, chosen[own], p[:, block], index[:, block], marginal_error)
+            yield Chunk(places, chosen[places], p, index)
 
     def outcomes(self, orders: Orders, chosen: IntArray) -> FloatArray:
         """Return 1 or 0 for events (e, k) that are decided by ``orders``, NaN for others: (n, e)."""
@@ -493,7 +449,7 @@ class Notion:
     def sums(self, chunk: Chunk, outcomes: FloatArray, rows: IntArray | None = None) -> BinSums:
         """Return the bin sums (e, B) of the events of a chunk; NaN does not count."""
         p, bin_of = (chunk.p, chunk.bin_of) if rows is None else (chunk.p[rows], chunk.bin_of[rows])
-        unknown, size = np.isnan(outcomes), self.error.n_bins
+        unknown, size = np.isnan(outcomes), self.bins
         if not unknown.any():
             return binning.bin_sums(bin_of, p, outcomes, size)
         sums = binning.bin_sums(np.where(unknown, size, bin_of), p, np.nan_to_num(outcomes), size + 1)
@@ -512,59 +468,65 @@ class Notion:
 def _simulated_interval(
     notion: Notion, dist: RankingDistribution, resamples: int, level: float, rng: np.random.Generator
 ) -> Interval:
-    """Mix rankings drawn from the forecast with resampled ones: a share s has s times the miscalibration."""
-    n, mixed = len(dist), _SHARES[_SHARES <= 1]
-    rankings = dist.sample(resamples, rng)
-    worlds = [notion.observed(orders) for orders in rankings]
-    resampled, uniform = rng.integers(n, size=(resamples, n)), rng.random((resamples, n))
+    """Return the interval for a distribution over rankings, from data sets with growing miscalibration.
 
-    def simulated(share: int, replicate: int) -> tuple[BoolArray, IntArray]:
-        """Return which instances are resampled, and their numbers: (n,) each. Shares use the same draws."""
-        kept = uniform[replicate] < mixed[share]
-        return kept, np.where(kept, resampled[replicate], np.arange(n))
+    A data set with the share s of the observed miscalibration is a mixture: each of its instances is a
+    resampled one, with its forecast and its ranking, with probability s. The others keep their forecasts, and
+    their rankings are drawn from these. Sizes above 1 use the data sets of share 1, and add the rest of the
+    miscalibration to their bin sums.
+    """
+    n = len(dist)
+    drawn = dist.sample(resamples, rng)
+    donors, uniform = rng.integers(n, size=(resamples, n)), rng.random((resamples, n))
 
-    chosen = None
-    if notion.reselects:
+    def mixture(share: float, replicate: int) -> tuple[BoolArray, IntArray]:
+        """Return which instances of a data set are resampled, and whose forecast each one has: (n,) each."""
+        resampled = uniform[replicate] < share
+        return resampled, np.where(resampled, donors[replicate], np.arange(n))
+
+    def rankings() -> Iterator[IntArray]:
+        """Yield the observed rankings, then those of all data sets, which may have events of their own."""
         orders = check_complete(dist, notion.orders, "a selection by frequency")
-        sets = [
-            np.where(kept[:, None], orders[rows], rankings[replicate])
-            for share in range(len(mixed))
-            for replicate in range(resamples)
-            for kept, rows in [simulated(share, replicate)]
-        ]
-        chosen = [notion.choose(one)[0] for one in [*sets, orders]]
-    draws, truths = _Average(len(_SHARES), resamples), _Average(len(_SHARES), resamples)
+        yield orders
+        for replicate in range(resamples):
+            for share in _SIZES_OF:
+                resampled, rows = mixture(share, replicate)
+                yield np.where(resampled[:, None], orders[rows], drawn[replicate])
+
+    selection = _Selection(notion, rankings())
     value, linear = _Average(1), _Average(resamples)
-    for chunk, own in _chunks_of_worlds(notion, chosen, rng):
+    draws, truths = _Average(len(_SIZES), resamples), _Average(len(_SIZES))
+    for chunk in notion.chunks(selection.events):
         outcomes = notion.outcomes(notion.orders, chunk.events)
-        observed = notion.sums(chunk, outcomes)
-        mine = _take(observed, own(-1))
-        value.add(0, *notion.weighted(mine))
-        for replicate, world in enumerate(worlds):
-            drawn = notion.outcomes(world, chunk.events)
-            for share in range(len(mixed)):
-                local = own(share * resamples + replicate)
-                kept, rows = simulated(share, replicate)
-                sums = notion.sums(chunk, np.where(kept[:, None], outcomes[rows], drawn), rows)
-                if share == len(mixed) - 1:
-                    linear.add(replicate, notion.weighted(mine)[0], _moved(mine, _take(sums, own(-1))))
-                sums, total = _take(sums, local), _take(observed, local)
-                for place in range(share, len(_SHARES) if share == len(mixed) - 1 else share + 1):
-                    # Up to a share of 1, the data set contains the miscalibration. Above 1, add the rest.
-                    beyond = max(float(_SHARES[place]), 1.0)
-                    draws.add((place, replicate), *notion.weighted(_recentred(total, sums, beyond)))
-                    if replicate == 0 or chosen is not None:
-                        true = _recentred(total, total, float(_SHARES[place]))
-                        truths.add((place, replicate), *notion.weighted(true))
-    # Data sets with the same events have the same true errors.
-    true_errors = truths.means()[:, 0] if chosen is None else truths.means().mean(axis=1)
-    return _inverted(float(value.means()[0]), draws.means(), true_errors, linear.means(), level)
+        total = notion.sums(chunk, outcomes)
+        observed = total.take(selection.of(0, chunk))
+        weights, errors = notion.weighted(observed)
+        value.add(0, weights, errors)
+        number = 0
+        for replicate in range(resamples):
+            simulated = notion.outcomes(notion.observed(drawn[replicate]), chunk.events)
+            for share, sizes in _SIZES_OF.items():
+                number += 1
+                resampled, rows = mixture(share, replicate)
+                sums = notion.sums(chunk, np.where(resampled[:, None], outcomes[rows], simulated), rows)
+                if share == 1:  # all instances are resampled: a bootstrap
+                    linear.add(replicate, weights, _moved(observed, sums.take(selection.of(0, chunk))))
+                own = selection.of(number, chunk)
+                total_of_own, sums_of_own = total.take(own), sums.take(own)
+                for size in sizes:
+                    place = _SIZES.index(size)
+                    enlarged = _recentred(total_of_own, sums_of_own, max(size, 1.0))
+                    draws.add((place, replicate), *notion.weighted(enlarged))
+                    if notion.reselects or replicate == 0:  # otherwise all data sets have the same true error
+                        true = _recentred(total_of_own, total_of_own, size)
+                        truths.add(place, *notion.weighted(true))
+    return _inverted(float(value.means()[0]), draws.means(), truths.means(), linear.means(), level)
 
 
 def _inverted(
     value: float, draws: FloatArray, truths: FloatArray, linear: FloatArray, level: float
 ) -> Interval:
-    """Invert errors drawn at each share (S, R), with true errors (S,), and add the linear interval."""
+    """Invert errors drawn at each size (S, R), with true errors (S,), and add the linear interval."""
     alpha = 1 - level
 
     def true_error(tail: float) -> float:
@@ -576,33 +538,31 @@ def _inverted(
         return Interval(value, 0.0, high, level)
     # Noise increases an average of absolute gaps. Resampling increases it once more, but by less: the ratio
     # of the two increases is up to 0.8 / (1.13 − 0.8) = 2.4, for gaps that are all noise.
-    noise = 2 * (float(draws[_SHARES == 1].mean()) - value)
+    noise = 2 * (float(draws[_SIZES.index(1.0)].mean()) - value)
     linear_low = value - noise - float(np.quantile(linear, 1 - alpha / 2))
     possible = [low for low in (true_error(1 - alpha / 2), linear_low) if low > 0]
     return Interval(value, min([*possible, true_error(1 - alpha)]), high, level)
 
 
-_SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
+_PAIR_SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
 
 
 def _resampled_interval(notion: Notion, resamples: int, level: float, rng: np.random.Generator) -> Interval:
-    """Return the interval for pair marginals, which have no joint worlds: resample and recentre bin sums."""
-    weights = resampling_weights(resamples, len(notion.dist), rng)
-    draws, truths = _Average(len(_SIZES), resamples), _Average(len(_SIZES))
-    for chunk in notion.chunks(notion.choose(notion.orders)[0], rng, replicates=resamples):
+    """Return the interval for pair marginals, which no rankings can be drawn from: resample and recentre."""
+    n = len(notion.dist)
+    donors = rng.integers(n, size=(resamples, n))
+    draws, truths = _Average(len(_PAIR_SIZES), resamples), _Average(len(_PAIR_SIZES))
+    for chunk in notion.chunks(notion.choose(notion.orders)):
         outcomes = notion.outcomes(notion.orders, chunk.events)
         total = notion.sums(chunk, outcomes)
-        members = [(chunk.bin_of == number) & ~np.isnan(outcomes) for number in range(notion.error.n_bins)]
-        parts = (
-            np.stack([weights @ (member * values) for member in members], axis=-1)
-            for values in (1.0, chunk.p, np.nan_to_num(outcomes))
-        )
-        replicates = BinSums(*parts)
-        for number, size in enumerate(_SIZES):
-            draws.add(number, *notion.weighted(_recentred(total, replicates, size)))
+        for number, size in enumerate(_PAIR_SIZES):
             truths.add(number, *notion.weighted(_recentred(total, total, size)))
+        for replicate, rows in enumerate(donors):
+            sums = notion.sums(chunk, outcomes[rows], rows)
+            for number, size in enumerate(_PAIR_SIZES):
+                draws.add((number, replicate), *notion.weighted(_recentred(total, sums, size)))
     true, errors = truths.means(), draws.means()
-    value = float(true[_SIZES == 1][0])
+    value = float(true[_PAIR_SIZES == 1][0])
     quantiles = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2], axis=1)
     low = invert(value, quantiles[1], true) if quantiles[1, 0] < value else 0.0
     high = invert(value, quantiles[0], true)
@@ -638,63 +598,39 @@ class _Average:
         return self._total / np.maximum(self._weight, 1e-300)
 
 
-_Own = Callable[[int], IntArray | slice]
+class _Selection:
+    """The events of several data sets. If the notion selects events by frequency, each has its own."""
+
+    def __init__(self, notion: Notion, data_sets: Iterable[Orders]) -> None:
+        self._own: list[IntArray] | None = None
+        if not notion.reselects:
+            self.events = notion.choose(notion.orders)
+            return
+        chosen = [notion.choose(orders) for orders in data_sets]
+        every, index = events.unique_rows(np.concatenate(chosen), notion.dist.n_items)
+        order = _by_items(every)  # as `Notion.chunks` does, so that the places of a chunk follow each other
+        self.events = every[order]
+        places = np.argsort(order)[index]
+        ends = np.cumsum([len(part) for part in chosen])[:-1]
+        self._own = [np.sort(part) for part in np.split(places, ends)]
+
+    def of(self, number: int, chunk: Chunk) -> IntArray | slice:
+        """Return which events of a chunk the data set with this number has."""
+        if self._own is None:
+            return slice(None)
+        own, first = self._own[number], chunk.places[0]
+        inside = slice(*np.searchsorted(own, [first, first + len(chunk.places)]))
+        return own[inside] - first
 
 
-def _chunks_of_worlds(
-    notion: Notion, chosen: Sequence[IntArray] | None, rng: np.random.Generator
-) -> Iterator[tuple[Chunk, _Own]]:
-    """Yield chunks of all events, and a function from a world's number to its own events in the chunk.
-
-    ``chosen`` are the events of each world; None if all have the same.
-    """
-    if chosen is None:
-        for chunk in notion.chunks(notion.choose(notion.orders)[0], rng):
-            yield chunk, lambda _: slice(None)
-        return
-    every, index = events.unique_rows(np.concatenate(chosen), notion.dist.n_items)
-    # `Notion.chunks` sorts by items; sorting here keeps its order.
-    order = np.lexsort(np.sort(every, axis=1).T[::-1])
-    place = np.argsort(order)
-    ends = np.cumsum([len(part) for part in chosen])[:-1]
-    columns = [np.sort(place[part]) for part in np.split(index, ends)]
-    start = 0
-    for chunk in notion.chunks(every[order], rng):
-        first, last = start, start + len(chunk.events)
-
-        def own(number: int, first: int = first, last: int = last) -> IntArray:
-            mine = columns[number]
-            return mine[slice(*np.searchsorted(mine, [first, last]))] - first
-
-        yield chunk, own
-        start = last
+def _by_items(chosen: IntArray) -> IntArray:
+    """Return the order in which events (E, k) with the same items follow each other: (E,)."""
+    return np.lexsort(np.sort(chosen, axis=1).T[::-1])
 
 
-def _take(sums: BinSums, events: IntArray | slice) -> BinSums:
-    return BinSums(sums.count[events], sums.probability[events], sums.outcome[events])
-
-
-def marginals(
-    dist: PairMarginals, chosen: IntArray, family: Family, rng: np.random.Generator
-) -> tuple[FloatArray, float]:
-    """Return the marginals (n, E) of events (E, k) and their largest standard error, 0 where they are exact."""
-    if family == "top":
-        return check_ranks(dist, "top_k").top(chosen), 0.0
-    try:
-        return dist.sub(chosen), 0.0
-    except TooCostlyError as error:
-        sub_estimate = getattr(dist, "sub_estimate", None)
-        if sub_estimate is None:
-            raise
-        estimate = sub_estimate(chosen, _MONTE_CARLO_SIZE, rng)
-        worst = float(estimate.standard_errors.max())
-        warnings.warn(
-            f"{error}. Estimated from {_MONTE_CARLO_SIZE:,} sampled rankings instead, standard error up to "
-            f"{worst:.2g} (marginal_error of the result)",
-            MonteCarloWarning,
-            stacklevel=2,
-        )
-        return estimate.probabilities, worst
+def marginals(dist: PairMarginals, chosen: IntArray, family: Family) -> FloatArray:
+    """Return the marginals (n, E) of events (E, k)."""
+    return check_ranks(dist, "top_k").top(chosen) if family == "top" else dist.sub(chosen)
 
 
 def check_orders_for(dist: PairMarginals, orders: ArrayLike | PartialRankings) -> Orders:

@@ -5,7 +5,7 @@ marginals are float32 sums over a finite list of rankings, whatever its probabil
 rankings and instances. Use it to reproduce published numbers, not to measure calibration.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,6 @@ from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import binning
 from rmcalib.calibration.notions import MAX_EVENTS, Notion, NotionResult, check_complete, check_ranks
 from rmcalib.ranking import PairMarginals, RankingDistribution, all_rankings, events
-from rmcalib.ranking._listed import index_of_orders
 from rmcalib.ranking.events import Family
 
 _KERNEL_EPSILON = 1e-8
@@ -24,16 +23,19 @@ _ENUMERATED_BELOW = 8
 def reference_notion(notion: Notion) -> NotionResult:
     """Compute ``sub_k(..., protocol="reference")``."""
     error, weighting = notion.error, notion.weighting
-    if notion.events is not None or notion.counted_on is not None or notion.max_events != MAX_EVENTS:
-        raise ValueError("events, counted_on, max_events: the reference protocol chooses its own events")
-    if (error.bins, error.norm, error.debias) != (10, 1, False) or error.spacing == "mass":
-        raise ValueError(
-            "protocol: the reference protocol has 10 bins, spacing 'width' or 'log', norm 1, no debias"
-        )
-    if error.discrepancy == "jeffreys":
-        raise ValueError("discrepancy: the reference protocol reports jeffreys_unit, not raw jeffreys")
-    if notion.coverage is not None and weighting != "uniform":
-        raise ValueError("weighting: the reference protocol has coverage=0.95 with uniform weighting only")
+    allowed = {
+        "bins": error.bins == 10,
+        "norm": error.norm == 1,
+        "debias": not error.debias,
+        "spacing": error.spacing != "mass",
+        "discrepancy": error.discrepancy != "jeffreys",
+        "counted_on": notion.counted_on is None,
+        "max_events": notion.max_events == MAX_EVENTS,
+        "weighting": notion.coverage is None or weighting == "uniform",
+    }
+    for option, fine in allowed.items():
+        if not fine:
+            raise ValueError(f"{option}: the reference protocol does not have this value")
     orders = check_complete(notion.dist, notion.orders, "the reference protocol")
     chosen, p, happened = _forecasts(
         notion.dist, orders, notion.k, notion.family, notion.coverage, notion.support
@@ -45,8 +47,8 @@ def reference_notion(notion: Notion) -> NotionResult:
     if weighting != "uniform":
         weights = happened.mean(axis=0) if weighting == "frequency" else p.mean(axis=0)
     weights = weights / weights.sum()
-    value, n, how = float(weights @ per_event), len(happened), "95% filter" if notion.coverage else "all"
-    return NotionResult(value, per_event, chosen, weights, notion.family, notion.k, n, "reference", how)
+    value, n = float(weights @ per_event), len(happened)
+    return NotionResult(value, per_event, chosen, weights, notion.family, notion.k, n, "reference")
 
 
 def reference_strong_notion(
@@ -54,7 +56,6 @@ def reference_strong_notion(
     orders: IntArray,
     k: int,
     family: Family,
-    *,
     coverage: float | None,
     support: ArrayLike | None,
     bandwidth: float,
@@ -82,14 +83,6 @@ def reference_support(dist: RankingDistribution, support: ArrayLike | None) -> I
     )
 
 
-class _Forecasts(NamedTuple):
-    """Events (E, k), their probabilities (n, E), rounded to float32, and whether they happened (n, E)."""
-
-    events: IntArray
-    marginals: FloatArray
-    happened: BoolArray
-
-
 def _forecasts(
     dist: PairMarginals,
     orders: IntArray,
@@ -97,14 +90,19 @@ def _forecasts(
     family: Family,
     coverage: float | None,
     support: ArrayLike | None,
-) -> _Forecasts:
-    """Sum over listed rankings if ``dist`` is a distribution; otherwise use its pair marginals."""
+) -> tuple[IntArray, FloatArray, BoolArray]:
+    """Return events (E, k), their probabilities, rounded to float32, and whether they happened: (n, E) each.
+
+    Sum over listed rankings if ``dist`` is a distribution; otherwise use its pair marginals.
+    """
     if coverage not in (None, 0.95):
         raise ValueError(f"coverage: the reference protocol has coverage=0.95 or None, not {coverage}")
     m = orders.shape[1]
     chosen = events.all_events(m, k) if m < _ENUMERATED_BELOW else events.observed(orders, k, family)
     kept = None if coverage is None else _kept_rankings(orders)
-    rows = np.ones(len(orders), dtype=bool) if kept is None else index_of_orders(kept, orders) < len(kept)
+    rows = (
+        np.ones(len(orders), dtype=bool) if kept is None else events.index_of_orders(kept, orders) < len(kept)
+    )
     if family == "sub" and not isinstance(dist, RankingDistribution):
         p = dist.sub(chosen)[rows]
         if (
@@ -115,10 +113,10 @@ def _forecasts(
         ranks = check_ranks(dist, "top_k")
         listed = reference_support(ranks, support)
         if kept is not None:
-            listed = listed[index_of_orders(kept, listed) < len(kept)]
+            listed = listed[events.index_of_orders(kept, listed) < len(kept)]
         each = _rounded(np.exp(ranks.log_prob(listed))[rows])
         p = each @ events.occurs_unchecked(listed, chosen, family)
-    return _Forecasts(chosen, _rounded(p), events.occurs_unchecked(orders[rows], chosen, family))
+    return chosen, _rounded(p), events.occurs_unchecked(orders[rows], chosen, family)
 
 
 def _rounded(p: FloatArray) -> FloatArray:

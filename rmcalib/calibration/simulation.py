@@ -19,14 +19,11 @@ from numpy.typing import NDArray
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, chunks
 
 SmallInts = NDArray[np.int32]
-Steps = tuple[tuple[float, int], ...]
-
-STEPS: Steps = ((1.0, 8), (3.0, 4), (8.0, 2))
-"""Sizes of the alternatives, as multiples of the observed miscalibration: 8 steps up to 1, 4 up to 3, ..."""
-FEWER_STEPS: Steps = ((1.0, 4), (3.0, 2), (8.0, 1))
-"""The same for errors that take longer to compute."""
-DRAWS, FEWER_DRAWS = 400, 200
-"""Data sets drawn for each size, at most."""
+FEWER_DRAWS = 200
+"""Data sets drawn for each size, at most, of errors that take longer to compute."""
+_DRAWS = 400  # of other errors
+_SIZES = (1.0, 3.0, 8.0)  # of miscalibration, as multiples of the observed one
+_STEPS, _FEWER_STEPS = (8, 4, 2), (4, 2, 1)  # from 0 to the first size, from there to the next, ...
 _DRAWN_ONE_BY_ONE = 10_000  # prompts
 _FEW = 200  # a sum that fewer alternatives add to is never drawn as normal
 _PART_ELEMENTS = 500_000  # features in memory at a time
@@ -124,23 +121,21 @@ def simulate(
     errors: Callable[[FloatArray], FloatArray],
     true_error: Callable[[FloatArray], FloatArray],
     *,
-    steps: Steps = STEPS,
     resamples: int,
     rng: np.random.Generator | int,
-    most: int = DRAWS,
+    fewer: bool = False,
     design_effect: float = 1.0,
 ) -> Simulation:
     """Draw data sets under calibration and along a path of growing miscalibration.
 
     ``probabilities(size)`` are those of the alternatives (A,) if the miscalibration is ``size`` times the
-    observed one. ``design_effect`` multiplies the variance of the sums: prompts that belong together go
-    together.
+    observed one. ``fewer`` steps and draws are for errors that take longer to compute. ``design_effect``
+    multiplies the variance of the sums: prompts that belong together go together.
     """
-    sizes, n_steps = zip(*steps, strict=True)
+    sizes, n_steps = _SIZES, _FEWER_STEPS if fewer else _STEPS
     ends = [probabilities(size) for size in (0.0, *sizes)]
-    null, drawn = draw_sums(
-        alternatives, ends, n_steps, resamples=resamples, most=most, rng=np.random.default_rng(rng)
-    )
+    most, rng = FEWER_DRAWS if fewer else _DRAWS, np.random.default_rng(rng)
+    null, drawn = draw_sums(alternatives, ends, n_steps, resamples=resamples, most=most, rng=rng)
     expected = expected_sums(alternatives, ends)
     mixed = [expected[0][None]]
     for n, before, after in zip(n_steps, expected[:-1], expected[1:], strict=True):

@@ -14,26 +14,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    as_floats,
-    as_groups,
-    as_outcomes,
-    check_integer,
-    segment_log_softmax,
-)
+from rmcalib._util import arrays
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib.calibration import intervals
 from rmcalib.calibration.events import by_cluster
-from rmcalib.calibration.intervals import (
-    Interval,
-    Limits,
-    first_and_next,
-    frequency_distances,
-    skew_interval,
-    standard_error,
-    student_quantile,
-)
+from rmcalib.calibration.intervals import Interval, Limits
 from rmcalib.calibration.notions import check_complete
 from rmcalib.ranking import RankingDistribution
 from rmcalib.ranking._distribution import HasTemperature
@@ -41,6 +26,7 @@ from rmcalib.ranking._distribution import HasTemperature
 REWARD_RANGE = (-230.0, 230.0)
 """Range of log β for rewards, which may be on any scale up to 1e100."""
 _RANKING_RANGE = (-20.0, 20.0)
+_FOLDS = 5
 Model = TypeVar("Model")
 
 
@@ -99,20 +85,19 @@ def cross_fit(
     fit: Callable[[IntArray], Model],
     predict: Callable[[Model, IntArray], FloatArray],
     *,
-    folds: int = 5,
     groups: ArrayLike | None = None,
     rng: np.random.Generator | int = 0,
 ) -> FloatArray:
-    """Predict every row with a model fitted on the other folds, so that no row is used to predict itself.
+    """Predict every row with a model fitted on the other ones of five folds, so that no row is used to predict itself.
 
     ``fit`` maps row numbers to a model, ``predict`` maps a model and row numbers to numbers. Rows of a group
     stay in one fold; there are at most as many folds as groups.
     """
-    index = as_groups(groups, check_integer(n, "n", 2))
+    index = arrays.as_groups(groups, arrays.check_integer(n, "n", 2))
     n_groups = int(index.max()) + 1
     if n_groups < 2:
         raise ValueError("all prompts belong to one cluster: at least two clusters are needed")
-    folds = min(check_integer(folds, "folds", 2), n_groups)
+    folds = min(_FOLDS, n_groups)
     fold = np.random.default_rng(rng).permutation(np.arange(n_groups) % folds)[index]
     result = np.empty(n)
     for number in range(folds):
@@ -153,10 +138,10 @@ class Softmax:
     @classmethod
     def from_arrays(cls, rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> Softmax:
         """Build from checked arrays (N,) in any order."""
-        r, y = as_floats(rewards, "rewards", ndim=1), as_outcomes(outcomes)
+        r, y = arrays.as_floats(rewards, "rewards", ndim=1), arrays.as_outcomes(outcomes)
         if len(r) != len(y):
             raise ValueError(f"outcomes: {len(y)} outcomes for {len(r)} rewards")
-        index = as_groups(groups, len(r))
+        index = arrays.as_groups(groups, len(r))
         happened = np.bincount(index, y)
         if (happened != 1).any():
             group = int(np.argmax(happened != 1))
@@ -181,6 +166,10 @@ class Softmax:
     def below(self) -> FloatArray:
         """The rewards minus the largest of their prompt, so that nothing overflows."""
         return self.r - np.repeat(np.maximum.reduceat(self.r, self._starts), self.sizes)
+
+    def _sums(self, values: FloatArray) -> FloatArray:
+        """Return the sum over the alternatives of each choice: (N,) -> (P,)."""
+        return np.add.reduceat(values, self._starts)
 
     @cached_property
     def _weight(self) -> FloatArray:
@@ -217,28 +206,30 @@ class Softmax:
         if temperature == 0:  # only the largest reward has a probability; equal ones share it
             ties = np.add.reduceat(self.below == 0, self._starts, dtype=np.float64)
             return self._per_prompt(np.where(self.below[self.correct] == 0, np.log(ties), np.inf))
-        return self._per_prompt(-segment_log_softmax(self.below / temperature, self.sizes)[self.correct])
+        logits = self.below / temperature
+        return self._per_prompt(np.log(self._sums(np.exp(logits))) - logits[self.correct])
 
     def mean_slope(self, beta: float) -> float:
         """Return the mean of E[r] − r_correct."""
-        p = np.exp(segment_log_softmax(self.r * beta, self.sizes))
-        slopes = np.add.reduceat(p * self.r, self._starts) - self.r[self.correct]
-        return float(self._per_prompt(slopes).mean())
+        odds = np.exp(self.below * beta)
+        expected = self._sums(odds * self.below) / self._sums(odds)
+        return float(self._per_prompt(expected - self.below[self.correct]).mean())
 
     def slopes(self, temperature: float) -> tuple[FloatArray, FloatArray]:
         """Return slope and curvature by log β."""
-        logs = segment_log_softmax(self.r / temperature, self.sizes)  # logits up to a constant per prompt
-        p = np.exp(logs)
-        mean = np.add.reduceat(p * logs, self._starts)
-        spread = np.add.reduceat(p * (logs - np.repeat(mean, self.sizes)) ** 2, self._starts)
-        return self._per_prompt(mean - logs[self.correct]), self._per_prompt(spread)
+        logits = self.below / temperature
+        odds = np.exp(logits)
+        p = odds / np.repeat(self._sums(odds), self.sizes)
+        mean = self._sums(p * logits)
+        spread = self._sums(p * (logits - np.repeat(mean, self.sizes)) ** 2)
+        return self._per_prompt(mean - logits[self.correct]), self._per_prompt(spread)
 
     def margins(self) -> tuple[FloatArray, FloatArray]:
         """Return the reward of the first choice minus that of the correct response, and of the runner-up.
 
         Of the pairs of a prompt, the closest is the one that may be wrong next.
         """
-        first, second = first_and_next(self.r, self.sizes)
+        first, second = intervals.first_and_next(self.r, self.sizes)
         wrong, closest = (
             self._per_prompt(self.r[first] - self.r[self.correct]),
             self.r[first] - self.r[second],
@@ -253,15 +244,14 @@ class Softmax:
 
         The pairs of a prompt depend on each other: for them it is not known.
         """
+        from scipy.special import xlogy
+
         if self.prompt is not None:
             return None
-        logs = segment_log_softmax(self.below, self.sizes)
+        logs = arrays.segment_log_softmax(self.below, self.sizes)
         q = (self.below == 0).astype(np.float64) if temperature == 0 else np.exp(self.below / temperature)
         q /= np.repeat(np.add.reduceat(q, self._starts), self.sizes)
-        possible = q > 0
-        terms = np.zeros(len(q))
-        terms[possible] = q[possible] * (np.log(q[possible]) - logs[possible])
-        return max(float(terms.sum()), 0.0) / len(self.sizes)
+        return max(float((xlogy(q, q) - q * logs).sum()), 0.0) / len(self.sizes)
 
     def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
         """Return slopes and curvatures by β at 0: mean(r) − r_correct and the variance of r of each prompt."""
@@ -380,7 +370,7 @@ class Scale:
     def usable_interval(self, level: float = 0.95) -> Interval:
         """Return usable information with its interval, in [0, 1]."""
         worth = self.worth(self.usable, self._best)
-        below, above = skew_interval(worth, level, self.cluster)
+        below, above = intervals.skew_interval(worth, level, self.cluster)
         if np.isinf(self._likelihood_limits(level)[1]):
             # Usable information is the gain over a uniform guess, and near 0 its root is normal.
             near = self._error_at_zero(*self.model.slopes_of_nothing())
@@ -425,7 +415,7 @@ class Scale:
         if self.fit.at_limit is not None or self.n < 2:
             return 1.0
         slope, curvature = self.model.slopes(self.fit.temperature)
-        spread = self.n * standard_error(slope, self.cluster) ** 2
+        spread = self.n * intervals.standard_error(slope, self.cluster) ** 2
         curved = float(curvature.mean())
         return max(self.model.independent, spread / curved) if curved > 0 else self.model.independent
 
@@ -438,7 +428,7 @@ class Scale:
 
         The loss of a wrong choice exceeds that of a right one by the margin of their rewards over T.
         """
-        margin = frequency_distances(*self.model.margins(), level, self.cluster)[0]
+        margin = intervals.frequency_distances(*self.model.margins(), level, self.cluster)[0]
         fit = find_temperature(lambda beta: self.model.mean_slope(beta) + margin)
         now = float(self._now.mean())
         if fit.at_limit == "cold":
@@ -454,14 +444,14 @@ class Scale:
         """Return the standard error of √(2 delta) for delta near 0, from slopes and curvatures there."""
         if len(slope) < 2 or not curvature.mean() > 0:
             return 0.0
-        return standard_error(slope, self.cluster) / float(np.sqrt(curvature.mean()))
+        return intervals.standard_error(slope, self.cluster) / float(np.sqrt(curvature.mean()))
 
     def _root_limits(self, gain: FloatArray, delta: float, near: float, level: float) -> Limits:
         """Return the limits of delta from s = √(2 delta), with standard error se(gain)/s or ``near``."""
         root = float(np.sqrt(2 * delta))
-        away = standard_error(gain, self.cluster) / root if len(gain) > 1 and root > 1e-9 else 0.0
+        away = intervals.standard_error(gain, self.cluster) / root if len(gain) > 1 and root > 1e-9 else 0.0
         n = len(by_cluster(gain, self.cluster))
-        margin = student_quantile(level, n) * max(near, away)
+        margin = intervals.student_quantile(level, n) * max(near, away)
         return max(0.0, root - margin) ** 2 / 2, (root + margin) ** 2 / 2
 
 

@@ -53,6 +53,10 @@ class VoteForecasts:
         """The fraction of votes of each outcome: (N,)."""
         return self.votes / np.repeat(self.n_votes, self.sizes)
 
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Return the sums over the outcomes of each prompt: (N,) -> (n,)."""
+        return np.asarray(np.add.reduceat(values, self.starts))
+
     def take(self, kept: BoolArray) -> VoteForecasts:
         """Return the prompts where ``kept`` (n,) is true."""
         rows = np.repeat(kept, self.sizes)
@@ -64,16 +68,14 @@ class VoteForecasts:
 def vote_log_losses(forecasts: VoteForecasts) -> FloatArray:
     """Return the log loss of each prompt: the mean over its votes of −log P(chosen outcome)."""
     share = forecasts.shares
-    losses = np.zeros(len(share))
-    chosen = share > 0  # 0 · log 0 is 0
-    losses[chosen] = -share[chosen] * forecasts.log_probability[chosen]
-    return segment_sums(losses, forecasts)
+    # What nobody chose adds nothing, even if its probability is 0.
+    return forecasts.sums(-share * np.where(share > 0, forecasts.log_probability, 0.0))
 
 
 def vote_briers(forecasts: VoteForecasts) -> FloatArray:
     """Return the Brier score of each prompt: the mean over its votes x of Σ_i (p_i − x_i)²."""
     p = forecasts.probability
-    return segment_sums(p * (p - 2 * forecasts.shares), forecasts) + 1
+    return forecasts.sums(p * (p - 2 * forecasts.shares)) + 1
 
 
 def voter_disagreements(forecasts: VoteForecasts) -> FloatArray:
@@ -84,28 +86,11 @@ def voter_disagreements(forecasts: VoteForecasts) -> FloatArray:
     return 1 - pair_agreements(forecasts)
 
 
-def majority_agreements(forecasts: VoteForecasts) -> FloatArray:
-    """Return how often a voter agrees with the majority of the other voters: (n,), NaN for one vote."""
-    votes = np.where(forecasts.is_tie, -2, forecasts.votes)
-    starts, sizes = forecasts.starts, forecasts.sizes
-    most = np.maximum.reduceat(votes, starts)
-    leads = votes == np.repeat(most, sizes)
-    leaders = np.add.reduceat(leads, starts, dtype=np.int64)
-    behind = np.where(leads, -1, votes)
-    second = np.maximum.reduceat(behind, starts)
-    seconds = np.add.reduceat(behind == np.repeat(second, sizes), starts, dtype=np.int64)
-    # A vote can agree with the others only if it is for the single leader. Without it, that response still
-    # leads, or is level with the second.
-    agree = np.where(most > second + 1, 1.0, 1 / (1 + seconds))
-    found = np.where(leaders == 1, most * agree, 0.0)
-    return np.where(forecasts.n_votes > 1, found / forecasts.n_votes, np.nan)
-
-
 def pair_agreements(forecasts: VoteForecasts) -> FloatArray:
     """Return how often two different voters on a prompt agree: (n,), NaN for one vote."""
     n = forecasts.n_votes
     with np.errstate(divide="ignore", invalid="ignore"):
-        total = segment_sums(forecasts.votes.astype(np.float64) ** 2, forecasts) - n
+        total = forecasts.sums(forecasts.votes.astype(np.float64) ** 2) - n
         return np.where(n > 1, total / (n * (n - 1)), np.nan)
 
 
@@ -122,12 +107,6 @@ def vote_correlation(share: FloatArray, centre: FloatArray, n_votes: IntArray, c
     return min(max(extra / most, 0.0), _LARGEST_AGREEMENT) if most > 0 else 0.0
 
 
-def segment_sums(values: FloatArray, forecasts: VoteForecasts) -> FloatArray:
-    """Return the sums over the outcomes of each prompt: (N,) -> (n,)."""
-    total: FloatArray = np.add.reduceat(values, forecasts.starts)
-    return total
-
-
 def with_tie_outcome(
     forecasts: VoteForecasts, ties: IntArray, *, rng: np.random.Generator | int = 0
 ) -> VoteForecasts:
@@ -138,15 +117,12 @@ def with_tie_outcome(
     n = len(forecasts)
     if n < 2:
         raise ValueError("ties: at least two prompts are needed to cross-fit a model of ties")
-    share, level = (
-        ties / (forecasts.n_votes + ties),
-        segment_sums(forecasts.log_probability, forecasts) / forecasts.sizes,
-    )
+    share = ties / (forecasts.n_votes + ties)
+    level = forecasts.sums(forecasts.log_probability) / forecasts.sizes
     nu = cross_fit(
         n,
         lambda train: _fit_davidson(level[train], share[train]),
         lambda found, test: np.full(len(test), found),
-        folds=5,
         rng=rng,
     )
     from scipy.special import log_expit
@@ -242,7 +218,7 @@ def _fit_concentration(forecasts: VoteForecasts) -> tuple[float, FloatArray]:
 
     agree = pair_agreements(forecasts)
     known = np.isfinite(agree)
-    least = segment_sums(_mean_shares(forecasts) ** 2, forecasts)[known]
+    least = forecasts.sums(_mean_shares(forecasts) ** 2)[known]
 
     def excess(log_size: float) -> FloatArray:
         size = np.exp(log_size)
@@ -272,7 +248,7 @@ def _first_terms(forecasts: VoteForecasts) -> tuple[FloatArray, FloatArray]:
         last = np.where(k < n, votes * without / n, last)
         total += np.where(k < n, last / k, 0.0)
     places = index.reshape(-1)
-    return segment_sums(total[places], forecasts), segment_sums(last[places], forecasts)
+    return forecasts.sums(total[places]), forecasts.sums(last[places])
 
 
 def _rest(forecasts: VoteForecasts, means: FloatArray, log_size: float) -> FloatArray:
@@ -290,8 +266,8 @@ def _rest(forecasts: VoteForecasts, means: FloatArray, log_size: float) -> Float
         last = np.where(k < n, np.exp(betaln(a + 1, b + k) - betaln(a, b)), last)
         rest = rest - np.where(k < n, last / k, 0.0)
     places = index.reshape(-1)
-    above = segment_sums(np.maximum(rest, 0.0)[places], forecasts)
-    return above / np.maximum(segment_sums(last[places], forecasts), 1e-300)
+    above = forecasts.sums(np.maximum(rest, 0.0)[places])
+    return above / np.maximum(forecasts.sums(last[places]), 1e-300)
 
 
 def _largest_shares(forecasts: VoteForecasts, log_size: float) -> FloatArray:

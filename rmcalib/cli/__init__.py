@@ -12,9 +12,9 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter
 
 from rmcalib import __version__
-from rmcalib._util.processes import INTERRUPTED, end_now
+from rmcalib._util.display import clean_line
+from rmcalib._util.processes import INTERRUPTED, PeerError, end_now, process_rank
 from rmcalib._util.storage import is_late
-from rmcalib._util.terminal import clean_line
 from rmcalib._util.texts import parse_yaml
 from rmcalib.cli.options import HELP_ALL, MAIN, config_file
 
@@ -105,17 +105,16 @@ def _prepare_streams() -> None:
 
 
 def _seconds_to_wait(error: Exception) -> float:
-    from rmcalib._util.processes import PeerError, is_main_process
-
-    if isinstance(error, PeerError):
+    rank, world = process_rank()
+    if world > 1 and isinstance(error, PeerError):
         return _LEFT_WAIT
-    return 0.0 if is_main_process() else _OTHERS_WAIT
+    return _OTHERS_WAIT if rank else 0.0
 
 
 def _one_line(error: Exception) -> str:
     line = clean_line(error) or type(error).__name__
     if isinstance(error, MissingArgumentError):
         return f"{line} See: rmcalib {' '.join(error.command_chain or ())} --help"
-    if isinstance(error, _BAD_INPUT):
+    if isinstance(error, (*_BAD_INPUT, PeerError)):
         return line
     return f"{type(error).__name__}: {line} (this should not happen; RMCALIB_DEBUG=1 shows where)"

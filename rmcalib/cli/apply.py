@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from rmcalib.cli.options import Common, InputFile, OutputFile, Reading, Source, at_least
+from rmcalib.cli.options import Common, InputFile, OutputFile, Reading, Source
 from rmcalib.cli.screen import session
 
 
@@ -17,7 +18,7 @@ def command(
     *,
     calibrator: InputFile,
     to: OutputFile = Path("runs/probabilities.csv"),
-    accept: Annotated[float | None, Parameter(metavar="P", validator=at_least(0, 1))] = None,
+    accept: Annotated[float | None, Parameter(metavar="P", validator=Number(gte=0, lte=1))] = None,
     reading: Reading = Reading(),
     common: Common = Common(),
 ) -> int:
@@ -37,9 +38,7 @@ def command(
     from rmcalib.repair import apply
 
     reading.refuse("rows are written back as they are", "columns", "scale")
-    if Path(source).resolve() == to.resolve():
-        raise ValueError(f"--to {to}: this command reads that file; name another one")
-    with session(common, to=to) as screen:
+    with session(common, (source,), to=to) as screen:
         found = apply(source, calibrator, decisions=accept, columns=reading.columns, scale=reading.scale)
         if screen.taken:
             write_text(to, found.table.to_csv(index=False))

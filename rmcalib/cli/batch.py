@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
+from cyclopts.validators import Number
 
-from rmcalib._util.processes import may_draw
-from rmcalib._util.terminal import add_row, open_console, print_table, table
-from rmcalib.cli.options import MORE, Common, InputFile, Measuring, Names, Scoring, at_least, refuse
+from rmcalib._util.display import open_console, print_table
+from rmcalib.cli.options import MORE, Common, InputFile, Measuring, Names, Scoring, refuse
 from rmcalib.cli.screen import Screen, following, print_json, print_lines, session
 from rmcalib.cli.sources import judge_options
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from rmcalib.runs._plan import PlanEntry
 
 WHERE = Group("Where to run", sort_key=2)
+_ENDED = ("done", "failed", "skipped")
 
 
 def command(
@@ -36,8 +36,8 @@ def command(
     no_metrics: Annotated[bool, Parameter(group=MORE)] = False,
     engine: Annotated[Literal["local", "ray"], Parameter(group=WHERE)] = "local",
     address: Annotated[str | None, Parameter(metavar="WHERE", group=WHERE)] = None,
-    shards: Annotated[int | None, Parameter(metavar="N", group=WHERE, validator=at_least(1))] = None,
-    gpus: Annotated[float | None, Parameter(metavar="X", group=WHERE, validator=at_least(0))] = None,
+    shards: Annotated[int | None, Parameter(metavar="N", group=WHERE, validator=Number(gte=1))] = None,
+    gpus: Annotated[float | None, Parameter(metavar="X", group=WHERE, validator=Number(gte=0))] = None,
     gpu_memory: Annotated[str | None, Parameter(metavar="SIZE", group=WHERE)] = None,
     free_disk: Annotated[bool, Parameter(group=WHERE)] = False,
     ignore_memory: Annotated[bool, Parameter(group=WHERE)] = False,
@@ -107,7 +107,7 @@ def command(
         exclude=exclude,
         max_parameters=size,
         families=family,
-        options=checked_settings(LoadOptions, judge_options(scoring)),
+        options=checked_settings(LoadOptions, judge_options(scoring.judge, backend=scoring.backend)),
         cluster=cluster,
         published=scores is not None,
         fresh=scoring.fresh,
@@ -120,7 +120,14 @@ def command(
         if dry_run:
             return _show_plan(plan_batch(batch), screen)
         evaluate = None if no_metrics else _evaluate(measuring)
-        with _live_table(screen) as on_change:
+        with screen.progress("models") as draw:
+
+            def on_change(status: Status) -> None:
+                models = status.models.values()
+                draw(
+                    sum(one.state in _ENDED for one in models), len(models), sum(one.tokens for one in models)
+                )
+
             status = run_batch(batch, evaluate=evaluate, on_change=on_change)
         if screen.json:
             print_json(status.content())
@@ -148,52 +155,6 @@ def _evaluate(measuring: Measuring) -> Evaluate:
     return of_model
 
 
-_STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
-_ORDER = ("scoring", "evaluating", "scored", "downloading", "failed", "waiting", "done", "skipped")
-_ROWS = 20  # of the live table; models that are being worked on come first
-
-
-@contextlib.contextmanager
-def _live_table(screen: Screen) -> Iterator[Callable[[Status], None] | None]:
-    """Show the states of a batch on standard error; nothing if it is not a terminal."""
-    if not (screen.prints and may_draw()):
-        yield None
-        return
-    from huggingface_hub.utils.tqdm import disable_progress_bars
-    from rich.live import Live
-
-    disable_progress_bars()  # they would write into the table
-    seen: list[Status] = []
-
-    def draw() -> Any:  # again each time, because clocks run
-        return _status_table(seen[0]) if seen else ""
-
-    with Live(console=open_console(stderr=True), refresh_per_second=2, transient=True, get_renderable=draw):
-        yield seen.append
-
-
-def _status_table(status: Status) -> Any:
-    """Draw the states: what is being worked on, failures, what waits, what is done."""
-    status.tick()
-    title = ", ".join(f"{count} {state}" for state, count in status.counts().items())
-    rows = table("model", "size", "state", "progress", "tokens/s", "left", title=title)
-    entries = sorted(status.models.values(), key=lambda entry: _ORDER.index(entry.state))
-    for entry in entries[:_ROWS]:
-        add_row(
-            rows,
-            entry.model,
-            _size(entry.parameters),
-            entry.state,
-            f"{entry.responses_done / entry.responses:.0%}" if entry.responses else "",
-            f"{entry.tokens_per_second:,.0f}" if entry.tokens_per_second else "",
-            _duration(entry.seconds_left) if entry.seconds_left else "",
-            style=_STYLES.get(entry.state, ""),
-        )
-    if len(entries) > _ROWS:
-        add_row(rows, f"and {len(entries) - _ROWS} more")
-    return rows
-
-
 def _show_plan(plan: list[PlanEntry], screen: Screen) -> int:
     """Print what would be run, in order, and what would be skipped and why."""
     if screen.json:
@@ -201,12 +162,12 @@ def _show_plan(plan: list[PlanEntry], screen: Screen) -> int:
         print_json([{name: getattr(entry, name) for name in names} for entry in plan])
     elif screen.prints:
         run = [entry for entry in plan if not entry.skipped]
-        shown = table("model", "size", "memory", "device", "time")
+        rows = []
         for entry in run:
             memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
             time = "?" if entry.seconds is None else _duration(entry.seconds)
-            add_row(shown, entry.model, _size(entry.parameters), memory, entry.device, time)
-        print_table(open_console(), shown)
+            rows.append([entry.model, _size(entry.parameters), memory, entry.device, time])
+        print_table(open_console(), ("model", "size", "memory", "device", "time"), rows)
         seconds = _duration(sum(entry.seconds or 0 for entry in run))
         print_lines("", f"{len(run)} to run, about {seconds} (a rough guess from sizes).")
         _print_reasons("skipped", {entry.model: entry.skipped for entry in plan if entry.skipped})

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from rmcalib.cli import options
-from rmcalib.cli.options import MORE, Common, Judged, Reading, Scoring
-from rmcalib.cli.screen import Screen, print_lines, session
-from rmcalib.cli.sources import (
-    default_benchmark,
-    judge_options,
-    load_prompts,
-    model_names,
-    open_run,
-    run_judge,
-)
+from rmcalib.cli.options import MORE, Common, Judged, Reading
+from rmcalib.cli.screen import Screen, session
+from rmcalib.cli.sources import default_benchmark, load_prompts, model_names, run_judge, run_options
 
 if TYPE_CHECKING:
     from rmcalib.repair.calibration import Calibration
@@ -34,7 +27,6 @@ def command(
     checkpoint: options.Folder | None = None,
     push_to_hub: Annotated[options.Name | None, Parameter(metavar="ID", group=MORE)] = None,
     seed: options.Seed = 0,
-    scoring: Scoring = Scoring(),
     reading: Reading = Reading(),
     common: Common = Common(),
 ) -> int:
@@ -50,56 +42,40 @@ def command(
         Upload the --checkpoint to this repository on the Hub; needs `hf auth login` or HF_TOKEN.
     """
     from rmcalib.repair import calibrate
-    from rmcalib.repair.calibrator import Calibrator, check_file_is_ours
 
-    with session(common, to=to) as screen:
-        if not screen.taken:
-            check_file_is_ours(to, Calibrator.load, "a calibrator")
-        _check_inputs(source, judged, checkpoint, scoring, reading)
+    with session(common, (source,) if source else (), to=to) as screen:
+        _check_inputs(source, judged, checkpoint, reading)
         model = judged.model[0] if judged.model else ""
-        settings = judge_options(scoring, judged.endpoint, model)
+        settings = run_options(judged, model)
         _check_checkpoint(checkpoint, push_to_hub, settings)
-        scores = open_run(source, reading) if source else _run(judged, scoring, screen)
+        scores = reading.open(source) if source else _run(judged, screen)
         if source and judged.part:
             scores = scores.part(judged.part)
         result = calibrate(scores, seed=seed)
         result.calibrator.save(to)
         content = {**_content(result), "file": str(to)}
+        then = f"rmcalib apply FILE --calibrator {to}"
         if checkpoint is not None:
-            content["checkpoint"] = _write_checkpoint(
-                result, model or None, checkpoint, push_to_hub, settings
-            )
-        screen.finish(
-            result,
-            content,
-            written={"Calibrator": to, "Checkpoint": checkpoint},
-            then=f"rmcalib apply FILE --calibrator {to}",
-        )
-        if checkpoint is not None and screen.prints:
-            made = content["checkpoint"]
-            how = f" -J recipes={made['recipe_file']}" if made["recipe_file"] else ""
-            print_lines(
-                f"Its rewards are r / {made['temperature']:.3g} (checked: they differ by {made['difference']:.1e}).",
-                f"Use it: rmcalib eval --model {checkpoint}{how}",
-            )
+            made = _write_checkpoint(result, model or None, checkpoint, push_to_hub, settings)
+            content["checkpoint"] = made
+            recipes = f" -J recipes={made['recipe_file']}" if made["recipe_file"] else ""
+            then = f"rmcalib eval --model {checkpoint}{recipes}"
+        screen.finish(result, content, written={"Calibrator": to, "Checkpoint": checkpoint}, then=then)
     return 0
 
 
-def _check_inputs(
-    source: str | None, judged: Judged, checkpoint: Path | None, scoring: Scoring, reading: Reading
-) -> None:
+def _check_inputs(source: str | None, judged: Judged, checkpoint: Path | None, reading: Reading) -> None:
     """Refuse options that would do nothing."""
     if source is None:
         reading.refuse("it reads files of scores")
         return
-    given: dict[str, Any] = {
-        "--endpoint": judged.endpoint,
-        "--backend": scoring.backend,
-        "--limit": scoring.limit,
-    }
+    why = f"{source} has the scores already"
+    options.refuse({"--benchmark": judged.benchmark}, why)
     if checkpoint is None:
-        given |= {"--model": judged.model, "-J": scoring.judge}
-    options.refuse({**given, "--benchmark": scoring.benchmark}, f"{source} has the scores already")
+        options.refuse({"--model": judged.model}, why)
+        judged.refuse_run(why)
+    else:
+        judged.refuse_run(why, "-J")  # how the model is loaded
 
 
 def _check_checkpoint(checkpoint: Path | None, push_to_hub: str | None, settings: dict[str, Any]) -> None:
@@ -119,14 +95,14 @@ def _check_checkpoint(checkpoint: Path | None, push_to_hub: str | None, settings
     check_destination(checkpoint, push_to_hub)
 
 
-def _run(judged: Judged, scoring: Scoring, screen: Screen) -> Scores:
+def _run(judged: Judged, screen: Screen) -> Scores:
     names = model_names(judged)
-    if len(names) > 1 or len(scoring.benchmark) > 1:
+    if len(names) > 1 or len(judged.benchmark) > 1:
         option = "--model" if len(names) > 1 else "--benchmark"
         raise ValueError(f"{option}: a calibrator belongs to one model and benchmark, so give one")
-    (chosen,) = scoring.benchmark or default_benchmark(names)
-    bench = load_prompts(chosen, scoring, screen, part=judged.part)
-    return run_judge(names[0], bench, scoring, judged.endpoint, screen)
+    (chosen,) = judged.benchmark or default_benchmark(names)
+    bench = load_prompts(chosen, judged, screen, part=judged.part)
+    return run_judge(names[0], bench, judged, screen)
 
 
 def _write_checkpoint(

@@ -8,7 +8,6 @@ from cyclopts import Parameter
 
 from rmcalib.cli.options import Common, Measuring, Name, Place, Reading, Source
 from rmcalib.cli.screen import session
-from rmcalib.cli.sources import open_run
 
 
 def command(
@@ -41,9 +40,9 @@ def command(
     if push_to_hub is not None:
         check_repo_id(push_to_hub)
     with session(common) as screen:
-        scores = open_run(run, reading)
+        scores = reading.open(run)
         name = model or str(scores.manifest["model"])
-        with screen.working(f"evaluating {name}"):
+        with screen.progress(f"evaluating {name}"):
             found = evaluate(scores, model=name, resamples=measuring.resamples, seed=measuring.seed)
         card = make_card(found, source=source)
         files = card.write(output)

@@ -7,7 +7,6 @@ from typing import Literal
 
 from rmcalib.cli.options import Common, OutputFile, Reading, Seed, Source
 from rmcalib.cli.screen import session
-from rmcalib.cli.sources import open_run
 
 
 def command(
@@ -28,16 +27,13 @@ def command(
         Which panel to write: with fitted weights, or with equal ones.
     """
     from rmcalib.repair import combine
-    from rmcalib.repair.panels import check_replaceable
 
     if to.suffix != ".parquet" and str(to) != "-":
         raise ValueError(f"--to {to}: the name of a file of scores ends in .parquet")
     if len(set(runs)) < max(2, len(runs)):
         raise ValueError(f"a panel has at least two different judges (given: {', '.join(runs) or 'none'})")
-    with session(common, to=to) as screen:
-        if not screen.taken:
-            check_replaceable(to, runs)
-        found = [open_run(run, reading) for run in runs]
+    with session(common, runs, to=to) as screen:
+        found = [reading.open(run) for run in runs]
         names = [str(one.manifest["model"]) for one in found]
         panel = combine(found, names=names if len(set(names)) == len(names) else list(runs), seed=seed)
         panel.scores(method).to_parquet(to)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmcalib.cli import options
-from rmcalib.cli.conditions import check_categories, parse_condition
+from rmcalib.cli.conditions import check_categories, holding, parse_condition
 from rmcalib.cli.screen import Screen, say, session
-from rmcalib.cli.sources import open_run, say_whether_it_holds
+from rmcalib.cli.sources import say_whether_it_holds
 
 if TYPE_CHECKING:
     from rmcalib.scores import Scores
@@ -45,12 +45,12 @@ def command(
     from rmcalib.report.pages import document_of, write_page
 
     conditions = [parse_condition(text) for text in fail_if]
-    with session(common, to=to, markdown=markdown) as screen:
-        pair = _calibrated([open_run(a, reading), open_run(b, reading)], calibrator, screen)
+    with session(common, (a, b), to=to, markdown=markdown) as screen:
+        pair = _calibrated([reading.open(a), reading.open(b)], calibrator, screen)
         names = [str(one.manifest["model"]) for one in pair]
         if names[0] == names[1]:
             names = [f"{name} ({place})" for name, place in zip(names, (a, b), strict=True)]
-        with screen.working(f"comparing {names[0]} and {names[1]}"):
+        with screen.progress(f"comparing {names[0]} and {names[1]}"):
             found = compare(
                 *pair,
                 names=(names[0], names[1]),
@@ -59,25 +59,20 @@ def command(
                 seed=measuring.seed,
             )
         check_categories(conditions, dict.fromkeys(row["category"] for row in found.rows))
-        met = [one for one in conditions if one.holds(one.difference(found.rows))]
-        holding = [
-            f"{one.text} holds: {one.subject} of the difference is {one.difference(found.rows):.4g}"
-            for one in met
-        ]
+        met = holding({one: one.difference(found.rows) for one in conditions})
         page = write_page(found, as_path(output) / "report.html")
         if to is not None:
             write_csv(to, found.rows)
         if markdown is not None:
-            write_text(markdown, markdown_summary([document_of(found)], holding))
-        _say_what_is_left_out(screen, *pair)
+            write_text(markdown, markdown_summary([document_of(found)], met.values()))
         content = {"a": found.a, "b": found.b, "differences": found.rows, "page": str(page)}
         screen.finish(
             found,
-            {**content, "conditions_met": [one.text for one in met]},
+            {**content, "conditions_met": list(met)},
             written={"Report": page},
             then=f"rmcalib combine {a} {b}",
         )
-        for line in holding:
+        for line in met.values():
             say(line)
     return int(bool(met))
 
@@ -99,11 +94,3 @@ def _calibrated(pair: list[Scores], files: tuple[Path, ...], screen: Screen) -> 
             say_whether_it_holds(screen, calibrator, pair[i])
             pair[i] = calibrator.apply(pair[i])
     return pair
-
-
-def _say_what_is_left_out(screen: Screen, a: Scores, b: Scores) -> None:
-    ids = set(a.item_id.tolist()), set(b.item_id.tolist())
-    left_out = len(ids[0] ^ ids[1])
-    if left_out:
-        both = len(ids[0] & ids[1])
-        screen.say(f"warning: compared on {both:,} prompts; {left_out:,} others are in only one of the two")

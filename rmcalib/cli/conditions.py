@@ -6,13 +6,14 @@ A condition compares a metric with a limit. It may be about a bound of the metri
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+from rmcalib._util.texts import did_you_mean
 
 OVERALL = "overall"
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -23,7 +24,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 }
 _FORM = re.compile(
     r"\s*(?P<abs>abs\s*\()?\s*(?P<metric>\w+)\s*(?:\[(?P<category>.+)\])?\s*(?P<close>\))?"
-    r"\s*(?:\.(?P<part>\w+))?\s*(?P<sign>[<>]=?)\s*(?P<limit>\S+)\s*"
+    r"\s*(?:\.(?P<part>low|high))?\s*(?P<sign>[<>]=?)\s*(?P<limit>\S+)\s*"
 )
 _EXPECTED = (
     "expected something like 'ece>0.1', 'overconfidence[Math].low>0.05' or 'abs(overconfidence).low>0.05'"
@@ -41,12 +42,6 @@ class Condition:
     limit: float
     part: str = "value"
     size: bool = False
-
-    @property
-    def subject(self) -> str:
-        """What is compared with the limit: the metric, or a bound or the size of it."""
-        what = f"abs({self.metric})" if self.size else self.metric
-        return what if self.part == "value" else f"{what}.{self.part}"
 
     def value(self, rows: Iterable[Mapping[str, Any]]) -> float:
         """Return the metric's value or bound; a ValueError says why there is none."""
@@ -75,13 +70,14 @@ class Condition:
         own = [{**row, **{part: row[name] for part, name in names.items()}} for row in rows]
         return (replace(self, size=False) if kind else self).value(own)
 
-    def holds(self, value: float) -> bool:
-        """Return whether the condition holds for this value."""
-        return _OPERATORS[self.sign](value, self.limit)
 
-    def met(self, rows: Iterable[Mapping[str, Any]]) -> bool:
-        """Return whether the condition holds, so that the run fails."""
-        return self.holds(self.value(rows))
+def holding(values: Mapping[Condition, float]) -> dict[str, str]:
+    """Return the conditions that hold for their values, by their texts, with the values in words."""
+    return {
+        one.text: f"{one.text} holds: the value is {value:.4g}"
+        for one, value in values.items()
+        if _OPERATORS[one.sign](value, one.limit)
+    }
 
 
 def parse_condition(text: str, names: Iterable[str] | None = None) -> Condition:
@@ -110,17 +106,14 @@ def parse_condition(text: str, names: Iterable[str] | None = None) -> Condition:
         limit = float("nan")
     if match is None or not math.isfinite(limit) or bool(match["abs"]) != bool(match["close"]):
         raise ValueError(f"--fail-if '{text}': {_EXPECTED}")
-    part = match["part"] or "value"
-    if part not in ("value", "low", "high"):
-        raise ValueError(f"--fail-if '{text}': unknown '.{part}' (have: .low, .high)")
     metric = match["metric"]
     if metric not in have:
-        near = difflib.get_close_matches(metric.lower(), have, n=1)
-        known = "`rmcalib list metrics` shows all" if names is None else f"have: {', '.join(have)}"
-        hint = f"did you mean '{near[0]}'?" if near else known
+        hint = did_you_mean(metric.lower(), have, "`rmcalib list metrics` shows all" if names is None else "")
         raise ValueError(f"--fail-if '{text}': unknown metric '{metric}' ({hint})")
     category = (match["category"] or OVERALL).strip()
-    return Condition(text, metric, category, match["sign"], limit, part, bool(match["abs"]))
+    return Condition(
+        text, metric, category, match["sign"], limit, match["part"] or "value", bool(match["abs"])
+    )
 
 
 def check_categories(conditions: Iterable[Condition], categories: Iterable[str]) -> None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from rmcalib.cli.options import CalibratorFile, Common, Reading, Seed, Source, at_least
+from rmcalib.cli.options import CalibratorFile, Common, Reading, Seed, Source
 from rmcalib.cli.screen import session
-from rmcalib.cli.sources import open_run, say_whether_it_holds
+from rmcalib.cli.sources import say_whether_it_holds
 
 
 def command(
     source: Source,
     /,
     *,
-    wrong_at_most: Annotated[float, Parameter(metavar="ALPHA", validator=at_least(0, 1))] = 0.1,
-    confidence: Annotated[float, Parameter(metavar="P", validator=at_least(0, 1))] = 0.95,
-    ask_cost: Annotated[float | None, Parameter(metavar="COST", validator=at_least(0, 1))] = None,
+    wrong_at_most: Annotated[float, Parameter(metavar="ALPHA", validator=Number(gte=0, lte=1))] = 0.1,
+    confidence: Annotated[float, Parameter(metavar="P", validator=Number(gte=0, lte=1))] = 0.95,
+    ask_cost: Annotated[float | None, Parameter(metavar="COST", validator=Number(gte=0, lte=1))] = None,
     calibrator: CalibratorFile = None,
     seed: Seed = 0,
     reading: Reading = Reading(),
@@ -40,7 +41,7 @@ def command(
     from rmcalib.repair import Calibrator, decide
 
     with session(common) as screen:
-        scores = open_run(source, reading)
+        scores = reading.open(source)
         name = str(scores.manifest["model"])
         reason = why_no_calibration(recipe_of_run(name, scores.manifest, registry()))
         if reason:

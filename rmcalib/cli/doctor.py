@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from rmcalib._util.terminal import add_row, open_console, print_table, table
-from rmcalib.cli.options import Common, Endpoint, JudgeSettings, Name, Scoring, refuse
+from rmcalib._util.display import open_console, print_table
+from rmcalib.cli.options import Common, Endpoint, JudgeSettings, Name, refuse
 from rmcalib.cli.screen import print_json, print_lines, session
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
-    from rmcalib.judges._doctor import Diagnosis, ServedCheck
+    from rmcalib.judges._doctor import Check, Diagnosis
 
 _MEANING = {
     "right": "The server gives the model's rewards.",
@@ -51,8 +51,8 @@ def command(
         else:
             here = tuple(one for one in judge if one.startswith(("device=", "dtype=")))
             served = tuple(one for one in judge if one not in here)
-            settings = judge_options(Scoring(judge=served), endpoint)
-            loading = LoadOptions(**judge_options(Scoring(judge=here)))
+            settings = judge_options(served, endpoint=endpoint)
+            loading = LoadOptions(**judge_options(here))
             server = compare_served(model, settings.pop("endpoint"), here=loading, **settings)
             healthy, content = server.healthy, asdict(server)
             if screen.prints:
@@ -62,35 +62,35 @@ def command(
     return int(not healthy)
 
 
-def _print_server(check: ServedCheck) -> None:
+def _print_server(check: Check) -> None:
+    about = check.about
     print_lines(
-        f"{check.endpoint}: {check.endpoint_kind} {check.server_version or '(unknown version)'}, "
-        f"model {check.served_model or '(unknown)'}",
-        f"here: {check.model} in {check.dtype}",
-        f"{check.n_responses} responses of the demo: {check.seconds_served:.2g} s served, "
-        f"{check.seconds_here:.2g} s here",
+        f"{check.where}: {about['endpoint_kind']} {about['server_version'] or '(unknown version)'}, "
+        f"model {about['served_model'] or '(unknown)'}",
+        f"here: {about['model']} in {check.dtype}",
+        f"{about['n_responses']} responses of the demo: {check.seconds:.2g} s served, "
+        f"{about['seconds_here']:.2g} s here",
         f"rewards differ by up to {check.reward_difference:.2g}, probabilities by up to "
         f"{check.probability_difference:.2g}",
         "",
         _MEANING[check.status],
-        f"Next: rmcalib eval --model {check.model} --endpoint {check.endpoint}",
+        f"Next: rmcalib eval --model {about['model']} --endpoint {check.where}",
     )
 
 
 def _print_machine(diagnosis: Diagnosis) -> None:
     print_lines("  ".join(f"{name} {version}" for name, version in diagnosis.versions.items()))
-    for device in diagnosis.devices:
-        memory, free = (f"{size / 1e9:.1f} GB" for size in (device.memory, device.free))
-        print_lines(f"{device.device}: {device.name}, {memory}, {free} free")
+    for device, about in diagnosis.devices.items():
+        memory, free = (f"{about[size] / 1e9:.1f} GB" for size in ("memory", "free"))
+        print_lines(f"{device}: {about['name']}, {memory}, {free} free")
     print_lines(f"Hub: {diagnosis.hub}", "")
-    rows = table("device", "dtype", "demo", "reward off by", "probability off by", "seconds")
+    rows = []
     for check in diagnosis.checks:
         numbers = (check.reward_difference, check.probability_difference, check.seconds)
         cells = ["" if value is None else f"{value:.2g}" for value in numbers]
-        add_row(rows, check.device, check.dtype, check.status, *cells)
-    print_table(open_console(), rows)
-    print_lines(
-        *(f"* {check.device} {check.dtype}: {check.note}" for check in diagnosis.checks if check.note)
-    )
+        rows.append([check.where, check.dtype, check.status, *cells])
+    header = ("device", "dtype", "demo", "reward off by", "probability off by", "seconds")
+    print_table(open_console(), header, rows)
+    print_lines(*(f"* {check.where} {check.dtype}: {check.note}" for check in diagnosis.checks if check.note))
     verdict = "This machine scores correctly." if diagnosis.healthy else "Something is wrong, see above."
     print_lines("", verdict, "Next: rmcalib eval")

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from rmcalib.cli import options
-from rmcalib.cli.conditions import Condition, check_categories, parse_condition
-from rmcalib.cli.options import MORE, Common, Judged, Measuring, Name, Reading, Scoring, refuse
+from rmcalib.cli.conditions import check_categories, holding, parse_condition
+from rmcalib.cli.options import MORE, Common, Judged, Measuring, Name, Reading, refuse
 from rmcalib.cli.screen import Screen, following, print_json, print_lines, say, session
-from rmcalib.cli.sources import (
-    default_benchmark,
-    judge_options,
-    load_prompts,
-    model_names,
-    run_judge,
-    say_whether_it_holds,
-)
+from rmcalib.cli.sources import default_benchmark, load_prompts, model_names, run_judge, run_options
 
 if TYPE_CHECKING:
     from rmcalib.report import Evaluation
@@ -29,22 +22,21 @@ if TYPE_CHECKING:
 PUBLISHED = "published"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Job:
-    """A model, its benchmark, and its scores if they exist already; only then the benchmark may be None."""
+    """A model on a benchmark, and what came of it: a result in a folder, or an error.
+
+    ``scores`` are given, or made by running the model; only given ones may have no benchmark. ``met`` are the
+    conditions of --fail-if that hold.
+    """
 
     name: str
     bench: Any
-    scores: Scores | None
-
-
-@dataclass(frozen=True)
-class Done:
-    """One evaluated model, its folder, and the conditions of --fail-if that hold."""
-
-    result: Evaluation
-    folder: Path
-    met: tuple[Condition, ...]
+    scores: Scores | None = None
+    result: Evaluation | None = None
+    folder: Path = Path()
+    met: dict[str, str] = field(default_factory=dict)
+    error: str = ""
 
 
 def command(
@@ -56,7 +48,6 @@ def command(
     group_by: Annotated[options.Names, Parameter(metavar="COLUMN", group=MORE)] = (),
     markdown: options.Markdown = None,
     dry_run: Annotated[bool, Parameter(group=MORE)] = False,
-    scoring: Scoring = Scoring(),
     reading: Reading = Reading(),
     measuring: Measuring = Measuring(),
     common: Common = Common(),
@@ -79,94 +70,84 @@ def command(
     from rmcalib.report.pages import document_of
 
     conditions = [parse_condition(text) for text in fail_if]
-    _check(judged, scores, scoring, reading, dry_run=dry_run)
+    _check(judged, scores, reading, dry_run=dry_run)
     used = None if calibrator is None else Calibrator.load(calibrator)
     how = {"group_by": group_by, "calibrator": used, **asdict(measuring)}
-    done: list[Done] = []
-    failed: list[dict[str, str]] = []
     with session(common, markdown=markdown) as screen:
-        jobs = (
-            _given(scores, judged, scoring, reading, screen) if scores else _to_run(judged, scoring, screen)
-        )
+        jobs = _given(scores, judged, reading, screen) if scores else _to_run(judged, screen)
         if dry_run:
-            return _show_costs(jobs, judged, scoring, screen)
+            return _show_costs(jobs, judged, screen)
         for job in jobs:
             check_categories(conditions, _categories(job))
         for job in jobs:
             try:
-                found = job.scores or run_judge(job.name, job.bench, scoring, judged.endpoint, screen)
+                job.scores = job.scores or run_judge(job.name, job.bench, judged, screen)
                 if is_main_process():
-                    result, folder = _evaluate(found, job, scores, scoring, screen, how)
-                    met = tuple(one for one in conditions if one.met(result.rows))
-                    done.append(Done(result, folder, met))
+                    result = _evaluate(job, scores, judged, screen, how)
+                    job.met = holding({one: one.value(result.rows) for one in conditions})
+                    job.result = result
             except (ValueError, OSError, MemoryError) as error:
                 if len(jobs) == 1 or process_rank()[1] > 1:  # a launcher ends all processes
                     raise
-                failed.append({"model": job.name, "error": " ".join(str(error).split())})
-                screen.say(f"error: {failed[-1]['error']}")
+                job.error = " ".join(str(error).split())
+                screen.say(f"error: {job.error}")
         if is_main_process():
-            holding = [_holding(one.result, condition) for one in done for condition in one.met]
-            _show(done, failed, scoring, screen, calibrated=calibrator is not None)
+            met = [f"{job.name}: {line}" for job in jobs for line in job.met.values()]
+            _show(jobs, judged, screen, calibrated=used is not None)
             if markdown is not None:
-                notes = [*(f"{one['model']}: {one['error']}" for one in failed), *holding]
-                write_text(markdown, markdown_summary([document_of(one.result) for one in done], notes))
-            for line in holding:
+                failed = [f"{job.name}: {job.error}" for job in jobs if job.error]
+                documents = [document_of(job.result) for job in jobs if job.result]
+                write_text(markdown, markdown_summary(documents, [*failed, *met]))
+            for line in met:
                 say(line)
-    return int(bool(failed) or any(one.met for one in done))
+    return int(any(job.error or job.met for job in jobs))
 
 
-def _check(judged: Judged, scores: str | None, scoring: Scoring, reading: Reading, *, dry_run: bool) -> None:
+def _check(judged: Judged, scores: str | None, reading: Reading, *, dry_run: bool) -> None:
     """Refuse options that would do nothing."""
     if scores is None:
         reading.refuse("it reads files of scores (--scores)")
-        if scoring.format is not None and not scoring.benchmark:
+        if judged.format is not None and not judged.benchmark:
             raise ValueError("--format: give the file with --benchmark")
         return
     if scores == PUBLISHED:
         reading.refuse("published scores are read as they are")
         if not judged.model:
             raise ValueError("--scores published: name the model with --model")
-    if len(scoring.benchmark) > 1:
+    if len(judged.benchmark) > 1:
         raise ValueError("--benchmark: scores belong to one benchmark, so give one")
-    given = {"--endpoint": judged.endpoint, "--backend": scoring.backend, "--limit": scoring.limit}
-    settings = tuple(one for one in scoring.judge if not one.startswith("recipes="))
-    refuse({**given, "--dry-run": dry_run, "-J": settings}, "no model is run with --scores")
+    why = "no model is run with --scores"
+    refuse({"--dry-run": dry_run}, why)
+    judged.refuse_run(why)
 
 
-def _recipes(scoring: Scoring) -> tuple[Any, ...]:
-    return tuple(path for one in scoring.judge if one.startswith("recipes=") for path in one[8:].split(","))
+def _recipes(judged: Judged) -> tuple[Any, ...]:
+    return tuple(path for one in judged.judge if one.startswith("recipes=") for path in one[8:].split(","))
 
 
-def _to_run(judged: Judged, scoring: Scoring, screen: Screen) -> list[Job]:
+def _to_run(judged: Judged, screen: Screen) -> list[Job]:
     """Return every model on every benchmark."""
-    names = model_names(judged, _recipes(scoring))
+    names = model_names(judged, _recipes(judged))
     for name in names:
-        judge_options(scoring, judged.endpoint, name)
-    wanted = scoring.benchmark or default_benchmark(names)
-    found = {
-        bench.name: bench
-        for bench in (load_prompts(one, scoring, screen, part=judged.part) for one in wanted)
-    }
+        run_options(judged, name)  # a wrong setting is reported before anything is loaded
+    wanted = judged.benchmark or default_benchmark(names)
+    loaded = [load_prompts(one, judged, screen, part=judged.part) for one in wanted]
+    found = {bench.name: bench for bench in loaded}
     if len(found) < len(wanted):
         raise ValueError(f"--benchmark: two benchmarks have the same name (have: {', '.join(found)})")
-    return [Job(name, bench, None) for bench in found.values() for name in names]
+    return [Job(name, bench) for bench in found.values() for name in names]
 
 
-def _given(source: str, judged: Judged, scoring: Scoring, reading: Reading, screen: Screen) -> list[Job]:
+def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> list[Job]:
     """Return the models of a file of scores, or those with published scores."""
-    from rmcalib._util.hub import HubError
     from rmcalib.report.evaluation import UNNAMED
     from rmcalib.scores import load_all_scores, published_scores
     from rmcalib.scores._load import find_model
 
-    bench = load_prompts(scoring.benchmark[0], scoring, screen) if scoring.benchmark else None
+    bench = load_prompts(judged.benchmark[0], judged, screen) if judged.benchmark else None
     if source == PUBLISHED:
-        if bench is None:
-            try:
-                bench = load_prompts("reward-bench-2", scoring, screen)
-            except HubError as error:
-                screen.say(f"warning: the report has no texts to read ({error})")
-        return [Job(name, bench, _part(published_scores(name), judged.part)) for name in judged.model]
+        texts = bench or load_prompts("reward-bench-2", judged, screen)
+        return [Job(name, texts, _part(published_scores(name), judged.part)) for name in judged.model]
     found = load_all_scores(source, **asdict(reading))
     if len(found) == 1 and len(judged.model) == 1:
         found = {judged.model[0]: next(iter(found.values()))}
@@ -194,71 +175,54 @@ def _categories(job: Job) -> Sequence[str]:
 
 
 def _evaluate(
-    scores: Scores, job: Job, source: str | None, scoring: Scoring, screen: Screen, how: dict[str, Any]
-) -> tuple[Evaluation, Path]:
+    job: Job, source: str | None, judged: Judged, screen: Screen, how: dict[str, Any]
+) -> Evaluation:
     """Evaluate one model and write its files into its run folder."""
     from rmcalib._util.files import kind_on_disk
     from rmcalib.judges import registry
     from rmcalib.judges._registry import recipe_of_run, remember_model
     from rmcalib.report import evaluate
     from rmcalib.runs import run_folder
-    from rmcalib.runs._folder import is_own_run, keep_scores
+    from rmcalib.runs._folder import keep_scores
 
+    scores = job.scores
+    assert scores is not None
     published = "-published" if source == PUBLISHED else ""
-    folder = run_folder(scoring.output, job.name, f"{scores.manifest['benchmark']}{published}")
-    recipe = recipe_of_run(job.name, scores.manifest, registry(_recipes(scoring)))
-    if how["calibrator"] is not None:
-        say_whether_it_holds(screen, how["calibrator"], scores)
-    with screen.working(f"evaluating {job.name}"):
+    job.folder = run_folder(judged.output, job.name, f"{scores.manifest['benchmark']}{published}")
+    recipe = recipe_of_run(job.name, scores.manifest, registry(_recipes(judged)))
+    with screen.progress(f"evaluating {job.name}"):
         result = evaluate(scores, benchmark=job.bench, model=job.name, recipe=recipe, **how)
         if source is not None:
             file = Path(source) if kind_on_disk(source) == "file" else None
-            keep_scores(folder, remember_model(scores, recipe), source=file, fresh=scoring.fresh)
+            keep_scores(job.folder, remember_model(scores, recipe), source=file, fresh=judged.fresh)
         if how["calibrator"] is not None:
-            folder = folder / "calibrated"
-        elif (
-            source is not None
-            and job.bench is None
-            and (folder / "report.html").is_file()
-            and is_own_run(folder, scores)
-        ):
-            folder = folder / "without-texts"  # the page of the run has the texts
-        result.write(folder)
-    return result, folder
+            job.folder = job.folder / "calibrated"
+        result.write(job.folder)
+    return result
 
 
-def _holding(result: Evaluation, condition: Condition) -> str:
-    value = condition.value(result.rows)
-    return f"{result.model}: {condition.text} holds: {condition.subject} is {value:.4g}"
-
-
-def _show(
-    done: Sequence[Done],
-    failed: Sequence[dict[str, str]],
-    scoring: Scoring,
-    screen: Screen,
-    *,
-    calibrated: bool,
-) -> None:
+def _show(jobs: Sequence[Job], judged: Judged, screen: Screen, *, calibrated: bool) -> None:
     """Print the results, and the command that continues from there."""
     from rmcalib.report.document import print_document
     from rmcalib.report.pages import document_of
 
+    done = [(job.result, job.folder) for job in jobs if job.result]
+    failed = [{"model": job.name, "error": job.error} for job in jobs if job.error]
     if screen.json:
-        met = [{"model": one.result.model, "condition": each.text} for one in done for each in one.met]
-        results = [{**one.result.content(), "folder": str(one.folder)} for one in done]
+        met = [{"model": job.name, "condition": each} for job in jobs for each in job.met]
+        results = [{**result.content(), "folder": str(folder)} for result, folder in done]
         print_json({"evaluations": results, "failed": failed, "conditions_met": met})
     elif screen.prints:
-        for one in done:
-            print_document(document_of(one.result))
-            following({"Report": one.folder / "report.html"}, "")
-        if len(done) == 1 and not calibrated and _repairable(done[0].result):
-            following({}, f"rmcalib calibrate {done[0].folder}")
+        for result, folder in done:
+            print_document(document_of(result))
+            following({"Report": folder / "report.html"}, "")
+        if len(done) == 1 and not calibrated and _repairable(done[0][0]):
+            following({}, f"rmcalib calibrate {done[0][1]}")
         elif done:
-            following({}, f"rmcalib report {scoring.output}")
+            following({}, f"rmcalib report {judged.output}")
     if failed:
         names = ", ".join(one["model"] for one in failed)
-        screen.say(f"{len(failed)} of {len(done) + len(failed)} failed: {names} (see above)")
+        screen.say(f"{len(failed)} of {len(jobs)} failed: {names} (see above)")
 
 
 def _repairable(result: Evaluation) -> bool:
@@ -266,17 +230,17 @@ def _repairable(result: Evaluation) -> bool:
     from rmcalib.report.sentences import temperature_helps
 
     single = result.facts["view"] == "pointwise"
-    return bool(result.reliability) and (single or temperature_helps(result.rows, result.facts))
+    return bool(result.reliability) and (single or temperature_helps(result.facts))
 
 
-def _show_costs(jobs: Sequence[Job], judged: Judged, scoring: Scoring, screen: Screen) -> int:
+def _show_costs(jobs: Sequence[Job], judged: Judged, screen: Screen) -> int:
     """Print what judging costs. No server is asked, and no model is loaded."""
     from rmcalib.judges import load_judge
     from rmcalib.judges._generative import GenerativeJudge
 
     costs = {}
     for job in jobs:
-        judge = load_judge(job.name, **judge_options(scoring, judged.endpoint, job.name))
+        judge = load_judge(job.name, **run_options(judged, job.name))
         if not isinstance(judge, GenerativeJudge):
             raise ValueError(
                 "--dry-run: counts the requests of a language model that judges: give -J judging=letter"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import fnmatch
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from rmcalib._util.terminal import clean_line, open_console
+from rmcalib._util.display import open_console, print_table
+from rmcalib._util.texts import did_you_mean
 from rmcalib.cli.options import Common
 from rmcalib.cli.screen import print_json, print_lines, session
 
@@ -54,20 +53,15 @@ def _chosen(every: Mapping[str, Row], names: tuple[str, ...], what: str) -> Mapp
     for wanted in names:
         hits = fnmatch.filter(every, wanted)
         if not hits:
-            near = difflib.get_close_matches(wanted, every, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"`rmcalib list {what}` shows all"
+            hint = did_you_mean(wanted, every, f"`rmcalib list {what}` shows all")
             raise ValueError(f"{wanted}: unknown {what[:-1]} ({hint})")
         found |= {name: every[name] for name in hits}
     return found
 
 
 def _fields(entry: Any, *left_out: str) -> Row:
-    """Return the fields of a dataclass, without some."""
-    return {
-        field.name: getattr(entry, field.name)
-        for field in dataclasses.fields(entry)
-        if field.name not in left_out
-    }
+    """Return the fields of an entry, without some."""
+    return {name: value for name, value in vars(entry).items() if name not in left_out}
 
 
 def _models() -> dict[str, Row]:
@@ -123,18 +117,14 @@ _COLUMNS = {
 
 
 def _print_table(what: str, found: Mapping[str, Row]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(what[:-1], no_wrap=True, overflow="ellipsis", max_width=48)
-    columns = _COLUMNS.get(what, {})
-    for heading in columns.values() or ["settings (-J)"]:
-        table.add_column(heading)
-    for name, row in found.items():
-        cells = [_text(row.get(key)) for key in columns] or [", ".join(key for key in row if " " not in key)]
-        table.add_row(*(Text(clean_line(cell)) for cell in (name, *cells)))
-    open_console().print(table)
+    columns = _COLUMNS.get(what)
+    if columns is None:
+        header = ["settings (-J)"]
+        rows = [[name, ", ".join(key for key in row if " " not in key)] for name, row in found.items()]
+    else:
+        header = list(columns.values())
+        rows = [[name, *(_text(row.get(key)) for key in columns)] for name, row in found.items()]
+    print_table(open_console(), [what[:-1], *header], rows, texts=True)
 
 
 def _text(value: Any) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter, Token
+from cyclopts.validators import Number
 
 from rmcalib._util.files import check_output
 
@@ -29,17 +30,6 @@ def _folded(console: Any, options: Any, panel: Any) -> None:
 MAIN = Group("Options", sort_key=1)
 MORE = Group("More options", sort_key=2, help_formatter=_folded)
 OUTPUT = Group("Output", sort_key=3)
-
-
-def at_least(low: float, high: float = float("inf")) -> Callable[[Any, Any], None]:
-    """Return a check that a number is in a range."""
-
-    def check(_: Any, value: float | None) -> None:
-        if value is not None and not low <= value <= high:
-            most = "" if high == float("inf") else f" and at most {high:,g}"
-            raise ValueError(f"{value:g}: expected at least {low:g}{most}")
-
-    return check
 
 
 def _commas(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -117,7 +107,7 @@ Seed = Annotated[
         metavar="N",
         help="Random seed; the same seed gives the same numbers.",
         group=MORE,
-        validator=at_least(0),
+        validator=Number(gte=0),
     ),
 ]
 
@@ -208,6 +198,12 @@ class Reading:
         """Refuse options that would do nothing."""
         refuse({f"--{name}": value for name, value in asdict(self).items() if name not in allowed}, why)
 
+    def open(self, source: str) -> Any:
+        """Read the `Scores` of one model from a run folder or a file; the manifest names it."""
+        from rmcalib.report.runs import open_scores
+
+        return open_scores(source, **asdict(self))
+
 
 @Parameter(name="*", group=MORE)
 @dataclass(frozen=True)
@@ -220,7 +216,7 @@ class Measuring:
         Resamples for intervals and p-values.
     """
 
-    resamples: Annotated[int, Parameter(metavar="N", validator=at_least(20, 100_000))] = 1000
+    resamples: Annotated[int, Parameter(metavar="N", validator=Number(gte=20, lte=100_000))] = 1000
     seed: Seed = 0
 
 
@@ -243,7 +239,7 @@ class Scoring:
     """
 
     benchmark: Annotated[Benchmarks, Parameter(group=MAIN)] = ()
-    limit: Annotated[int | None, Parameter(metavar="N", group=MAIN, validator=at_least(1))] = None
+    limit: Annotated[int | None, Parameter(metavar="N", group=MAIN, validator=Number(gte=1))] = None
     output: Annotated[Place, Parameter(group=MAIN)] = "runs"
     judge: JudgeSettings = ()
     backend: Annotated[Literal["transformers", "vllm"] | None, Parameter(group=MAIN)] = None
@@ -251,9 +247,9 @@ class Scoring:
     fresh: Fresh = False
 
 
-@Parameter(name="*", group=MAIN)
+@Parameter(name="*", group=MORE)
 @dataclass(frozen=True)
-class Judged:
+class Judged(Scoring):
     """The judge that is run, and on which prompts.
 
     Parameters
@@ -264,9 +260,15 @@ class Judged:
         Only part K of N of the prompts: calibrate on 1/2, evaluate on 2/2.
     """
 
-    model: Models = ()
-    endpoint: Endpoint = None
-    part: Annotated[Name | None, Parameter(metavar="K/N", group=MORE)] = None
+    model: Annotated[Models, Parameter(group=MAIN)] = ()
+    endpoint: Annotated[Endpoint, Parameter(group=MAIN)] = None
+    part: Annotated[Name | None, Parameter(metavar="K/N")] = None
+
+    def refuse_run(self, why: str, *allowed: str) -> None:
+        """Refuse options of a run where there are scores already."""
+        given = {"--endpoint": self.endpoint, "--backend": self.backend, "--limit": self.limit}
+        settings = tuple(one for one in self.judge if not one.startswith("recipes="))
+        refuse({name: value for name, value in {**given, "-J": settings}.items() if name not in allowed}, why)
 
 
 def refuse(options: dict[str, Any], why: str) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from rmcalib._util.terminal import add_row, open_console, print_table, table
+from rmcalib._util.display import open_console, print_table
 from rmcalib.cli import options
-from rmcalib.cli.options import MORE, Common, Names, at_least, refuse
+from rmcalib.cli.options import MORE, Common, Names, refuse
 from rmcalib.cli.screen import following, print_json, session
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ def command(
     output: Annotated[options.Folder | None, Parameter(alias="-o")] = None,
     data: Annotated[options.InputFile | None, Parameter(group=MORE)] = None,
     labels: Annotated[Names, Parameter(metavar="NAMES", group=MORE)] = (),
-    folds: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(2))] = 5,
+    folds: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=2))] = 5,
     discrepancy: Annotated[Names, Parameter(metavar="NAMES", group=MORE)] = ("abs", "jeffreys_unit"),
     bandwidth: Annotated[float | None, Parameter(metavar="H", group=MORE)] = None,
     recalibrate: Annotated[bool, Parameter(group=MORE)] = False,
-    resamples: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(0, 100_000))] = 100,
-    processes: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 1,
+    resamples: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=0, lte=100_000))] = 100,
+    processes: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=1))] = 1,
     fresh: options.Fresh = False,
     seed: options.Seed = 0,
     common: Common = Common(),
@@ -92,8 +93,6 @@ def command(
     plan = Plan(learner, folds, seed, training, recalibrate=recalibrate, questions=questions)
     folder = output or Path("runs/prolr") / "+".join(one.name for one in datasets)
     with session(common) as screen:
-        for line in plan.costs(datasets):
-            screen.say(line)
         total, done = len(datasets) * len(plan.learners) * plan.folds, 0
         with screen.progress("folds") as draw:
 
@@ -152,10 +151,8 @@ def _print(result: ProlrResult, data: Dataset) -> None:
     for row in own.to_dict("records"):
         cells.setdefault(_measure(row), {})[row["learner"]] = _cell(row)
     title = f"{data.name}: {len(data):,} rows, {data.n_items} labels; mean over folds (if calibrated)"
-    rows = table("measure", *learners, title=title)
-    for measure, found in cells.items():
-        add_row(rows, measure, *(found.get(name, "–") for name in learners))
-    print_table(open_console(), rows)
+    rows = [[measure, *(found.get(name, "–") for name in learners)] for measure, found in cells.items()]
+    print_table(open_console(), ["measure", *learners], rows, title=title)
 
 
 def _measure(row: dict[Any, Any]) -> str:

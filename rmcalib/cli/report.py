@@ -10,6 +10,8 @@ from rmcalib.cli import options
 from rmcalib.cli.options import MORE, Common, Measuring, refuse
 from rmcalib.cli.screen import session
 
+_TWO = "real/internlm/internlm2-7b-reward real/internlm/internlm2-20b-reward"
+
 
 def command(
     *runs: options.Source,
@@ -18,7 +20,6 @@ def command(
     table: options.InputFile | None = None,
     leaderboard: Annotated[options.Name | None, Parameter(metavar="FILE")] = None,
     output: options.Place = "runs/report",
-    category: Annotated[options.Names, Parameter(metavar="NAME", group=MORE)] = (),
     bradley_terry_only: Annotated[bool, Parameter(group=MORE)] = False,
     recipes: options.Recipes = (),
     measuring: Measuring = Measuring(),
@@ -38,8 +39,6 @@ def command(
         --metric.
     leaderboard
         Check the scores against official ones: a CSV, or 'hub' (RewardBench 2's results).
-    category
-        Category columns of --table; default those of RewardBench 2.
     bradley_terry_only
         Leave out models whose rewards are known not to be on a Bradley-Terry scale.
     """
@@ -60,7 +59,6 @@ def command(
         )
     with session(common) as screen:
         if table is None:
-            refuse({"--category": category}, "runs have their own categories; it belongs to --table")
             with screen.progress("reading runs") as draw:
                 found = report_from_runs(
                     runs or ["real"],
@@ -72,11 +70,10 @@ def command(
         else:
             others = {"RUN": runs, "--leaderboard": leaderboard, "--benchmark": benchmark}
             refuse(others, "the leaderboard is made of --table")
-            found = report_from_table(table, categories=category or None, **shared)
+            found = report_from_table(table, **shared)
         page = found.write(folder)
-        then = "rmcalib compare RUN RUN (two of the run folders)"
-        best = [row["model"] for row in next(iter(found.boards.values())).models][:2]
-        if not runs and table is None and len(best) == 2:
-            then = f"rmcalib compare real/{best[0]} real/{best[1]}"
+        then = (
+            "rmcalib compare RUN RUN (two of the run folders)" if runs or table else f"rmcalib compare {_TWO}"
+        )
         screen.finish(found, {**found.content(), "page": str(page)}, written={"Report": page}, then=then)
     return 0

@@ -9,13 +9,13 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmcalib._util.display import clean_line, open_console
 from rmcalib._util.processes import is_main_process, may_draw
-from rmcalib._util.terminal import clean_line, open_console
 from rmcalib.cli.options import Common
 
 _PACKAGE = str(Path(__file__).parents[1])
@@ -74,7 +74,7 @@ class Screen:
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=open_console(stderr=True), transient=True) as bar:
-            task = bar.add_task(title[-24:], total=None, speed="")
+            task = bar.add_task(clean_line(title)[-36:], total=None, speed="")
             began: float | None = None  # when scoring began, after the model was loaded
 
             def advance(done: int, total: int, tokens: int = 0) -> None:
@@ -86,22 +86,18 @@ class Screen:
 
             yield advance
 
-    @contextlib.contextmanager
-    def working(self, what: str) -> Iterator[None]:
-        """Show a line such as "evaluating org/rm ..." on standard error until the work is done."""
-        if self.quiet or not may_draw():
-            yield
-            return
-        with open_console(stderr=True).status(clean_line(f"{what} ...")):
-            yield
-
 
 @contextlib.contextmanager
-def session(common: Common, **targets: Path | None) -> Iterator[Screen]:
+def session(common: Common, inputs: Iterable[str] = (), **targets: Path | None) -> Iterator[Screen]:
     """Open the screen of a command: our own warnings and messages become single lines, others are not shown.
 
-    ``targets`` are the options that name a file, which may be ``-``, standard output.
+    ``targets`` are the options that name a file to write, which may be ``-``, standard output, but none of the
+    ``inputs``.
     """
+    read = [Path(one).resolve() for one in inputs]
+    for name, target in targets.items():
+        if target is not None and target.resolve() in read:
+            raise ValueError(f"--{name} {target}: this command reads that file; name another one")
     taken = [f"--{name} -" for name, target in targets.items() if str(target) == "-"]
     if len(taken) + common.json > 1:
         others = " and ".join([*taken[1:], *(["--json"] if common.json else [])])
@@ -152,17 +148,9 @@ def print_lines(*lines: str) -> None:
 
 def print_json(content: Any) -> None:
     """Print JSON on standard output; NaN becomes null."""
-    sys.stdout.write(f"{json.dumps(_plain(content), allow_nan=False)}\n")
+    from rmcalib._util.files import plain
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and value - value != 0:  # NaN or infinite
-        return None
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    sys.stdout.write(f"{json.dumps(plain(content), allow_nan=False)}\n")
 
 
 def say(text: str) -> None:

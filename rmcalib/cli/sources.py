@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib.cli.screen import Screen
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
-    from rmcalib.cli.options import Judged, Reading, Scoring
+    from rmcalib.cli.options import Judged
     from rmcalib.repair import Calibrator
     from rmcalib.scores import Scores
 
@@ -28,18 +27,11 @@ def check_name(name: str, known: Iterable[str], what: str) -> None:
     have = {one.lower(): one for one in known}
     if name in have.values():
         return
-    near = difflib.get_close_matches(name.lower(), have, n=1, cutoff=0.75)
-    if near and _is_misspelt(name.lower(), near[0]):
+    # A model of somebody may be called almost like another one, and differ in its size or version.
+    owned = "/" in name
+    near = difflib.get_close_matches(name.lower(), have, n=1, cutoff=0.93 if owned else 0.75)
+    if near and not (owned and re.findall(r"\d+", near[0]) != re.findall(r"\d+", name)):
         raise ValueError(f"{name}: unknown {what} (did you mean {have[near[0]]!r}?)")
-
-
-def _is_misspelt(name: str, known: str) -> bool:
-    """Return whether a name without an owner is near, or one with an owner differs in few letters, no digits."""
-    if "/" not in name:
-        return True
-    edits = difflib.SequenceMatcher(None, name, known, autojunk=False).get_opcodes()
-    changed = "".join(name[a:b] + known[c:d] for kind, a, b, c, d in edits if kind != "equal")
-    return len(changed) <= 4 and not any(letter.isdigit() for letter in changed)
 
 
 def model_names(judged: Judged, recipes: Sequence[Any] = ()) -> list[str]:
@@ -52,22 +44,20 @@ def model_names(judged: Judged, recipes: Sequence[Any] = ()) -> list[str]:
     known = ["demo", *registered_judges(), *registry(recipes)]
     for name in names:
         if judged.endpoint is None and kind_on_disk(name) is None:
-            with_owner = next((one for one in known if one.endswith(f"/{name}")), None)
-            if with_owner is not None:
-                raise ValueError(f"{name}: unknown model (did you mean {with_owner!r}?)")
             check_name(name, known, "model")
     if len(names) == 1:  # one of several is reported as a failure of that model
         check_judge_name(names[0])
     return names
 
 
-def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = "") -> dict[str, Any]:
+def judge_options(judge: Sequence[str], model: str = "", **places: str | None) -> dict[str, Any]:
     """Return the settings of -J as `load_judge` takes them: checked against the kind of judge.
 
-    >>> from rmcalib.cli.options import Scoring
-    >>> judge_options(Scoring(judge=("max_length=512",)))
+    ``places`` are the options --endpoint and --backend.
+
+    >>> judge_options(["max_length=512"])
     {'max_length': 512}
-    >>> judge_options(Scoring(judge=("devise=cpu",)))
+    >>> judge_options(["devise=cpu"])
     Traceback (most recent call last):
     ValueError: -J devise: unknown setting (did you mean 'device'?)
     """
@@ -76,13 +66,12 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
     from rmcalib.judges._settings import field_types, parsed_settings
 
     given: dict[str, str] = {}
-    for text in scoring.judge:
+    for text in judge:
         key, sign, value = text.partition("=")
         if not sign or not key.strip():
             raise ValueError(f"-J {text}: expected key=value, such as device=cuda")
         given[key.strip().replace("-", "_")] = value.strip()
     kind = given.pop("kind", None)
-    places = {"endpoint": endpoint, "backend": scoring.backend}
     where = {name: value for name, value in places.items() if value is not None}
     chosen = {} if kind is None else {"kind": kind}
     if model in registered_judges() and kind is None:
@@ -92,9 +81,10 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
         every: dict[str, str] = {}
         for label, one in KINDS.items():
             every = dict.fromkeys(field_types(one.settings), label) | every
-        check_names(given, every)
+        own = field_types(settings)
+        check_names(given, every, have=own)
         for name in given:
-            if name not in field_types(settings):
+            if name not in own:
                 raise ValueError(
                     f"{name}: a setting of the kind of judge {every[name]!r} (`rmcalib list judges`)"
                 )
@@ -103,12 +93,17 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
         raise ValueError(f"-J {error}") from None
 
 
+def run_options(judged: Judged, model: str) -> dict[str, Any]:
+    """Return how a model is run: the settings of -J, and where."""
+    return judge_options(judged.judge, model, endpoint=judged.endpoint, backend=judged.backend)
+
+
 def default_benchmark(models: Sequence[str]) -> tuple[str, ...]:
     """Return the benchmark if none is given: the demo's own, or RewardBench 2."""
     return ("demo",) if list(models) == ["demo"] else ("reward-bench-2",)
 
 
-def load_prompts(name: str, scoring: Scoring, screen: Screen, *, part: str | None = None) -> Benchmark:
+def load_prompts(name: str, judged: Judged, screen: Screen, *, part: str | None = None) -> Benchmark:
     """Load a benchmark, `name` or `name@revision`; a misspelt name is answered before the Hub is asked."""
     from rmcalib._util.files import kind_on_disk
     from rmcalib.benchmarks import benchmarks, load_benchmark
@@ -121,21 +116,19 @@ def load_prompts(name: str, scoring: Scoring, screen: Screen, *, part: str | Non
         for entry in benchmarks().values():
             known += [entry.name, *(source.id for source in entry.hub)]
         check_name(name, known, "benchmark")
-    found = load_benchmark(name, format=scoring.format, revision=revision, part=part, limit=scoring.limit)
+    found = load_benchmark(name, format=judged.format, revision=revision, part=part, limit=judged.limit)
     for note in found.notes:
         screen.say(f"warning: {note}")
     return found
 
 
-def run_judge(
-    name: str, benchmark: Benchmark, scoring: Scoring, endpoint: str | None, screen: Screen
-) -> Scores:
+def run_judge(name: str, benchmark: Benchmark, judged: Judged, screen: Screen) -> Scores:
     """Score a benchmark with a judge, with a progress bar; say what was scored before."""
     from rmcalib._util.processes import process_rank
     from rmcalib.runs import score
 
     all_responses, begun = benchmark.n_responses, False
-    options = judge_options(scoring, endpoint, name)
+    options = run_options(judged, name)
     with screen.progress(name) as draw:
 
         def on_progress(done: int, total: int, tokens: int) -> None:
@@ -150,25 +143,11 @@ def run_judge(
             draw(done, total, tokens)
 
         found = score(
-            name, benchmark, output=scoring.output, fresh=scoring.fresh, on_progress=on_progress, **options
+            name, benchmark, output=judged.output, fresh=judged.fresh, on_progress=on_progress, **options
         )
     if not begun:
         screen.say(f"{name}: all responses were scored before (--fresh scores them again)")
     return found
-
-
-def open_run(source: str, reading: Reading) -> Scores:
-    """Read the scores of one model from a run folder, a folder with one run, or a file; the manifest names it."""
-    from rmcalib.report.runs import open_scores
-    from rmcalib.scores import load_scores
-
-    options = asdict(reading)
-    if any(options.values()):
-        found = load_scores(source, **options)
-        name = str(found.manifest.get("model") or Path(source).stem)
-    else:
-        found, name = open_scores(source)
-    return replace(found, manifest={**found.manifest, "model": name})
 
 
 def say_whether_it_holds(screen: Screen, calibrator: Calibrator, scores: Scores) -> None:

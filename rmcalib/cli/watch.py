@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from rmcalib.cli import options
-from rmcalib.cli.conditions import parse_condition
-from rmcalib.cli.options import MORE, Common, Name, Reading, at_least
+from rmcalib.cli.conditions import holding, parse_condition
+from rmcalib.cli.options import MORE, Common, Name, Reading
 from rmcalib.cli.screen import say, session
 
 if TYPE_CHECKING:
@@ -26,10 +27,9 @@ def command(
     output: options.Place = "runs/watch",
     fail_if: options.FailIf = (),
     margin: Annotated[float, Parameter(metavar="X", group=MORE)] = 0.03,
-    window: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 10,
-    start: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 200,
-    reward: Annotated[Name | None, Parameter(metavar="NAME", group=MORE)] = None,
-    every: Annotated[float, Parameter(metavar="SECONDS", group=MORE, validator=at_least(0.1))] = 10.0,
+    window: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=1))] = 10,
+    start: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=1))] = 200,
+    every: Annotated[float, Parameter(metavar="SECONDS", group=MORE, validator=Number(gte=0.1))] = 10.0,
     reading: Reading = Reading(),
     common: Common = Common(),
 ) -> int:
@@ -52,8 +52,6 @@ def command(
         How many of the last steps are also tested by themselves.
     start
         Labelled prompts to fit on with --calibrator start.
-    reward
-        Which reward to watch, if the samples have several.
     every
         How often to look with --follow.
     """
@@ -85,7 +83,6 @@ def command(
             margin=margin,
             window=window,
             start=start,
-            reward=reward,
             every=every,
             on_step=on_step if follow else None,
         )
@@ -99,9 +96,9 @@ def command(
             written={"Steps": to, "Page": page},
             then="" if ended else "the same command with --follow (wait for new steps)",
         )
-    met = [one for one in conditions if found.steps and one.met(_rows(found.steps[-1]))]
-    for one in met:
-        say(f"step {found.steps[-1]['step']:g}: {one.text} holds")
+    met = holding({one: one.value(_rows(found.steps[-1])) for one in conditions if found.steps})
+    for line in met.values():
+        say(f"step {found.steps[-1]['step']:g}: {line}")
     return int(found.alarm is not None or bool(met))
 
 

@@ -39,7 +39,7 @@ __all__ = ["BenchmarkCallback", "WatchCallback", "compute_metrics", "pair_reward
 
 PREFIX = "calibration"
 """Prefix of the metrics of the evaluation set: `eval_calibration/overconfidence`, ..."""
-_WATCHED = ("right", "gap", "gap_low", "gap_high", "gap_fitted", "auroc", "length_correlation", "alarm")
+_WATCHED = ("right", "gap", "gap_low", "gap_high", "auroc", "length_correlation", "alarm")
 _LONGEST = 1024  # tokens per text, if neither the trainer nor the model has a limit
 
 

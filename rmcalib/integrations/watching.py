@@ -5,7 +5,6 @@ Also metrics of a reward model that is trained itself, fast enough for every eva
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -25,7 +24,6 @@ from rmcalib.metrics.views import Part, whole_part
 from rmcalib.repair.calibration import Calibration
 from rmcalib.repair.calibrator import Calibrator, PointwiseFit, as_calibrator, fit_pointwise, labelled_part
 from rmcalib.scores import Scores, load_all_scores
-from rmcalib.scores._load import find_model
 from rmcalib.scores.rollouts import RolloutReader
 
 if TYPE_CHECKING:
@@ -51,8 +49,8 @@ class Watch(Shown):
     reference : dict
         What probabilities are made of: ``kind`` ("stated", "calibrator", "benchmark" or "start"),
         ``temperature``, ``threshold``, ``n`` (prompts of its fit; None if it was not fitted).
-    sees, misses : tuple of str
-        Which columns of ``steps`` could be measured, and which could not because there are no labels or texts.
+    misses : tuple of str
+        Which columns of ``steps`` could not be measured, because there are no labels or texts.
     level, margin : float
         Of the alarm.
     waiting : int
@@ -62,7 +60,6 @@ class Watch(Shown):
     steps: list[dict[str, Any]]
     alarm: dict[str, Any] | None
     reference: dict[str, Any]
-    sees: tuple[str, ...]
     misses: tuple[str, ...]
     level: float
     margin: float
@@ -82,12 +79,9 @@ class Watch(Shown):
 
     def __repr__(self) -> str:
         """Return the number of steps, and the alarm."""
-        alarm = (
-            "no alarm"
-            if self.alarm is None
-            else f"alarm at step {self.alarm['step']:g}: {self.alarm['what']}"
-        )
-        return f"Watch({len(self.steps)} steps, {alarm})"
+        if self.alarm is None:
+            return f"Watch({len(self.steps)} steps, no alarm)"
+        return f"Watch({len(self.steps)} steps, alarm at step {self.alarm['step']:g}: {self.alarm['what']})"
 
 
 @dataclass
@@ -140,7 +134,6 @@ class Watcher:
             raise ValueError(f"start: {self.start} prompts are too few, expected at least {FEWEST}")
         self._alarm = Alarm(level=self.level, margin=self.margin, window=self.window)
         self._map: tuple[float, float] | None = (1.0, 0.0)
-        self._fitted: tuple[float, float] | None = None
         self._n: int | None = None
         if self.calibrator == START:
             self.kind, self._map = START, None
@@ -191,19 +184,17 @@ class Watcher:
             ``step``, ``n_samples``, ``n_prompts``, ``mean_reward``, ``reward_sd``, ``ties`` (fraction of
             samples with the same reward as another one of their prompt), ``drift`` (mean reward minus that of
             the first step, in standard deviations of the first step), ``squashed`` (all rewards within 0 and
-            1), ``right`` with limits, ``gap`` (stated − right) with limits, ``gap_fitted`` (with b and T
-            fitted on the first prompts, from the next step on), ``auroc`` (how often a correct sample has a
-            larger reward than a wrong one of its prompt) with limits, ``length_correlation``, and ``alarm``
-            (whether it holds). NaN where it is unknown. Intervals are clustered by prompt.
+            1), ``right`` with limits, ``gap`` (stated − right) with limits, ``auroc`` (how often a correct
+            sample has a larger reward than a wrong one of its prompt) with limits, ``length_correlation``, and
+            ``alarm`` (whether it holds). NaN where it is unknown. Intervals are clustered by prompt.
         """
         part = self._part(step, prompt, reward, label, length)
         labelled = part.prompts("labelled")
-        maps = {"gap": self._map, "gap_fitted": self._fitted}  # before this step: it may be fitted on it
+        stated = self._map  # before this step: it may be fitted on it
         if labelled is not None:
             self._look(step, labelled)
-        row = self._row(step, part, labelled, maps)
-        self.rows[step] = row
-        return row
+        self.rows[step] = self._row(step, part, labelled, stated)
+        return self.rows[step]
 
     def result(self) -> Watch:
         """Return what was seen so far."""
@@ -214,7 +205,6 @@ class Watcher:
             steps=steps,
             alarm=self._alarm.alarm,
             reference={"kind": self.kind, "temperature": t, "threshold": b, "n": self._n},
-            sees=tuple(name for name in _FACTS if name in known),
             misses=tuple(name for name in _FACTS if name not in known),
             level=self.level,
             margin=self.margin,
@@ -246,19 +236,16 @@ class Watcher:
 
     def _look(self, step: float, part: Part) -> None:
         """Add the labelled samples of a step to the alarm, or to what the reference is fitted on."""
-        tested = self._map is not None  # the steps of the fit say nothing about it
-        if self._fitted is None:
-            before = self._prompts_of_start()
-            self._first[step] = part
-            n = self._prompts_of_start()
-            if n >= (self.start if n > before else FEWEST):  # else wait; the same prompts may return
-                fit = self._fit_start()
-                self._fitted = fit.temperature.value, fit.threshold.value
-                if not tested:
-                    self._use(*self._fitted, fit.covariance, n)
-                self._first = {}
-        if tested:
-            self._test(step, part)
+        if self._map is not None:
+            self._test(step, part, *self._map)
+            return
+        before = self._prompts_of_start()
+        self._first[step] = part
+        n = self._prompts_of_start()
+        if n >= (self.start if n > before else FEWEST):  # else wait; the same prompts may return
+            fit = self._fit_start()
+            self._use(fit.temperature.value, fit.threshold.value, fit.covariance, n)
+            self._first = {}
 
     def _prompts_of_start(self) -> int:
         return len({name for one in self._first.values() for name in one.scores.item_id.tolist()})
@@ -277,22 +264,16 @@ class Watcher:
         }
         return fit_pointwise(whole_part(Scores.from_columns(columns)))
 
-    def _test(self, step: float, part: Part) -> None:
+    def _test(self, step: float, part: Part, temperature: float, threshold: float) -> None:
         from scipy.special import expit
 
-        assert self._map is not None
-        t, b = self._map
         known = ~np.isnan(part.label)
-        x, y = (part.reward[known] - b) / t, part.label[known]
+        x, y = (part.reward[known] - threshold) / temperature, part.label[known]
         prompt: IntArray = part.scores.item_id[known].astype(np.int64)
         self._alarm.add(step, gap_sums(prompt, np.asarray(expit(x)), y, x), pair_sums(prompt, y, x))
 
     def _row(
-        self,
-        step: float,
-        part: Part,
-        labelled: Part | None,
-        maps: Mapping[str, tuple[float, float] | None],
+        self, step: float, part: Part, labelled: Part | None, stated: tuple[float, float] | None
     ) -> dict[str, Any]:
         settings, reward = Settings(resamples=200), part.reward
         rewards = {"mean_reward": float(reward.mean()), "reward_sd": float(reward.std())}
@@ -306,21 +287,21 @@ class Watcher:
             "squashed": bool((reward >= 0).all() and (reward <= 1).all()),
             "drift": (rewards["mean_reward"] - first["mean_reward"]) / (first["reward_sd"] or np.nan),
         }
-        found = {}
-        if labelled is not None:
-            found["right"] = catalogue()["pointwise_accuracy"].measure(labelled, settings)
-            found["auroc"] = catalogue()["within_prompt_auroc"].measure(labelled, settings)
-            for name, where in maps.items():
-                if where is not None:
-                    moved = replace(labelled, calibrator=where, _made={}, _known={})
-                    found[name] = catalogue()["pointwise_gap"].measure(moved, settings)
-        for name in ("right", "gap", "gap_fitted", "auroc"):
-            value = found[name].value if name in found else None
-            limits = found[name].interval() if name in found else None
-            row[name] = np.nan if value is None else value
-            row[f"{name}_low"], row[f"{name}_high"] = (
-                (np.nan, np.nan) if limits is None else (limits.low, limits.high)
-            )
+        moved = (
+            None
+            if labelled is None or stated is None
+            else replace(labelled, calibrator=stated, _made={}, _known={})
+        )
+        for name, metric, own in (
+            ("right", "pointwise_accuracy", labelled),
+            ("gap", "pointwise_gap", moved),
+            ("auroc", "within_prompt_auroc", labelled),
+        ):
+            found = None if own is None else catalogue()[metric].measure(own, settings)
+            limits = None if found is None else found.interval()
+            row[name] = np.nan if found is None or found.value is None else found.value
+            row[f"{name}_low"] = np.nan if limits is None else limits.low
+            row[f"{name}_high"] = np.nan if limits is None else limits.high
         correlation = catalogue()["reward_length_correlation"].measure(part, settings).value
         row["length_correlation"] = np.nan if correlation is None else correlation
         row["alarm"] = self._alarm.alarm is not None
@@ -338,7 +319,6 @@ def watch(
     margin: float = 0.03,
     window: int = 10,
     start: int = 200,
-    reward: str | None = None,
     every: float = 10.0,
     on_step: Callable[[Watch], None] | None = None,
 ) -> Watch:
@@ -359,8 +339,6 @@ def watch(
         Wait for new steps, until an alarm holds, or the process is interrupted.
     level, margin, window, start
         Of the alarm; see `Watcher`.
-    reward : str, optional
-        Which reward to watch, if the samples have several.
     every : float
         Seconds between two looks at the folder, with ``follow``.
     on_step : function of a Watch, optional
@@ -391,17 +369,14 @@ def watch(
         n = len(part) if part.cluster is None else int(part.cluster.max()) + 1
         watcher.kind = "benchmark"
         watcher._use(fit.temperature.value, fit.threshold.value, fit.covariance, n)
-    reader = RolloutReader(folder, columns) if isinstance(folder, str | Path) else None
-    if reader is None:
-        follow = False  # a table does not grow
+    if not isinstance(folder, str | Path):  # a table, which does not grow
+        for step, samples in steps_in(load_all_scores(folder, columns), "the table"):
+            watcher.add(step, *samples)
+        return watcher.result()
+    reader = RolloutReader(folder, columns)
     seen: dict[float, bytes] = {}
     while True:
-        steps = (
-            steps_in(load_all_scores(folder, columns), "the table", reward)
-            if reader is None
-            else _new_steps(reader, reward, seen, follow=follow)
-        )
-        for step, samples in steps:
+        for step, samples in _new_steps(reader, seen, may_be_empty=follow):
             watcher.add(step, *samples)
             if on_step is not None:
                 on_step(watcher.result())
@@ -412,13 +387,13 @@ def watch(
 
 
 def _new_steps(
-    reader: RolloutReader, reward: str | None, seen: dict[float, bytes], *, follow: bool
+    reader: RolloutReader, seen: dict[float, bytes], *, may_be_empty: bool
 ) -> Iterator[tuple[float, Samples]]:
     """Yield the steps that are new or were written again; ``seen`` remembers what was read."""
     try:
-        found = [*steps_in(_read(reader), str(reader.source), reward)]
+        found = [*steps_in(reader.read(), str(reader.source))]
     except ValueError:
-        if follow and not seen:
+        if may_be_empty and not seen:
             return  # the run has not begun
         raise
     for step, samples in found:
@@ -428,46 +403,24 @@ def _new_steps(
             yield step, samples
 
 
-def steps_in(
-    found: Mapping[str, Scores], source: str, reward: str | None = None
-) -> Iterator[tuple[float, Samples]]:
-    """Yield the steps of samples as `Watcher.add` takes them; ``reward`` names the one of several that is watched."""
-    if reward is None and len(found) > 1:
+def steps_in(found: Mapping[str, Scores], source: str) -> Iterator[tuple[float, Samples]]:
+    """Yield the steps of samples as `Watcher.add` takes them."""
+    if len(found) > 1:
         raise ValueError(
-            f"{source}: which reward is watched? Name it, and the truth if another one is: "
-            f"columns='reward=...,label=...' (has {', '.join(found)})"
+            f"{source}: which reward is watched? Name it, and the truth if another one is: --columns "
+            f"reward=NAME,label=NAME (has {', '.join(found)})"
         )
-    scores = next(iter(found.values())) if reward is None else find_model(dict(found), reward, source)
+    (scores,) = found.values()
     steps = np.asarray(scores.extra.get("step", np.zeros(len(scores))), dtype=np.float64)
-    lengths = _lengths(scores)
+    lengths = scores.extra.get("characters")
+    if lengths is None and "response_text" in scores.extra:
+        lengths = np.array([len(str(text)) for text in scores.extra["response_text"]])
     for step in np.unique(steps).tolist():
         kept = steps[scores.offsets[:-1]] == step
         own = scores.take(kept)
         prompt = own.item_id if own.cluster is None else own.cluster
         length = None if lengths is None else lengths[np.repeat(kept, np.diff(scores.offsets))]
         yield step, (prompt, own.reward, None if np.isnan(own.label).all() else own.label, length)
-
-
-def _lengths(scores: Scores) -> Any:
-    """Return the lengths of samples (N,) as they were counted, or of the texts in a column of responses."""
-    texts = scores.extra.get("response_text", scores.extra.get("response_id"))
-    if "characters" in scores.extra or texts is None or not any(" " in str(text) for text in texts):
-        return scores.extra.get("characters")  # without a space, they are ids
-    return np.array([len(str(text)) for text in texts])
-
-
-def _read(reader: RolloutReader) -> dict[str, Scores]:
-    """Read samples of a framework, or any file of scores with or without a column of steps."""
-    path = Path(reader.source)
-    pairs = path / "generated_predictions.jsonl"  # of LLaMA-Factory, which has no steps
-    if pairs.is_file():
-        return load_all_scores(pairs, reader.columns)
-    try:
-        return reader.read()
-    except ValueError:
-        if path.is_file() and not re.match(r"\d|completions|train_data|val_data", path.name):
-            return load_all_scores(path, reader.columns)
-        raise
 
 
 def _ties(part: Part) -> float:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rmcalib.judges._files import asked_for
 from rmcalib.judges._http import ServerError, open_client
-from rmcalib.judges._prompts import Message, spellings
-from rmcalib.judges._served import OTHER, PINNED_DATE, Server, find_server, printable, quick
+from rmcalib.judges._questions import spellings
+from rmcalib.judges._served import OTHER, PINNED_DATE, Server, connect, printable
 from rmcalib.judges._settings import LanguageModelSettings
-from rmcalib.judges._templates import question_ids
+from rmcalib.judges._templates import Message, question_ids
 
 if TYPE_CHECKING:
     from rmcalib.judges._language import LanguageModel
@@ -34,24 +34,17 @@ _LEAST = -1000.0  # vLLM has -9999 for tokens that are impossible
 
 
 @dataclass(frozen=True)
-class LabelAnswer:
-    """The log-probabilities of labels at the next token, each summed over all spellings of the label.
+class Answer:
+    """A sampled answer, or the log-probabilities of labels at the next token, over all their spellings.
 
     `floored`: whether each value is only an upper bound, because the server did not return the label.
-    `tokens`: number of tokens of the request.
+    `tokens`: number of tokens of the request and the answer.
     """
 
-    logprobs: tuple[float, ...]
-    floored: tuple[bool, ...]
-    tokens: int = 0
-
-
-@dataclass(frozen=True)
-class TextAnswer:
-    """A sampled answer, and the number of tokens of request and answer."""
-
-    text: str
-    tokens: int = 0
+    tokens: int
+    text: str = ""
+    logprobs: tuple[float, ...] = ()
+    floored: tuple[bool, ...] = ()
 
 
 class _Way(NamedTuple):
@@ -77,8 +70,7 @@ class ChatApi:
     @cached_property
     def server(self) -> Server:
         """The server, and what it reports about the model."""
-        found = find_server(quick(self.client), self.name, self.settings.served_name, chat=True)
-        return dataclasses.replace(found, client=self.client)
+        return connect(self.client, self.name, self.settings.served_name, chat=True)
 
     @cached_property
     def way(self) -> _Way:
@@ -88,7 +80,7 @@ class ChatApi:
             more: dict[str, Any] = {"logprobs": True, "top_logprobs": top} if top else {}
             body = {"model": self.server.model, "messages": _PROBE, limit: 1, "temperature": 0, **more}
             try:
-                answer = quick(self.client).post(_PATH, body)
+                answer = dataclasses.replace(self.client, attempts=2).post(_PATH, body)
             except ServerError as error:
                 if error.status not in _REFUSED:
                     raise
@@ -100,55 +92,46 @@ class ChatApi:
             return _Way(limit, top, printable(answer.get("model")))
         raise ServerError(f"{refusal}; {self._no_logprobs()}" if self.needs_logprobs else str(refusal))
 
-    def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer:
+    def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> Answer:
         """Ask for the log-probabilities of one token; a missing label gets an upper bound."""
-        answer = self._ask(messages, 1, temperature=0, logprobs=True, top_logprobs=self.way.top)
-        shown = shown_tokens(answer)
+        answer = self._first_token(messages)
+        shown, tokens = shown_tokens(answer), used_tokens(answer)
         if not shown:
             raise ServerError(self._no_logprobs())
-        values, floor = [sum_of(shown, label) for label in labels], floor_of(shown)
-        tokens = used_tokens(answer)
+        values = [sum_of(shown, label) for label in labels]
         if None in values and self.server.kind == "vllm":
             again = self._by_choice(messages, labels)
-            values, tokens = (
-                completed(shown, labels, values, shown_tokens(again)),
-                tokens + used_tokens(again),
-            )
-        return LabelAnswer(
-            tuple(floor if value is None else value for value in values),
-            tuple(value is None for value in values),
-            tokens,
-        )
+            values = completed(shown, labels, values, shown_tokens(again))
+            tokens += used_tokens(again)
+        floor = floor_of(shown)
+        logprobs = tuple(floor if value is None else value for value in values)
+        floored = tuple(value is None for value in values)
+        return Answer(tokens, logprobs=logprobs, floored=floored)
 
     def _by_choice(self, messages: Sequence[Message], labels: Sequence[str]) -> Any:
-        """Ask vLLM again with the labels as the only choice; return its answer, None if it does not know that."""
-        only = {"choice": list(labels)}
+        """Ask vLLM again with the labels as the only choice; return its answer, {} if it does not know that."""
         try:
-            answer = self._ask(
-                messages,
-                1,
-                temperature=0,
-                logprobs=True,
-                top_logprobs=self.way.top,
-                structured_outputs=only,
-            )
+            answer = self._first_token(messages, structured_outputs={"choice": list(labels)})
         except ServerError as error:
             if error.status not in _REFUSED:
                 raise
-            return None
+            return {}
         ignored = any(token.strip() not in labels for token in shown_tokens(answer))
-        return None if ignored else answer
+        return {} if ignored else answer
+
+    def _first_token(self, messages: Sequence[Message], **options: Any) -> Any:
+        return self._ask(messages, 1, temperature=0, logprobs=True, top_logprobs=self.way.top, **options)
 
     def sample(
         self, messages: Sequence[Message], *, seed: int, temperature: float, max_tokens: int
-    ) -> TextAnswer:
+    ) -> Answer:
         """Ask for one answer."""
         answer = self._ask(messages, max_tokens, temperature=temperature, seed=seed)
         try:
             text = answer["choices"][0]["message"].get("content")
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise ServerError(f"{self.client.url}{_PATH}: not the answer of a chat API") from error
-        return TextAnswer(text if isinstance(text, str) else "", used_tokens(answer))
+        return Answer(used_tokens(answer), text if isinstance(text, str) else "")
 
     def identity(self) -> dict[str, Any]:
         """Return which model answers; this asks the server."""
@@ -203,7 +186,6 @@ class LocalChat:
         """Keep the settings; nothing is loaded yet."""
         self.name, self.settings = name, settings
         self.template = settings.recipe_for(name).template
-        self._known_ids: dict[str, list[int]] = {}
 
     @cached_property
     def model(self) -> LanguageModel:
@@ -212,7 +194,7 @@ class LocalChat:
 
         return load_language_model(self.name, self.settings)
 
-    def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer:
+    def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> Answer:
         """Run the question through the model once."""
         from rmcalib.judges._language import next_token_logprobs
 
@@ -220,11 +202,11 @@ class LocalChat:
         groups = [self._label_ids(label) for label in labels]
         table = next_token_logprobs(self.model, ids)
         values = tuple(float(table[group].logsumexp(0)) for group in groups)
-        return LabelAnswer(values, (False,) * len(labels), len(ids))
+        return Answer(len(ids), logprobs=values, floored=(False,) * len(labels))
 
     def sample(
         self, messages: Sequence[Message], *, seed: int, temperature: float, max_tokens: int
-    ) -> TextAnswer:
+    ) -> Answer:
         """Generate one answer."""
         import torch
 
@@ -245,7 +227,8 @@ class LocalChat:
                 **chosen,
             )
         answer = output[0, len(ids) :].tolist()
-        return TextAnswer(model.tokenizer.decode(answer, skip_special_tokens=True), len(ids) + len(answer))
+        text = model.tokenizer.decode(answer, skip_special_tokens=True)
+        return Answer(len(ids) + len(answer), text)
 
     def identity(self) -> dict[str, Any]:
         """Return commit, dtype, name of the template and longest text; this loads the model."""
@@ -274,19 +257,17 @@ class LocalChat:
 
     def _label_ids(self, label: str) -> list[int]:
         """Return the tokens that spell a label."""
-        if label not in self._known_ids:
-            tokenizer, found = self.model.tokenizer, set()
-            for text in spellings(label):
-                ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-                if len(ids) == 1 and tokenizer.decode(ids).strip() == text.strip():
-                    found.add(ids[0])
-            if not found:
-                raise ValueError(
-                    f"the model's vocabulary has no token for the label {label!r}: use other labels, or sampled "
-                    "answers (-J judging=votes)"
-                )
-            self._known_ids[label] = sorted(found)
-        return self._known_ids[label]
+        tokenizer, found = self.model.tokenizer, set()
+        for text in spellings(label):
+            ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+            if len(ids) == 1 and tokenizer.decode(ids).strip() == text.strip():
+                found.add(ids[0])
+        if not found:
+            raise ValueError(
+                f"the model's vocabulary has no token for the label {label!r}: use other labels, or sampled "
+                "answers (-J judging=votes)"
+            )
+        return sorted(found)
 
 
 def shown_tokens(answer: Any) -> dict[str, float]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from rmcalib._util.terminal import count
+from rmcalib._util.display import count
 
 if TYPE_CHECKING:
     import torch
 
     from rmcalib._util.arrays import IntArray
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES: tuple[Literal["float32", "bfloat16", "float16"], ...] = ("float32", "bfloat16", "float16")
 
 
 class Hardware(NamedTuple):
@@ -54,37 +54,30 @@ def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
     """
     import torch
 
-    if name == "auto":
-        best = available_devices()[0]
-        return choose_device(best.type, local_rank=local_rank) if best.type == "cuda" else best
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"device: unknown {name!r} (have: auto, cpu, cuda, cuda:1, mps)") from None
-    found = [one for one in available_devices() if one.type == device.type]
-    if not found:
-        have = ", ".join(sorted({one.type for one in available_devices()}))
-        raise ValueError(f"device: no {name!r} on this machine (have: {have})")
-    if device.type != "cuda":
-        return device
-    if device.index is None:
-        return found[local_rank % len(found)]
-    if device.index >= len(found):
-        raise ValueError(f"device: no {name!r} on this machine (have: {', '.join(map(str, found))})")
-    return device
+    available = available_devices()
+    with suppress(RuntimeError):  # not the name of a device
+        wanted = torch.device(available[0].type if name == "auto" else name)
+        found = [one for one in available if one.type == wanted.type]
+        if found and wanted.index is None:
+            return found[local_rank % len(found)]
+        if wanted in found:
+            return wanted
+    have = ", ".join(map(str, available))
+    raise ValueError(f"device: no {name!r} on this machine (have: auto, {have})")
 
 
-def describe_device(device: torch.device) -> str:
-    """Return the maker's name of a device."""
+def describe_device(device: torch.device) -> dict[str, Any]:
+    """Return the maker's name of a device, and its memory in bytes."""
     import platform
 
     import torch
 
+    name = f"{platform.machine()}, {count(torch.get_num_threads(), 'thread')}"
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    if device.type == "mps":
-        return f"Apple {platform.machine()}"
-    return f"{platform.machine()}, {count(torch.get_num_threads(), 'thread')}"
+        name = torch.cuda.get_device_name(device)
+    elif device.type == "mps":
+        name = f"Apple {platform.machine()}"
+    return {"name": name, "memory": total_memory(device), "free": free_memory(device)}
 
 
 def upload(arrays: Sequence[IntArray], device: torch.device) -> list[torch.Tensor]:
@@ -149,10 +142,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     >>> is_out_of_memory(RuntimeError("shapes do not match"))
     False
     """
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
     words = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory")
-    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
+    told = isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
+    return told or isinstance(error, MemoryError)
 
 
 def avoid_crashes(device: torch.device) -> None:
@@ -163,19 +155,6 @@ def avoid_crashes(device: torch.device) -> None:
     """
     if device.type == "cpu":
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-
-
-def release_memory(device: torch.device) -> None:
-    """Free the memory of a failed forward pass."""
-    import gc
-
-    import torch
-
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-    elif device.type == "mps":
-        torch.mps.empty_cache()
 
 
 def main_memory() -> Any:

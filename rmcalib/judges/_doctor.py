@@ -13,15 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.processes import isolated
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import _devices as devices
 from rmcalib.judges._judge import scored_chunks
-from rmcalib.judges._model import load_model
-from rmcalib.judges._scoring import Classifier, score_items
+from rmcalib.judges._scoring import Classifier
 from rmcalib.judges._settings import LoadOptions, ServedSettings, checked_settings
 
 if TYPE_CHECKING:
@@ -30,10 +29,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("rmcalib", "torch", "transformers", "tokenizers", "datasets", "huggingface_hub", "numpy")
 
-# Largest allowed difference from the CPU in float32. The demo's rewards lie within about ±10.
-_TOLERANCE = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 5e-1}
-
-# Differences of a server's rewards, relative to the largest reward (or to 1).
+# Largest differences of rewards, relative to the largest reward (or to 1).
 _EQUAL, _ROUNDING = 1e-3, 5e-2
 
 _ANSWER = "answer: "  # prefix of our own output; libraries may print other lines
@@ -41,45 +37,42 @@ _ANSWER = "answer: "  # prefix of our own output; libraries may print other line
 Outcome = dict[str, Any]
 """The result for one dtype: `rewards` and `seconds`, or an `error`."""
 
-Rewards = Sequence[Sequence[float]]
-"""The rewards of each prompt's responses."""
-
-
-@dataclass(frozen=True)
-class DeviceInfo:
-    """A device and its memory in bytes."""
-
-    device: str
-    name: str
-    memory: int
-    free: int
-
 
 @dataclass(frozen=True)
 class Check:
-    """The comparison of one device and dtype with the CPU in float32.
+    """A comparison of rewards: a device with the CPU in float32, or a server with the model loaded here.
 
     Attributes
     ----------
-    device, dtype : str
-        What was checked.
+    where : str
+        The device, or the server's address.
+    dtype : str
+        Dtype of the device, or of the model loaded here.
     status : str
-        `right`, `differs` or `failed`.
+        `right`, `rounding` (the differences are as large as those of a narrower dtype), `differs` or `failed`.
     reward_difference, probability_difference : float, optional
         The largest difference of rewards, and of the probabilities computed from them.
     seconds : float, optional
         Time for scoring, without loading.
     note : str
         Why it failed.
+    about : dict[str, Any]
+        What else is known about a server: its kind, version and model, and the time that scoring took here.
     """
 
-    device: str
+    where: str
     dtype: str
-    status: str
+    status: str = "failed"
     reward_difference: float | None = None
     probability_difference: float | None = None
     seconds: float | None = None
     note: str = ""
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the rewards are right, up to rounding."""
+        return self.status in ("right", "rounding")
 
 
 @dataclass(frozen=True)
@@ -90,26 +83,22 @@ class Diagnosis:
     ----------
     versions : dict[str, str]
         Versions of Python and of the packages that affect scores.
-    devices : tuple[DeviceInfo, ...]
-        Each device with its `device`, `name`, `memory` and `free` memory in bytes.
+    devices : dict[str, dict[str, Any]]
+        Name, memory and free memory in bytes of each device.
     hub : str
         Address of the Hub, and whether it can be reached.
-    hub_reachable : bool
-        Whether it can be reached.
     checks : tuple[Check, ...]
-        One entry per device and dtype, with `device`, `dtype`, `status` (`right`, `differs` or `failed`),
-        `reward_difference`, `probability_difference`, `seconds` and `note`.
+        One entry per device and dtype.
 
     Examples
     --------
-    >>> Diagnosis(versions={}, devices=(), hub="", hub_reachable=False, checks=()).healthy
+    >>> Diagnosis(versions={}, devices={}, hub="", checks=()).healthy
     True
     """
 
     versions: dict[str, str]
-    devices: tuple[DeviceInfo, ...]
+    devices: dict[str, dict[str, Any]]
     hub: str
-    hub_reachable: bool
     checks: tuple[Check, ...]
 
     @property
@@ -143,68 +132,21 @@ def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
     found = devices.available_devices()
     outcomes = {str(device): _run(str(device), prompts, timeout) for device in found}
     reference = outcomes["cpu"]["float32"]
-    checks = [
-        _compare(device, dtype, outcome, reference)
-        for device, by_dtype in outcomes.items()
-        for dtype, outcome in by_dtype.items()
-    ]
-    reachable, hub = _hub()
-    return Diagnosis(
-        versions=versions(),
-        devices=tuple(
-            DeviceInfo(str(d), devices.describe_device(d), devices.total_memory(d), devices.free_memory(d))
-            for d in found
-        ),
-        hub=hub,
-        hub_reachable=reachable,
-        checks=tuple(checks),
-    )
-
-
-@dataclass(frozen=True)
-class ServedCheck:
-    """The result of `compare_served`.
-
-    Attributes
-    ----------
-    model : str
-        The model's name.
-    endpoint, endpoint_kind, server_version, served_model
-        The server, its kind and version, and the name that it has for the model.
-    n_responses : int
-        Number of responses that were scored by both.
-    dtype : str
-        Dtype of the model loaded here.
-    reward_difference, probability_difference : float
-        The largest difference of rewards, and of the probabilities computed from them.
-    seconds_served, seconds_here : float
-        Time for scoring.
-    status : str
-        `right`, `rounding` (the differences are as large as those of a narrower dtype) or `differs`.
-    """
-
-    model: str
-    endpoint: str
-    endpoint_kind: str
-    server_version: str | None
-    served_model: str | None
-    n_responses: int
-    dtype: str
-    reward_difference: float
-    probability_difference: float
-    seconds_served: float
-    seconds_here: float
-    status: str
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the server returns this model's rewards, up to rounding."""
-        return self.status != "differs"
+    checks = []
+    for device, by_dtype in outcomes.items():
+        for dtype, outcome in by_dtype.items():
+            if "rewards" in outcome and "rewards" in reference:
+                compared = _compared(outcome["rewards"], reference["rewards"])
+                checks.append(Check(device, dtype, **compared, seconds=outcome["seconds"]))
+            else:
+                checks.append(Check(device, dtype, note=outcome.get("error", "the CPU gave no rewards")))
+    described = {str(device): devices.describe_device(device) for device in found}
+    return Diagnosis(versions(), described, _hub(), tuple(checks))
 
 
 def compare_served(
     model: str, endpoint: str, *, prompts: int = 8, here: LoadOptions | None = None, **settings: Any
-) -> ServedCheck:
+) -> Check:
     """Score prompts of the demo with a server and with the same model loaded here, and compare the rewards.
 
     Parameters
@@ -222,7 +164,7 @@ def compare_served(
 
     Returns
     -------
-    ServedCheck
+    Check
         The largest differences. `.healthy` is True if they are only rounding.
 
     Examples
@@ -237,26 +179,18 @@ def compare_served(
     items = load_benchmark("demo", limit=prompts).items
     served = EndpointJudge(model, checked_settings(ServedSettings, {"endpoint": endpoint, **settings}))
     server = served.server  # an unsuitable server is reported before the model is loaded
-    there, seconds_served = _timed(served, items)
+    there, seconds = _timed(served, items)
     loaded = Classifier(model, here)
     own, seconds_here = _timed(loaded, items)
-    difference, probabilities = largest_differences(there, own)
-    largest = max(1.0, *(abs(reward) for rewards in own for reward in rewards))
-    status = "right" if difference <= _EQUAL * largest else "rounding"
-    return ServedCheck(
-        model=model,
-        endpoint=served.client.url,
-        endpoint_kind=server.kind,
-        server_version=server.version,
-        served_model=server.model,
-        n_responses=sum(map(len, own)),
-        dtype=str(loaded.model.dtype).removeprefix("torch."),
-        reward_difference=difference,
-        probability_difference=probabilities,
-        seconds_served=seconds_served,
-        seconds_here=seconds_here,
-        status=status if difference <= _ROUNDING * largest else "differs",
-    )
+    about = {
+        "model": model,
+        "n_responses": sum(map(len, own)),
+        "seconds_here": seconds_here,
+        **server.identity(),
+        **server.about(),
+    }
+    dtype = str(loaded.model.dtype).removeprefix("torch.")
+    return Check(server.client.url, dtype, **_compared(there, own), seconds=seconds, about=about)
 
 
 def _timed(judge: Judge, items: Sequence[Item]) -> tuple[list[tuple[float, ...]], float]:
@@ -267,6 +201,23 @@ def _timed(judge: Judge, items: Sequence[Item]) -> tuple[list[tuple[float, ...]]
     return rewards, time.perf_counter() - start
 
 
+def _compared(some: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Return the largest differences of two judges' rewards and of their softmax probabilities.
+
+    >>> _compared([[0.0, 1.0]], [[0.0, 3.0]])
+    {'status': 'differs', 'reward_difference': 2.0, 'probability_difference': 0.22}
+    """
+    import numpy as np
+    from scipy.special import softmax
+
+    pairs = list(zip(some, others, strict=True))
+    rewards = max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
+    probabilities = max(float(np.abs(softmax(a) - softmax(b)).max()) for a, b in pairs)
+    relative = rewards / max(1.0, *(abs(reward) for _, own in pairs for reward in own))
+    status = "right" if relative <= _EQUAL else "rounding" if relative <= _ROUNDING else "differs"
+    return {"status": status, "reward_difference": rewards, "probability_difference": probabilities}
+
+
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that affect scores."""
     import platform
@@ -275,18 +226,18 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}}
 
 
-def _hub(timeout: float = 5.0) -> tuple[bool, str]:
-    """Return whether the Hub can be reached, and a text for the report."""
+def _hub(timeout: float = 5.0) -> str:
+    """Return the address of the Hub, and whether it can be reached."""
     import httpx
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        return False, f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set"
+        return f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set"
     try:
         answer = httpx.get(f"{constants.ENDPOINT}/api/models?limit=1", timeout=timeout)
-        return True, f"{constants.ENDPOINT}: reachable (status {answer.status_code})"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return False, f"{constants.ENDPOINT}: not reachable ({error})"
+        return f"{constants.ENDPOINT}: not reachable ({error})"
+    return f"{constants.ENDPOINT}: reachable (status {answer.status_code})"
 
 
 def _run(device: str, prompts: int, timeout: float) -> dict[str, Outcome]:
@@ -311,43 +262,17 @@ def _run(device: str, prompts: int, timeout: float) -> dict[str, Outcome]:
     return outcomes
 
 
-def largest_differences(some: Rewards, others: Rewards) -> tuple[float, float]:
-    """Return the largest difference of two judges' rewards, and of their softmax probabilities.
-
-    >>> largest_differences([[0.0, 1.0]], [[0.0, 3.0]])
-    (2.0, 0.22)
-    """
-    import numpy as np
-    from scipy.special import softmax
-
-    pairs = list(zip(some, others, strict=True))
-    rewards = max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
-    chances = max(float(np.abs(softmax(a) - softmax(b)).max()) for a, b in pairs)
-    return rewards, chances
-
-
-def _compare(device: str, dtype: str, outcome: Outcome, reference: Outcome) -> Check:
-    if "rewards" not in reference or "rewards" not in outcome:
-        return Check(device, dtype, "failed", note=outcome.get("error", "the CPU gave no rewards"))
-    rewards, chances = largest_differences(outcome["rewards"], reference["rewards"])
-    status = "right" if rewards <= _TOLERANCE[dtype] else "differs"
-    return Check(device, dtype, status, rewards, chances, outcome["seconds"])
-
-
-def _score_demo(device: str, dtype: str, prompts: int) -> Outcome:
-    try:
-        model = load_model("demo", device=device, dtype=dtype)
-        items = load_benchmark("demo", limit=prompts).items
-        next(score_items(model, items[:1]))  # the first pass loads the device's code, which is not timed
-        start = time.perf_counter()
-        rewards = [item.rewards for chunk in score_items(model, items) for item in chunk]
-    except Exception as error:
-        return {"error": " ".join(f"{type(error).__name__}: {error}".split())}
-    return {"rewards": rewards, "seconds": time.perf_counter() - start}
-
-
 def main() -> None:
     """Score the demo in the process that `diagnose` starts for a device, and print the outcomes."""
     device, prompts = sys.argv[1:]
+    items = load_benchmark("demo", limit=int(prompts)).items
     for dtype in devices.DTYPES:
-        print(_ANSWER + json.dumps({dtype: _score_demo(device, dtype, int(prompts))}), flush=True)
+        outcome: Outcome
+        try:
+            judge = Classifier("demo", LoadOptions(device=device, dtype=dtype))
+            _timed(judge, items[:1])  # the first pass loads the device's code, which is not timed
+            rewards, seconds = _timed(judge, items)
+            outcome = {"rewards": rewards, "seconds": seconds}
+        except Exception as error:
+            outcome = {"error": " ".join(f"{type(error).__name__}: {error}".split())}
+        print(_ANSWER + json.dumps({dtype: outcome}), flush=True)

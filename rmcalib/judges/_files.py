@@ -30,8 +30,9 @@ DEMO = Path(__file__).parents[1] / "demo" / "model"
 _LARGEST_JSON = 256 * 2**20  # bytes of a configuration
 _TRIAL_SECONDS = 6.0  # of CPU time, without imports
 _LAYERS = re.compile(r"n(um)?_(hidden_)?layers?")
-_SIZES = re.compile(r"\w*(hidden|intermediate|vocab)_size|n_embd|d_model|ffn_dim|head_dim|num_labels|n_head")
-_COUNTS = re.compile(r"n(um)?_\w*(heads|experts)|n_positions|max_position_embeddings")
+_SIZES = re.compile(
+    r"\w*(hidden|intermediate|vocab)_size|n_embd|d_model|ffn_dim|head_dim|num_labels|n_head|n(um)?_\w*(heads|experts)"
+)
 _FEW_LAYERS = 1_000  # quick to build, whatever the weights are
 _SMALL = 4_096  # a size that needs little memory, whatever the weights are
 # Settings that do not change a reward, or that another machine may have otherwise.
@@ -96,8 +97,6 @@ def find_files(name: str, options: LoadOptions, *, small_files_only: bool = Fals
         except HubError as error:
             raise HubError(f"{name}: its base model cannot be loaded: {error}") from error
         base, sources["base"] = (base_name, at), f"{base_name}@{at}"
-        if branch is not None:
-            sources["base_asked"] = branch
     tokenizer = adapter if adapter and (adapter / "tokenizer_config.json").is_file() else folder
     if recipe.tokenizer is not None:
         tokenizer, at = locate(recipe.tokenizer, LoadOptions(), small_files_only=True)
@@ -129,7 +128,7 @@ def locate(name: str, options: LoadOptions, *, small_files_only: bool = False) -
         revision=options.revision,
         trust_remote_code=options.trust_remote_code,
         allow_pickle=options.allow_pickle,
-        extra_files=() if head_file is None else tuple(head_file.split()),
+        extra_files=() if head_file is None else (head_file,),
         small_files_only=small_files_only,
     )
     return folder, commit
@@ -215,10 +214,13 @@ def read_json(name: str, path: Path) -> dict[str, Any]:
     return content
 
 
-def check_config(name: str, folder: Path, weights: list[Path], *, trust_remote_code: bool) -> None:
-    """Raise a `HubError` if config.json asks for foreign code, or for a model larger than the weights."""
+def check_config(name: str, file: Path, weights: list[Path], *, trust_remote_code: bool) -> None:
+    """Raise a `HubError` if a configuration asks for foreign code, or for a model larger than the weights.
+
+    `file` is the config.json of a model, or the adapter_config.json of a PEFT adapter, which has a rank `r`.
+    """
     with hub.translated(name):
-        entries = list(_entries(read_json(name, folder / "config.json")))
+        entries = list(_entries(read_json(name, file)))
         shapes = _tensor_shapes(weights)
     largest = max((max(shape) for shape in shapes.values() if shape), default=0)
     n_layers = len({found for key in shapes for found in re.findall(r"\.(\d{1,6})\.", key)})
@@ -233,26 +235,14 @@ def check_config(name: str, folder: Path, weights: list[Path], *, trust_remote_c
         limit: float = float("inf")
         if _LAYERS.fullmatch(key):
             limit = max(n_layers, _FEW_LAYERS)
-        elif _SIZES.fullmatch(key) or (_COUNTS.fullmatch(key) and not _is_length(key, shapes)):
+        elif _SIZES.fullmatch(key):
             limit = max(largest, _SMALL)
+        elif key == "r":
+            limit = largest
         if not -1 <= value <= limit and limit < float("inf"):
             raise HubError(
-                f"{name}: config.json has {key} = {value}, but the weights have at most {limit}: the file is "
+                f"{name}: {file.name} has {key} = {value}, but the weights have at most {limit}: the file is "
                 "damaged, or belongs to another model"
-            )
-
-
-def check_rank(name: str, adapter: Path, weights: Path) -> None:
-    """Raise a `HubError` if an adapter asks for matrices that are larger than those in its weights."""
-    with hub.translated(name):
-        entries = _entries(read_json(name, adapter / "adapter_config.json"))
-        ranks = [value for key, value in entries if key == "r"]
-        shapes = _tensor_shapes([weights])
-    largest = max((max(shape) for shape in shapes.values() if shape), default=_SMALL)
-    for rank in ranks:
-        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 < rank <= largest:
-            raise HubError(
-                f"{name}: adapter_config.json has r = {rank}, but its weights have at most {largest}"
             )
 
 
@@ -319,11 +309,6 @@ def _tensor_shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
             with safe_open(path, framework="np") as file:
                 shapes |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
     return shapes
-
-
-def _is_length(key: str, shapes: Mapping[str, Any]) -> bool:
-    """Return whether a number is a longest text of a model without learned positions: it needs no memory."""
-    return "position" in key and not any("position" in name or "wpe" in name for name in shapes)
 
 
 def _base_of(name: str, adapter: Path, options: LoadOptions) -> tuple[str, str | None]:

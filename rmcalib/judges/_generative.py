@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib.judges import _prompts as reading
-from rmcalib.judges._chat import ChatApi, LabelAnswer, LocalChat, TextAnswer
+from rmcalib.judges import _readings as readings
+from rmcalib.judges._chat import Answer, ChatApi, LocalChat
 from rmcalib.judges._files import check_model_name
 from rmcalib.judges._http import ServerError, in_parallel
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
-from rmcalib.judges._prompts import BUILT_IN, LETTERS, JudgePrompt, Message, Question, choice_of, read_prompt
+from rmcalib.judges._questions import BUILT_IN, LETTERS, JudgePrompt, Question, choice_of, read_prompt
 from rmcalib.judges._settings import LanguageModelSettings
+from rmcalib.judges._templates import Message
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -169,7 +170,7 @@ class GenerativeJudge:
     def _orders(self, item: Item, question: Question) -> Any:
         most = self.settings.placements if self.settings.placements is not None else len(item.responses)
         count = min(most, self.votes) if question.answer == "text" else most
-        return reading.placements(len(item.responses), count, seed=self.settings.judge_seed, item_id=item.id)
+        return readings.placements(len(item.responses), count, seed=self.settings.judge_seed, item_id=item.id)
 
     def _asks(self, items: Iterable[Item]) -> Iterator[_Ask]:
         """Yield the requests of all prompts, in the order in which `_scored` reads their answers."""
@@ -203,12 +204,12 @@ class GenerativeJudge:
     def _cut(self, text: str) -> str:
         return text[: self.settings.max_characters]
 
-    def _answers(self, asks: Iterator[_Ask]) -> Iterator[LabelAnswer | TextAnswer]:
+    def _answers(self, asks: Iterator[_Ask]) -> Iterator[Answer]:
         if self.model.workers == 1:
             return map(self._answer, asks)
         return in_parallel(self._answer, asks, workers=self.model.workers)
 
-    def _answer(self, ask: _Ask) -> LabelAnswer | TextAnswer:
+    def _answer(self, ask: _Ask) -> Answer:
         question = ask.question
         try:
             if question.answer == "token":
@@ -224,7 +225,7 @@ class GenerativeJudge:
         except ValueError as error:
             raise ValueError(f"{self.name}: prompt {ask.item.id!r}: {error}") from error
 
-    def _scored(self, item: Item, answers: Iterator[LabelAnswer | TextAnswer]) -> tuple[ScoredItem, int]:
+    def _scored(self, item: Item, answers: Iterator[Answer]) -> tuple[ScoredItem, int]:
         """Read the answers for one prompt; return its rewards and the number of tokens used."""
         question, k = self.prompt.question_for(item), len(item.responses)
         orders = self._orders(item, question) if question.asks == "best" else None
@@ -238,7 +239,7 @@ class GenerativeJudge:
             choices = [choice_of(question, answer.text, labels) for answer in given]
             found, unread = _read_votes(question, choices, orders, self.votes), choices.count(None)
         tokens = sum(answer.tokens for answer in given)
-        floored = sum(sum(getattr(answer, "floored", ())) for answer in given)
+        floored = sum(sum(answer.floored) for answer in given)
         self._work.update(requests=len(given), tokens=tokens, unread=unread, floored=floored)
         # Counts of a prompt are in its first row only, so that the sum of a column is the total.
         counts = {"answers": len(given), "unread": unread, "floored": floored, "tokens": tokens}
@@ -265,22 +266,22 @@ def _fitting_prompt(kind: str, path: str | Path | None) -> JudgePrompt:
     return prompt
 
 
-def _read_tokens(question: Question, given: Sequence[LabelAnswer], orders: Any) -> reading.Reading:
+def _read_tokens(question: Question, given: Sequence[Answer], orders: Any) -> readings.Reading:
     logprobs = np.array([answer.logprobs for answer in given])
     floored = np.array([answer.floored for answer in given])
     if question.asks == "best":
-        return reading.best_by_tokens(orders, logprobs, floored)
+        return readings.best_by_tokens(orders, logprobs, floored)
     if question.asks == "correct":
-        return reading.correct_by_tokens(logprobs, floored)
-    return reading.rating_by_tokens(logprobs, floored, np.array([float(label) for label in question.labels]))
+        return readings.correct_by_tokens(logprobs, floored)
+    return readings.rating_by_tokens(logprobs, floored, np.array([float(label) for label in question.labels]))
 
 
 def _read_votes(
     question: Question, choices: Sequence[int | None], orders: Any, votes: int
-) -> reading.Reading:
+) -> readings.Reading:
     if question.asks == "best":
-        return reading.best_by_votes(orders, choices, question.smoothing)
+        return readings.best_by_votes(orders, choices, question.smoothing)
     each = [choices[start : start + votes] for start in range(0, len(choices), votes)]
     if question.asks == "correct":
-        return reading.correct_by_votes(each, question.smoothing)
-    return reading.rating_by_votes(each, np.array([float(label) for label in question.labels]))
+        return readings.correct_by_votes(each, question.smoothing)
+    return readings.rating_by_votes(each, np.array([float(label) for label in question.labels]))

@@ -20,11 +20,10 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
-from rmcalib._util.display import shortened
+from rmcalib._util.display import clean_line, shortened
 from rmcalib._util.storage import LONGEST_PAUSE, retry_after, started
-from rmcalib._util.terminal import clean_line
+from rmcalib.judges._templates import well_formed
 
 if TYPE_CHECKING:
     import httpx
@@ -88,9 +87,7 @@ class Client:
 
     def post(self, path: str, body: Any) -> Any:
         """Send JSON in a POST request, and return the JSON of the answer."""
-        # Lone surrogates are legal in JSON, but most servers refuse them: send U+FFFD instead.
-        text = json.dumps(body, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
-        return self._ask("POST", path, text.decode("utf-16-le", "replace").encode())
+        return self._ask("POST", path, well_formed(json.dumps(body, ensure_ascii=False)).encode())
 
     def _ask(self, method: str, path: str, content: bytes | None) -> Any:
         """Send a request until it succeeds, fails permanently, or has been sent `attempts` times."""
@@ -126,7 +123,7 @@ class Client:
         except (LateError, httpx.TimeoutException) as error:
             message = f"{where}: no complete answer within {self.timeout:g} seconds"
             raise ServerError(message, temporary=True) from error
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except (httpx.HTTPError, OSError) as error:
             message = (
                 f"{where}: no answer ({clean_line(error) or type(error).__name__}): does the server run?"
             )
@@ -204,22 +201,23 @@ def clean_url(endpoint: str) -> str:
     Traceback (most recent call last):
     ValueError: endpoint: 'localhost:8000' is not an address like http://localhost:8000
     """
-    try:
-        parts = urlsplit(str(endpoint).strip())
-        known = parts.scheme in ("http", "https") and bool(parts.hostname)
-        secret = parts.username is not None or parts.password is not None or parts.query or parts.fragment
-        _ = parts.port  # raises if it is not a number
-    except ValueError:
-        known, secret = False, None
-    if secret:  # the address is not repeated: it may contain a password
+    import httpx
+
+    text = str(endpoint).strip()
+    if {*"@?#"} & {*text}:  # the address is not repeated: it may contain a password
         raise ValueError(
             "endpoint: leave user, password, '?' and '#' out of the address, and put the key into the "
             f"environment variable {KEY_ENV}"
         )
-    if not known:
+    try:
+        url = httpx.URL(text)
+        url.host.encode("idna")  # fails for a host that cannot be looked up
+        known = url.scheme in ("http", "https") and url.host and "%" not in url.host
+    except (httpx.InvalidURL, UnicodeError):
+        known = False
+    if not known or (url.port or 0) >= 2**16:
         raise ValueError(f"endpoint: {endpoint!r} is not an address like http://localhost:8000")
-    path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
-    return urlunsplit((parts.scheme, parts.netloc.lower(), path, "", ""))
+    return str(url).rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def open_client(endpoint: str, api_key_env: str | None, timeout: float) -> Client:

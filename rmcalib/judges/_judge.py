@@ -6,14 +6,13 @@ Everything that scores calls `scored_chunks`, which checks what a judge returns.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from rmcalib._util.terminal import count
+from rmcalib._util.display import count
 from rmcalib.scores._schema import UNKNOWN_LENGTH
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ Scale = Literal["log-utilities", "log-probabilities", "probabilities", "ratings"
 - `pairs`: only the probability that one response beats another is known (`Scores.beats`).
 - `unknown`: not known. The rewards are treated as log-utilities.
 """
+
+_SAME = 1e-3  # relative difference of rewards that may be rounding in a narrow dtype
 
 Progress = Callable[[int, int], None]
 """A callback: it is called with the number of responses just scored and the number of their tokens."""
@@ -51,8 +52,6 @@ class ScoredItem:
     details : Mapping[str, Sequence[float]]
         Further columns by name, such as votes: one number per response, NaN where there is no value. They are
         stored with the scores (`Scores.details`).
-    distinct : bool, optional
-        Whether the rewards differ. None if they cannot differ (one response, or equal texts).
 
     Examples
     --------
@@ -65,7 +64,6 @@ class ScoredItem:
     n_tokens: tuple[int, ...] = ()
     truncated: tuple[bool, ...] = ()
     details: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    distinct: bool | None = None
 
 
 class Judge(Protocol):
@@ -103,13 +101,13 @@ class Judge(Protocol):
 
 
 def is_judge(thing: object) -> bool:
-    """Return whether an object has the methods of a `Judge`.
+    """Return whether an object has the members of a `Judge`.
 
     >>> is_judge("org/name"), is_judge(len)
     (False, False)
     """
     return not isinstance(thing, type) and all(
-        callable(getattr(thing, method, None)) for method in ("score", "identity")
+        hasattr(thing, member) for member in ("name", "scale", "identity", "score")
     )
 
 
@@ -141,6 +139,32 @@ def about_judge(judge: Judge) -> dict[str, Any]:
     """
     about: Callable[[], dict[str, Any]] | None = getattr(judge, "about", None)
     return {"model": judge.name, "scale": judge.scale, **(about() if about is not None else {})}
+
+
+def tells_apart(scored: ScoredItem) -> bool | None:
+    """Return whether a prompt's rewards differ by more than rounding; None if there is only one.
+
+    >>> tells_apart(ScoredItem("a", (1.0, 1.0))), tells_apart(ScoredItem("b", (0.5, 0.4)))
+    (False, True)
+    """
+    if len(scored.rewards) < 2:
+        return None
+    largest = max(1.0, *map(abs, scored.rewards))
+    return max(scored.rewards) - min(scored.rewards) > _SAME * largest
+
+
+def indifference_note(found: set[bool | None]) -> str:
+    """Return a warning if `tells_apart` is true for no prompt, but could be; empty otherwise.
+
+    >>> indifference_note({True, False}), indifference_note({None})
+    ('', '')
+    """
+    if False not in found or True in found:
+        return ""
+    return (
+        "all responses of a prompt have the same reward, for every prompt. A model may read it before the "
+        "response begins: try `pooling: last_token` in its recipe"
+    )
 
 
 def scored_chunks(
@@ -181,6 +205,8 @@ def scored_chunks(
     chunks = judge.score(items, progress=progress) if counts else judge.score(items)  # type: ignore[call-arg]
     position = 0
     for chunk in chunks:
+        if not isinstance(chunk, list) or not all(isinstance(one, ScoredItem) for one in chunk):
+            raise ValueError(f"{judge.name}: `score` must yield lists of ScoredItem")
         checked = []
         for scored in chunk:
             if position == len(items) or scored.id != items[position].id:
@@ -203,7 +229,7 @@ def scored_chunks(
 
 
 def _checked(name: str, item: Item, scored: ScoredItem) -> ScoredItem:
-    """Return a scored prompt with all its columns; raise if they do not fit its responses."""
+    """Return a scored prompt with all its columns as Python numbers; raise if they do not fit its responses."""
     n = len(item.responses)
     if len(scored.rewards) != n:
         raise ValueError(
@@ -217,4 +243,6 @@ def _checked(name: str, item: Item, scored: ScoredItem) -> ScoredItem:
     for column, values in {"n_tokens": lengths, "truncated": truncated, **scored.details}.items():
         if len(values) != n:
             raise ValueError(f"{name}: prompt {item.id!r}: {len(values)} {column} for {n} responses")
-    return dataclasses.replace(scored, n_tokens=tuple(lengths), truncated=tuple(truncated))
+    details = {column: tuple(map(float, values)) for column, values in scored.details.items()}
+    rewards = tuple(map(float, scored.rewards))
+    return ScoredItem(scored.id, rewards, tuple(map(int, lengths)), tuple(map(bool, truncated)), details)

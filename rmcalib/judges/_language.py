@@ -15,16 +15,8 @@ import torch
 from torch import nn
 
 from rmcalib._util.hub import HubError, translated
+from rmcalib.judges import _model
 from rmcalib.judges._files import find_files, model_from
-from rmcalib.judges._model import (
-    load_tokenizer,
-    loading_options,
-    longest_text,
-    prepare,
-    quietly,
-    settle,
-    with_adapter,
-)
 from rmcalib.judges._settings import LoadOptions
 from rmcalib.judges._templates import Encoded
 
@@ -104,20 +96,14 @@ def load_language_model(name: str, options: LoadOptions) -> LanguageModel:
     from transformers import AutoModelForCausalLM
 
     files = find_files(name, options)
-    prepared = prepare(files)
-    tokenizer = load_tokenizer(files)
-    make: Any = AutoModelForCausalLM
-    with translated(name), quietly():
-        module, report = make.from_pretrained(
-            files.weights, output_loading_info=True, **loading_options(files, prepared)
-        )
-    missing = sorted(report["missing_keys"])
-    if missing:  # transformers would initialise them at random
-        raise HubError(f"{name}: not a language model: the checkpoint has no {missing[0]}")
-    settle(name, module, prepared.device)
+    prepared = _model.prepare(files)
+    tokenizer = _model.load_tokenizer(files)
+    with translated(name), _model.quietly():
+        module = _model.complete(files, AutoModelForCausalLM, _model.loading_options(files, prepared))
+    _model.settle(name, module, prepared.device)
     switch = None
     if files.adapter is not None:
-        wrapped = with_adapter(name, module, files.adapter).eval().requires_grad_(False)
+        wrapped = _model.with_adapter(name, module, files.adapter).eval().requires_grad_(False)
         if not getattr(module, "hf_device_map", None):
             wrapped.to(device=prepared.device, dtype=prepared.dtype)
         module, switch = wrapped.get_base_model(), wrapped.disable_adapter
@@ -128,7 +114,7 @@ def load_language_model(name: str, options: LoadOptions) -> LanguageModel:
         tokenizer,
         prepared.device,
         prepared.dtype,
-        longest_text(files, module.config, tokenizer, "causal"),
+        _model.longest_text(files, module.config, tokenizer, "causal"),
         base=files.base,
         switch=switch,
     )

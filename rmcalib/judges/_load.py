@@ -12,25 +12,17 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
-from rmcalib._util.terminal import count
+from rmcalib._util.arrays import check_choice
+from rmcalib._util.display import count
+from rmcalib._util.texts import typed
+from rmcalib.judges import _settings
 from rmcalib.judges._files import check_model_name
-from rmcalib.judges._judge import Judge, ScoredItem, is_judge
+from rmcalib.judges._judge import Judge, Scale, ScoredItem, is_judge
 from rmcalib.judges._model import RewardModel
 from rmcalib.judges._registry import check_names
 from rmcalib.judges._scoring import Classifier
-from rmcalib.judges._settings import (
-    FunctionSettings,
-    LanguageModelSettings,
-    LoadOptions,
-    PolicySettings,
-    ServedSettings,
-    ServerOptions,
-    TextOptions,
-    checked_settings,
-    field_types,
-)
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -54,11 +46,15 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "classifier": Kind("rmcalib.judges._scoring:Classifier", LoadOptions),
-    "endpoint": Kind("rmcalib.judges._served:EndpointJudge", ServedSettings, ("endpoint",)),
-    "generative": Kind("rmcalib.judges._generative:GenerativeJudge", LanguageModelSettings, ("judging",)),
+    "classifier": Kind("rmcalib.judges._scoring:Classifier", _settings.LoadOptions),
+    "endpoint": Kind("rmcalib.judges._served:EndpointJudge", _settings.ServedSettings, ("endpoint",)),
+    "generative": Kind(
+        "rmcalib.judges._generative:GenerativeJudge", _settings.LanguageModelSettings, ("judging",)
+    ),
     "policy": Kind(
-        "rmcalib.judges._policy:PolicyJudge", PolicySettings, ("reference", "reference_free", "beta")
+        "rmcalib.judges._policy:PolicyJudge",
+        _settings.PolicySettings,
+        ("reference", "reference_free", "beta"),
     ),
 }
 """Kinds by name. Without a setting that selects another kind, a name is that of a `classifier`."""
@@ -120,7 +116,7 @@ def load_judge(
         return _from_entry_point(registered, settings)
     chosen = KINDS[judge_kind(kind, settings)]
     _check_place(settings)
-    checked = checked_settings(chosen.settings, settings)
+    checked = _settings.checked_settings(chosen.settings, settings)
     module, _, judge = chosen.judge.partition(":")
     own = getattr(importlib.import_module(module), judge)
     if getattr(checked, "backend", None) == "vllm":
@@ -198,13 +194,13 @@ class FunctionJudge:
     Examples
     --------
     >>> from rmcalib.benchmarks import Item
-    >>> settings = FunctionSettings(name="shortest")
+    >>> settings = _settings.FunctionSettings(name="shortest")
     >>> judge = FunctionJudge(lambda prompt, responses: [-len(text) for text in responses], settings)
     >>> list(judge.score([Item("a", "Math", "2+2?", ("4", "five"), 1)]))[0][0].rewards
     (-1.0, -4.0)
     """
 
-    def __init__(self, function: Callable[[Any, Any], Any], settings: FunctionSettings) -> None:
+    def __init__(self, function: Callable[[Any, Any], Any], settings: _settings.FunctionSettings) -> None:
         """Check the settings; the function is not called yet."""
         name = settings.name if settings.name is not None else getattr(function, "__name__", "")
         if not name.strip() or (settings.name is None and not name.isidentifier()):  # a lambda, an object
@@ -250,18 +246,22 @@ class FunctionJudge:
 
 
 def _check_place(settings: Mapping[str, Any]) -> None:
-    """Raise a `ValueError` for a setting that has no effect: of loading, or of a server that is not given."""
+    """Raise a `ValueError` for a setting that has no effect where the judge runs: here, or behind a server."""
     served, vllm = "endpoint" in settings, settings.get("backend") == "vllm"
+    default, field_types = _settings.LoadOptions(), _settings.field_types
+    of_loading = {*field_types(_settings.LoadOptions)} - {*field_types(_settings.TextOptions)}
+    of_servers = {*field_types(_settings.ServerOptions), "reference_endpoint", "reference_served_name"}
+    if vllm:  # our own server is asked, too
+        of_servers -= {"concurrency", "timeout"}
     for name, value in settings.items():
-        if name in _OF_VLLM and not vllm and value != getattr(LoadOptions(), name):
+        changed = value != getattr(default, name, None)
+        if name in _OF_VLLM and changed and not vllm:
             raise ValueError(f"{name}: has no effect without the backend vllm")
-        if vllm and name in ("device", "token_budget") and value != getattr(LoadOptions(), name):
+        if name in ("device", "token_budget") and changed and vllm:
             raise ValueError(f"{name}: has no effect with the backend vllm, which decides itself")
-        if served and name in field_types(LoadOptions) and name not in field_types(TextOptions):
+        if name in of_loading and served:
             raise ValueError(f"{name}: has no effect on a served model: the server decides")
-        of_servers = name in field_types(ServerOptions) or name.startswith("reference_served")
-        asks = served or (vllm and name in ("concurrency", "timeout"))
-        if not asks and (of_servers or name == "reference_endpoint"):
+        if name in of_servers and not served:
             raise ValueError(f"{name}: has no effect without an endpoint")
 
 
@@ -274,33 +274,42 @@ def _from_object(judge: Any, settings: Mapping[str, Any]) -> Judge:
             if name not in own:
                 raise ValueError(f"{name}: has no effect on a judge that exists already ({judge.name})")
         if not isinstance(judge, RewardModel):
+            check_choice(judge.scale, f"{judge.name}: scale", get_args(Scale))
             return cast("Judge", judge)
-        return Classifier(judge, checked_settings(LoadOptions, settings))
+        return Classifier(judge, _settings.checked_settings(_settings.LoadOptions, settings))
     if not callable(judge):
         raise TypeError(
-            "judge: expected a name, a function, or an object with the methods score and identity, "
+            "judge: expected a name, a function, or an object with name, scale, identity and score, "
             f"got {type(judge).__name__}"
         )
-    return FunctionJudge(judge, checked_settings(FunctionSettings, settings))
+    return FunctionJudge(judge, _settings.checked_settings(_settings.FunctionSettings, settings))
 
 
 def _from_entry_point(point: EntryPoint, settings: Mapping[str, Any]) -> Judge:
     where = f"entry point {point.name!r} ({point.value})"
     try:
         make = point.load()
-        takes = inspect.signature(make).parameters.values()
-        if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes):
-            check_names(settings, [one.name for one in takes])
-        judge = make(**settings)
+        takes = inspect.signature(make, eval_str=True).parameters
+        if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values()):
+            check_names(settings, takes)
+        judge = make(**{name: _converted(name, value, takes.get(name)) for name, value in settings.items()})
     except Exception as error:
         raise ValueError(f"{where} failed: {type(error).__name__}: {error}") from error
     if isinstance(judge, str) or not (is_judge(judge) or callable(judge)):
         raise ValueError(f"{where} returned {type(judge).__name__}, not a judge or a function")
     if not is_judge(judge):
-        return FunctionJudge(judge, FunctionSettings(name=point.name))
+        own = {"settings": dict(settings), "source_sha256": _source_hash(judge)} if settings else None
+        return FunctionJudge(judge, _settings.FunctionSettings(name=point.name, identity=own))
     if judge.name != point.name:  # run folders are found by the name that users give
         raise ValueError(f"{where} returned a judge called {judge.name!r}: its name must be {point.name!r}")
-    return cast("Judge", judge)
+    return _from_object(judge, {})
+
+
+def _converted(name: str, value: Any, parameter: inspect.Parameter | None) -> Any:
+    """Return a setting that was given as a text as what the parameter's annotation says."""
+    if parameter is None or parameter.annotation is parameter.empty or not isinstance(value, str):
+        return value
+    return typed(parameter.annotation, value, name)
 
 
 def _source_hash(function: Callable[..., Any]) -> str | None:

@@ -189,11 +189,19 @@ def longest_text(files: ModelFiles, config: Any, tokenizer: Any, kind: str) -> i
     said: Any = getattr(tokenizer, "model_max_length", None)
     if isinstance(said, int) and 0 < said < 10**6 and (own is None or kind == "encoder"):
         own = min(said, own or said)  # encoders reserve some positions
-    limit, wanted = files.recipe.max_length or own, files.options.max_length
+    return allowed_length(files.options.max_length, files.recipe.max_length or own, files.name)
+
+
+def allowed_length(wanted: int | None, limit: int | None, reader: str) -> int:
+    """Return the user's length of the longest text, or by default that of the reader, at most 4096.
+
+    >>> allowed_length(None, 512, "org/rm"), allowed_length(None, None, "org/rm")
+    (512, 4096)
+    """
     if wanted is None:
         return min(limit or LONGEST_DEFAULT, LONGEST_DEFAULT)
     if limit is not None and wanted > limit:
-        raise ValueError(f"max_length: {wanted} is more than the {limit} tokens that {files.name} can read")
+        raise ValueError(f"max_length: {wanted} is more than the {limit} tokens that {reader} can read")
     return wanted
 
 
@@ -226,7 +234,8 @@ def prepare(files: ModelFiles) -> Prepared:
         raise HubError(f"{name}: no weights in {folder} (model.safetensors)")
     if any(file.suffix != ".safetensors" for file in weights) and not files.options.allow_pickle:
         raise HubError(f"{name}: {PICKLE_ONLY}")
-    _files.check_config(name, folder, weights, trust_remote_code=files.options.trust_remote_code)
+    trusted = files.options.trust_remote_code
+    _files.check_config(name, folder / "config.json", weights, trust_remote_code=trusted)
     with translated(name), quietly():
         if recipe.architecture is None:
             config: Any = AutoConfig.from_pretrained(folder, **files.code())
@@ -302,7 +311,8 @@ def with_adapter(name: str, model: Any, adapter: Path) -> Any:
         from peft import PeftModel
     except ImportError as error:
         raise HubError(f"{name}: a PEFT adapter; install `peft` to load it") from error
-    _files.check_rank(name, adapter, adapter / adapter_file(adapter))
+    weights = [adapter / adapter_file(adapter)]
+    _files.check_config(name, adapter / "adapter_config.json", weights, trust_remote_code=False)
     with translated(name):
         return PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
 
@@ -366,7 +376,7 @@ def _build(files: ModelFiles, prepared: Prepared, options: dict[str, Any]) -> tu
     if recipe.head != "own-code":
         return _with_head(files, prepared.config, options)
     own = "AutoModelForSequenceClassification" in (getattr(prepared.config, "auto_map", None) or {})
-    model = _complete(files, AutoModelForSequenceClassification if own else AutoModel, options)
+    model = complete(files, AutoModelForSequenceClassification if own else AutoModel, options)
     return model, Output(recipe.output, column=recipe.column, sign=recipe.sign), "opaque"
 
 
@@ -407,14 +417,14 @@ def _with_head(files: ModelFiles, config: Any, options: dict[str, Any]) -> tuple
 
     if getattr(config, "pooling", None) == "mean":
         raise HubError(f"{files.name}: its head averages over all tokens, which is not supported")
-    head = _distribution_head(files) if files.recipe.head == "ldl" else _linear_head(files, config)
+    head = _linear_head(files, config)
     if files.recipe.backbone_prefix is not None:
         options["key_mapping"] = {rf"^{re.escape(files.recipe.backbone_prefix)}\.": ""}
-    model = _complete(files, AutoModel, options)
+    model = complete(files, AutoModel, options)
     return getattr(model, "language_model", model), head, "causal"
 
 
-def _complete(files: ModelFiles, builder: Any, options: dict[str, Any]) -> Any:
+def complete(files: ModelFiles, builder: Any, options: dict[str, Any]) -> Any:
     """Build a model, all of whose tensors must be in the checkpoint."""
     model, report = builder.from_pretrained(files.weights, output_loading_info=True, **options)
     _check_complete(files.name, report["missing_keys"])
@@ -427,8 +437,8 @@ def _check_complete(name: str, missing: Iterable[str]) -> None:
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise HubError(
-            f"{name}: the checkpoint lacks {', '.join(names[:3])}{more}, so it is no reward model as it stands. A "
-            "head with another name needs a recipe (`head`), and own code -J trust_remote_code=yes"
+            f"{name}: the checkpoint lacks {', '.join(names[:3])}{more}, so it cannot be used as it stands. A head "
+            "with another name needs a recipe (`head`), and own code -J trust_remote_code=yes"
         )
 
 
@@ -450,20 +460,6 @@ def _linear_head(files: ModelFiles, config: Any) -> Any:
         shift = float((getattr(config, "mean", None) or [0.0])[0]) if kind == "reward" else 0.0
         scale = 1.0 if kind == "critic" else float((getattr(config, "var", None) or [1.0])[0]) ** 0.5 + 1e-8
     return Head(layers, column=recipe.column or 0, sign=recipe.sign, shift=shift, scale=scale)
-
-
-def _distribution_head(files: ModelFiles) -> Any:
-    from rmcalib.judges._weights import DistributionHead, linear_layers, read_tensors
-
-    names = (files.recipe.head_file or "").split()
-    if len(names) != 2:
-        raise HubError(f"{files.name}: `head: ldl` needs two files in `head_file`")
-    pickle = files.options.allow_pickle
-    parts = [read_tensors(files.weights, "network", file, allow_pickle=pickle) for file in names]
-    if not all(parts):
-        raise HubError(f"{files.name}: no head in {' or '.join(names)} (needs -J allow_pickle=yes)")
-    values, gates = (linear_layers(part, files.name) for part in parts)
-    return DistributionHead(values, gates)
 
 
 def _settle_labels(files: ModelFiles, config: Any) -> None:

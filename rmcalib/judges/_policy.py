@@ -19,9 +19,9 @@ from rmcalib._util.texts import parse_yaml
 from rmcalib.judges._files import asked_for, check_model_name, find_files, identify, locate
 from rmcalib.judges._http import ServerError, in_parallel, open_client
 from rmcalib.judges._judge import Scale, ScoredItem
-from rmcalib.judges._model import LONGEST_DEFAULT, load_tokenizer
-from rmcalib.judges._scoring import CHUNK
-from rmcalib.judges._served import Server, find_server, quick
+from rmcalib.judges._model import LONGEST_DEFAULT, allowed_length, load_tokenizer
+from rmcalib.judges._scoring import CHUNK, scored_items
+from rmcalib.judges._served import connect
 from rmcalib.judges._settings import PolicySettings
 from rmcalib.judges._templates import Encoded, encode, response_starts
 
@@ -30,14 +30,7 @@ if TYPE_CHECKING:
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 _DEFAULT_BETA = 0.1
-_FILES = (
-    "dpo_config",
-    "training_args",
-    "training_config",
-    "train_config",
-    "trainer_config",
-    "adapter_config",
-)
+_FILES = ("dpo_config", "training_args", "training_config", "adapter_config")
 _KEYS = ("dpo_beta", "pref_beta", "rl_beta", "beta")  # of TRL, LLaMA-Factory, axolotl
 _LARGEST = 2**20  # bytes; larger files are not settings
 _MOVED = (0.2, 0.02)  # largest change of the first text's log-probability: nats, plus a fraction of itself
@@ -138,18 +131,10 @@ class PolicyJudge:
             found = [model.logprobs(texts, begin, self.settings.token_budget) for model in models]
             for model in models:
                 model.check()
-            rewards = iter(self._rewards(*each) for each in zip(*found, strict=True))
-            yield [
-                ScoredItem(
-                    item.id,
-                    tuple(next(rewards) for _ in own),
-                    tuple(len(text) for text in own),
-                    tuple(text.truncated for text in own),
-                )
-                for item, own in zip(chunk, encoded, strict=True)
-            ]
+            rewards = [self._reward(*each) for each in zip(*found, strict=True)]
+            yield scored_items(chunk, encoded, rewards)
 
-    def _rewards(self, own: tuple[float, int], other: tuple[float, int] = (0.0, 0)) -> float:
+    def _reward(self, own: tuple[float, int], other: tuple[float, int] = (0.0, 0)) -> float:
         """Return the reward of a response from the sum and the number of its log-probabilities, by model."""
         total = own[0] - other[0]
         return self.beta[0] * (total / max(own[1], 1) if self.settings.reference_free == "mean" else total)
@@ -160,12 +145,8 @@ class PolicyJudge:
 
     @property
     def _max_length(self) -> int:
-        longest, asked = min(model.max_length for model in self.models), self.settings.max_length
-        if asked is not None and asked > longest:
-            raise ValueError(
-                f"max_length: {asked} is more than the {longest} tokens that the server can read"
-            )
-        return int(longest) if asked is None else asked
+        longest = min(model.max_length for model in self.models)
+        return allowed_length(self.settings.max_length, longest, self.name)
 
     def _reference_name(self) -> str | None:
         if self.settings.reference_free is not None:
@@ -212,13 +193,12 @@ class ServedModel:
     def __init__(self, name: str, url: str | None, served_name: str | None, settings: PolicySettings) -> None:
         """Connect to the server, which must be vLLM; load the tokenizer alone."""
         client = open_client(str(url), settings.api_key_env, settings.timeout)
-        found = find_server(quick(client), name, served_name)
-        if found.kind != "vllm":
+        self.server = connect(client, name, served_name)
+        if self.server.kind != "vllm":
             raise ServerError(
-                f"{client.url}: is {found.kind}; policies need vLLM, started with: vllm serve MODEL"
+                f"{client.url}: is {self.server.kind}; policies need vLLM, started with: vllm serve MODEL"
             )
         self.name, self.concurrency = name, settings.concurrency
-        self.server: Server = dataclasses.replace(found, client=client)
         self.tokenizer = load_tokenizer(find_files(name, settings, small_files_only=True))
         self._first: tuple[list[int], int, float] | None = None  # a text, its start and its log-probability
 
@@ -275,8 +255,8 @@ def trained_beta(folder: Path) -> tuple[float, str] | None:
     """Return the beta that a model was trained with, and the file that has it; None if no file has it.
 
     Only JSON and YAML are read. TRL's `training_args.bin` is a pickle file, which can run code. The files are
-    `dpo_config`, `training_args`, `training_config`, `train_config`, `trainer_config` and `adapter_config`
-    (.json, .yaml, .yml), and the key is `beta`, `dpo_beta`, `pref_beta` or `rl_beta`.
+    `dpo_config`, `training_args`, `training_config` and `adapter_config` (.json, .yaml, .yml), and the key is
+    `beta`, `dpo_beta`, `pref_beta` or `rl_beta`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as name:

@@ -7,7 +7,6 @@ format, packages with the entry point group `rmcalib.models`. Later entries repl
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from pydantic import BeforeValidator, Field, Strict, StrictBool, StrictInt
 
 from rmcalib._util.display import shortened
 from rmcalib._util.storage import read_input
-from rmcalib._util.texts import parse_yaml, repeated, typed
+from rmcalib._util.texts import did_you_mean, parse_yaml, repeated, typed
 from rmcalib.judges._judge import Scale
 from rmcalib.scores import Scores
 
@@ -72,10 +71,9 @@ class Recipe:
     sign : float
         -1 for cost models.
     head : str
-        `auto` (the stock head), `own-code` (the model's own code), `ldl` (LDL-Reward's label distributions),
-        or the prefix of the head's tensors.
+        `auto` (the stock head), `own-code` (the model's own code), or the prefix of the head's tensors.
     head_file : str, optional
-        File with the head's tensors. None: the checkpoint. `ldl` needs two, separated by a space.
+        File with the head's tensors. None: the checkpoint.
     backbone_prefix : str, optional
         Prefix of the transformer's tensors, if it is unusual.
     architecture : str, optional
@@ -161,11 +159,6 @@ def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
     for file in files:
         recipes |= {recipe.model: recipe for recipe in read_recipes(Path(file))}
     return recipes
-
-
-def recipe_for(name: str, files: Iterable[str | Path] = ()) -> Recipe:
-    """Return the recipe of a model; a model without one is loaded as a classifier with one label."""
-    return registry(files).get(name) or Recipe(model=name)
 
 
 def read_recipes(path: Path) -> list[Recipe]:
@@ -262,14 +255,18 @@ def hashed_recipe(recipe: Recipe) -> dict[str, Any]:
     return {name: value for name, value in dataclasses.asdict(recipe).items() if name not in left_out}
 
 
-def check_names(given: Iterable[Any], known: Iterable[str], what: str = "setting") -> None:
-    """Raise a `ValueError` for the first name that is not known, with the nearest one that is."""
+def check_names(
+    given: Iterable[Any], known: Iterable[str], what: str = "setting", *, have: Iterable[str] | None = None
+) -> None:
+    """Raise a `ValueError` for the first name that is not known, with the nearest one that is.
+
+    If none is near, all known names are listed, or those in `have`.
+    """
     names = list(known)
     for name in given:
         if name not in names:
-            near = difflib.get_close_matches(str(name), names, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(names)}"
-            raise ValueError(f"{name}: unknown {what} ({remedy})")
+            otherwise = "" if have is None else f"have: {', '.join(have) or 'none'}"
+            raise ValueError(f"{name}: unknown {what} ({did_you_mean(name, names, otherwise)})")
 
 
 def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, Recipe]) -> Recipe:

@@ -23,25 +23,13 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib.judges import _devices as devices
+from rmcalib.judges import _sharing
 from rmcalib.judges._files import asked_for, check_model_name, model_from
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
 from rmcalib.judges._model import RewardModel, load_model
 from rmcalib.judges._registry import ABOUT, Recipe, hashed_recipe, scale_of
 from rmcalib.judges._settings import LoadOptions
-from rmcalib.judges._sharing import (
-    CannotShare,
-    Row,
-    Sharing,
-    Text,
-    Tree,
-    how_to_share,
-    needs_same_length,
-    pack,
-    packed_states,
-    rotary_kinds,
-    row_length,
-    running_config,
-)
+from rmcalib.judges._sharing import Row, Sharing, Text, Tree, row_length
 from rmcalib.judges._templates import Encoded, checkpoint_pad, encode, pooled_position
 
 if TYPE_CHECKING:
@@ -63,38 +51,6 @@ _TIMES_THE_NOISE = 4.0
 # bfloat16, sharing changed rewards by up to 1.5 epsilons of the largest one.
 _EPSILONS = {"float64": 1e10, "float32": 1_000.0, "float16": 8.0, "bfloat16": 4.0}
 _LIMITS = ("sliding_window", "attention_chunk_size", "window_size", "attention_window_size")
-
-
-def score_items(
-    model: RewardModel, items: Sequence[Item], *, token_budget: int | None = None, share: bool = True
-) -> Iterator[list[ScoredItem]]:
-    """Score all responses of `items`; yield chunks of 32 prompts, in order, as they are finished.
-
-    >>> from rmcalib.benchmarks import load_benchmark
-    >>> from rmcalib.judges import load_model
-    >>> chunks = score_items(load_model("demo", device="cpu"), load_benchmark("demo").items[:3])
-    >>> [len(item.rewards) for chunk in chunks for item in chunk]
-    [4, 4, 4]
-    """
-    return ItemScorer(model, token_budget, share=share).chunks(items)
-
-
-def indifference_note(distinct: set[bool | None]) -> str:
-    """Return a warning if a judge gave all responses of every prompt the same reward; empty otherwise.
-
-    `distinct` has the values of `ScoredItem.distinct` of all prompts.
-
-    >>> indifference_note({None, False})[:54]
-    'all responses of a prompt have the same reward, for ev'
-    >>> indifference_note({True, False}), indifference_note({None})
-    ('', '')
-    """
-    if False not in distinct or True in distinct:
-        return ""
-    return (
-        "all responses of a prompt have the same reward, for every prompt. The reward is probably read "
-        "before the response begins: try `pooling: last_token` in the model's recipe"
-    )
 
 
 class Classifier:
@@ -156,7 +112,7 @@ class Classifier:
             "kind": model.kind,
             "own_code": _own_code(model),
             # the attention that transformers has chosen, because each one rounds differently
-            "attention": getattr(running_config(model), "_attn_implementation", None),
+            "attention": getattr(_sharing.running_config(model), "_attn_implementation", None),
             "dtype": str(model.dtype).removeprefix("torch."),
             "max_length": model.max_length,
             "scoring_version": SCORING_VERSION,
@@ -236,12 +192,9 @@ class ItemScorer:
         """Decide how to score; nothing is scored yet."""
         model.backbone.eval()
         self.model, self.progress, self.work = model, progress, Work()
-        self.sharing: Sharing | None = None
-        if share and model.kind == "causal":
-            try:
-                self.sharing = how_to_share(model)
-            except CannotShare as error:
-                self._warn_plain(str(error))
+        self.sharing = _sharing.how_to_share(model) if share else None
+        if share and self.sharing is None and model.kind == "causal":
+            self._share_no_more("its layers, attention or rotary embeddings do not allow it")
         self.budget = token_budget or _MOST_TOKENS["cpu" if model.device.type == "cpu" else ""]
         self._checked = 0  # the length of the longest text that was checked
         self._noise = 0.0
@@ -260,7 +213,7 @@ class ItemScorer:
                 template=model.recipe.template,
                 append=model.recipe.append_token_id,
             )
-            scored = _finish(window, encoded, self.rewards(encoded), model.dtype) if window else []
+            scored = scored_items(window, encoded, self.rewards(encoded).tolist()) if window else []
             for first in range(0, len(scored), CHUNK):
                 yield scored[first : first + CHUNK]
 
@@ -273,16 +226,15 @@ class ItemScorer:
                 pooled = pooled_position(text.input_ids, pooling=recipe.pooling, pad=pad)
                 texts.append(Text(len(texts), prompt, text, pooled))
         rewards = self._computed(texts)
-        while self.sharing is not None and (sample := self._sample(texts)):
-            difference = self._disagreement(sample, rewards)
-            if not difference:
-                break
-            self._share_less(f"rewards differ by up to {difference:.2g}")
+        if self.sharing is not None and (difference := self._disagreement(self._sample(texts), rewards)):
+            self._share_no_more(f"rewards differ by up to {difference:.2g}")
             rewards = self._computed(texts, again=True)
         return rewards
 
     def _computed(self, texts: Sequence[Text], *, again: bool = False) -> FloatArray:
         """Return the rewards of `texts`. With `again`, progress has been reported for them already."""
+        from accelerate.utils.memory import clear_device_cache
+
         rewards = np.full(len(texts), np.nan)
         pending = {text.index: text for text in texts}
         while pending:
@@ -293,7 +245,7 @@ class ItemScorer:
                 for index in order:
                     del pending[index]
             if failed:  # not where the error is caught: it still holds the tensors of the failed pass
-                devices.release_memory(self.model.device)
+                clear_device_cache(garbage_collection=True)
                 self.budget = max(1, min(self.budget, failed) // 2)
         if self.sharing is not None:
             # A NaN of one text spreads through its row, so the texts of the row are scored alone.
@@ -324,7 +276,7 @@ class ItemScorer:
                     ) from error
                 if self.sharing is None or self._checked:  # if sharing is known to work, this is a real error
                     raise
-                self._share_less(f"{type(error).__name__}: {error}")
+                self._share_no_more(f"{type(error).__name__}: {error}")
                 return done, 0
             self.work.add(batch, [row_length(row) for row in rows])
             if self.progress is not None and not again:
@@ -339,7 +291,7 @@ class ItemScorer:
         the first one that is longer than a window of the model's attention.
         """
         longest = max(texts, key=len)
-        config = running_config(self.model)
+        config = _sharing.running_config(self.model)
         limits = (getattr(config, name, None) for name in _LIMITS)
         crosses = any(isinstance(limit, int) and self._checked <= limit < len(longest) for limit in limits)
         if self._checked:
@@ -359,13 +311,15 @@ class ItemScorer:
         texts are scored in one batch, padded to one length. A reward that is not finite is no disagreement;
         it is reported later. Texts that do not fit into memory alone are left out.
         """
+        if not sample:
+            return 0.0
         try:
             alone = np.array([float(plain_rewards(self.model, [text])[1]) for text in sample])
             together = plain_rewards(self.model, sample[:2])[1].double().cpu().numpy()
         except Exception as error:
             if not devices.is_out_of_memory(error):
                 raise
-            return self._disagreement(sample[:-1], rewards) if len(sample) > 1 else 0.0
+            return self._disagreement(sample[:-1], rewards)
         self._noise = max(self._noise, float(np.abs(together - alone[:2]).max()))
         tolerance = max(_TIMES_THE_NOISE * self._noise, rounding(self.model.dtype, alone))
         difference = float(np.abs(rewards[[text.index for text in sample]] - alone).max())
@@ -374,21 +328,8 @@ class ItemScorer:
             return 0.0
         return difference
 
-    def _share_less(self, reason: str) -> None:
-        """Use masks from now on; if these were used already, share nothing."""
-        assert self.sharing is not None
-        if self.sharing.branches:
-            self.sharing = dataclasses.replace(self.sharing, branches=False)
-            warnings.warn(
-                f"{self.model.name}: attention branch by branch does not work for this model ({reason}). "
-                "Masks are used instead. This is slower and gives the same rewards",
-                stacklevel=2,
-            )
-        else:
-            self.sharing = None
-            self._warn_plain(reason)
-
-    def _warn_plain(self, reason: str) -> None:
+    def _share_no_more(self, reason: str) -> None:
+        self.sharing = None
         warnings.warn(
             f"{self.model.name}: computing a prompt once for all its responses does not work for this model "
             f"({reason}). Every response is scored with its own copy of the prompt. This is slower and gives "
@@ -413,7 +354,7 @@ def plan(model: RewardModel, sharing: Sharing | None, texts: Sequence[Text], bud
         return [[row] for row in full_rows(grow_trees(texts, longest=budget), min(usual, budget))]
     else:  # the work and the memory of a mask grow with the square of the row
         trees = grow_trees(texts, longest=min(budget, 2 * model.max_length))
-    cost = 0 if sharing is None and needs_same_length(model) else _PASS_COST["cpu" if cpu else ""]
+    cost = 0 if sharing is None and _sharing.needs_same_length(model) else _PASS_COST["cpu" if cpu else ""]
     return sorted_batches([(tree,) for tree in trees], budget=budget, padding=cost)
 
 
@@ -480,7 +421,7 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
     # The id of the padding does not matter: the mask hides it, and the pooled positions are known.
     pooled = np.array([row * longest + text.pooled for row, text in enumerate(texts)], dtype=np.int64)
     input_ids, attention_mask = devices.upload([ids, mask], model.device)
-    if "dynamic" in rotary_kinds(running_config(model)):
+    if "dynamic" in _sharing.rotary_kinds(_sharing.running_config(model)):
         _forget_lengths(model.backbone)
     with torch.inference_mode(), devices.kernels(model.device):
         if model.kind != "causal":
@@ -499,9 +440,9 @@ def shared_rewards(
     """Score the texts of packed `rows`; return their indices in the chunk, and the rewards on the device."""
     import torch
 
-    packed = pack(rows)
+    packed = _sharing.pack(rows)
     with torch.inference_mode(), devices.kernels(model.device):
-        states = packed_states(model, rows, packed, sharing)
+        states = _sharing.packed_states(model, rows, packed, sharing)
         (used,) = devices.upload([packed.used], states.device)
         rewards = model.head(states.flatten(0, 1).index_select(0, used).float())
     return packed.order, rewards.float()
@@ -542,28 +483,14 @@ def _forget_lengths(backbone: Any) -> None:
         rotary.max_seq_len_cached = rotary.original_max_seq_len
 
 
-def _finish(
-    items: Sequence[Item], encoded: Sequence[tuple[Encoded, ...]], rewards: FloatArray, dtype: torch.dtype
+def scored_items(
+    items: Sequence[Item], encoded: Sequence[tuple[Encoded, ...]], rewards: Sequence[float]
 ) -> list[ScoredItem]:
+    """Return the prompts with their rewards, which are given prompt after prompt."""
     scored, start = [], 0
     for item, texts in zip(items, encoded, strict=True):
-        own = rewards[start : start + len(texts)]
+        own = tuple(rewards[start : start + len(texts)])
         start += len(texts)
-        for number, reward in enumerate(own):
-            if not np.isfinite(reward):
-                raise ValueError(
-                    f"item {item.id!r}, response {number}: the model's reward is {reward}. The weights may "
-                    "be damaged, or the dtype too narrow: try -J dtype=float32 or bfloat16"
-                )
-        differ = len({text.input_ids for text in texts}) > 1
-        least = rounding(dtype, own[:1]) / 10 * max(1.0, abs(own[0])) if differ else 0.0
-        scored.append(
-            ScoredItem(
-                id=item.id,
-                rewards=tuple(float(reward) for reward in own),
-                n_tokens=tuple(len(text) for text in texts),
-                truncated=tuple(text.truncated for text in texts),
-                distinct=bool(own.max() - own.min() > least) if differ else None,
-            )
-        )
+        lengths, truncated = [len(text) for text in texts], [text.truncated for text in texts]
+        scored.append(ScoredItem(item.id, own, tuple(lengths), tuple(truncated)))
     return scored

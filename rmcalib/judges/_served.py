@@ -1,13 +1,14 @@
 """Models behind a server of vLLM, SGLang or OpenRLHF, and reward models there as judges.
 
 `find_server` finds out what an address has. When an `EndpointJudge` is first used, it scores a few short texts
-(probes). Their rewards show whether the server returns rewards or probabilities. They are scored again after
+of the demo. Their rewards show whether the server returns rewards or probabilities. They are scored again after
 each chunk, to notice if the model was replaced.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,31 +17,20 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from rmcalib._util.display import clean_line
 from rmcalib._util.files import read_object
 from rmcalib._util.hub import HubError
-from rmcalib._util.terminal import clean_line
-from rmcalib.benchmarks import Item
+from rmcalib.benchmarks import Item, load_benchmark
 from rmcalib.judges._files import find_files
 from rmcalib.judges._http import Client, ServerError, in_parallel, open_client
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
-from rmcalib.judges._model import LONGEST_DEFAULT, load_tokenizer, with_recipe
+from rmcalib.judges._model import allowed_length, load_tokenizer, with_recipe
 from rmcalib.judges._registry import about_model, scale_of
 from rmcalib.judges._scoring import CHUNK
 from rmcalib.judges._settings import LoadOptions, ServedSettings
 from rmcalib.judges._templates import conversation, encode, pooled_position, render
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
-PROBES = tuple(
-    Item(f"probe {number}", "", prompt, responses, 1)
-    for number, (prompt, responses) in enumerate(
-        [
-            ("What is 2 + 2?", ("2 + 2 is 4.", "I hate numbers. Go away!")),
-            ("Name a colour of the sky.", ("Blue.", "Tuesday tastes of forty-two trains.")),
-            ("How do I boil an egg?", ("Put it into boiling water for eight minutes.", "asdf asdf asdf")),
-            ("Translate 'good morning' into French.", ("Bonjour.", "No. I will not do that.")),
-        ]
-    )
-)
 # Templates like Llama 3.2's write today's date into the text. This is their default date, which our own
 # scorer uses too.
 PINNED_DATE = {"date_string": "26 Jul 2024"}
@@ -48,6 +38,8 @@ OTHER = "other"  # a server of which only the chat API is known
 _MOVED = 0.1  # largest change of a probe's reward, relative to the largest reward (or 1); rounding is less
 _LONGEST_NAME = 300
 T = TypeVar("T")
+Scored = tuple[float, int | None, bool]
+"""The reward of a text, its number of tokens if that is known, and whether it was truncated."""
 
 
 class Dialect(NamedTuple):
@@ -151,9 +143,19 @@ class Server:
             )
 
 
-def quick(client: Client) -> Client:
-    """Return a client for the first requests, so that a server that does not run is reported soon."""
-    return dataclasses.replace(client, attempts=2)
+@functools.cache
+def probes() -> tuple[Item, ...]:
+    """Return short texts that show what a server computes: two responses each of four prompts of the demo."""
+    items = load_benchmark("demo", limit=4).items
+    return tuple(dataclasses.replace(item, responses=item.responses[:2]) for item in items)
+
+
+def connect(
+    client: Client, name: str, served_name: str | None, kind: str = "auto", *, chat: bool = False
+) -> Server:
+    """Find out what a server has. One that does not run is reported soon: these requests are not repeated."""
+    found = find_server(dataclasses.replace(client, attempts=2), name, served_name, kind, chat=chat)
+    return dataclasses.replace(found, client=client)
 
 
 def find_server(
@@ -294,9 +296,7 @@ class EndpointJudge:
     def server(self) -> Server:
         """The server and its model."""
         with_recipe(self.name, self.options)  # refuses unsupported models
-        kind, served_name = self.settings.endpoint_kind, self.settings.served_name
-        found = find_server(quick(self.client), self.name, served_name, kind)
-        return dataclasses.replace(found, client=self.client)
+        return connect(self.client, self.name, self.settings.served_name, self.settings.endpoint_kind)
 
     @cached_property
     def writer(self) -> Writer:
@@ -320,14 +320,11 @@ class EndpointJudge:
     @cached_property
     def limit(self) -> int:
         """The longest text in tokens."""
-        wanted, own = self.settings.max_length, self.server.max_length
-        if wanted is None:
-            return min(own or LONGEST_DEFAULT, self.recipe.max_length or LONGEST_DEFAULT, LONGEST_DEFAULT)
-        if self.server.kind == "openrlhf":
+        wanted, limits = self.settings.max_length, (self.server.max_length, self.recipe.max_length)
+        if wanted is not None and self.server.kind == "openrlhf":
             raise ValueError("max_length: OpenRLHF's server has its own limit: start it with --max_len")
-        if own is not None and wanted > own:
-            raise ValueError(f"max_length: {wanted} is more than the {own} tokens that the server can read")
-        return wanted
+        limit = min((each for each in limits if each is not None), default=None)
+        return allowed_length(wanted, limit, f"the server or {self.name}")
 
     @cached_property
     def route(self) -> Route:
@@ -371,42 +368,35 @@ class EndpointJudge:
 
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts in chunks of 32. After each chunk, check that the server still has the same model."""
-        groups = self._rewards(items, self.route)
+        results = self._rewards(items, self.route)
         for start in range(0, len(items), CHUNK):
             chunk = []
             for item in items[start : start + CHUNK]:
-                rewards: list[tuple[float, int | None, bool]] = []
-                while len(rewards) < len(item.responses):
-                    group = next(groups)
-                    rewards += group
-                    if progress is not None:
-                        progress(len(group), sum(length or 0 for _, length, _ in group))
-                values, lengths, truncated = zip(*rewards, strict=True)
-                known = lengths if None not in lengths else ()
-                chunk.append(ScoredItem(item.id, values, known, truncated))
+                rewards, lengths, truncated = zip(*next(results), strict=True)
+                known = () if None in lengths else lengths
+                chunk.append(ScoredItem(item.id, rewards, known, truncated))
+                if progress is not None:
+                    progress(len(rewards), sum(known))
             self._check_same()
             yield chunk
 
-    def _rewards(self, items: Sequence[Item], route: Route) -> Iterator[list[tuple[float, int | None, bool]]]:
-        """Yield the rewards of each request, with lengths and whether texts were truncated."""
+    def _rewards(self, items: Sequence[Item], route: Route) -> Iterator[list[Scored]]:
+        """Yield the rewards of each prompt's responses, with lengths and whether texts were truncated."""
 
-        def tasks() -> Iterator[tuple[str, list[Text]]]:
-            for item in items:
-                texts = self._texts(item)
-                if self.writer.tokenizer is None:  # vLLM takes one conversation at a time
-                    yield from ((item.id, [text]) for text in texts)
-                else:
-                    yield item.id, texts
-
-        def call(task: tuple[str, list[Text]]) -> list[tuple[float, int | None, bool]]:
+        def call(task: tuple[str, list[Text]]) -> list[Scored]:
+            prompt, texts = task
+            # vLLM takes one conversation at a time.
+            requests = [[text] for text in texts] if self.writer.tokenizer is None else [texts]
             try:
-                return self._ask(task[1], route)
+                return [one for request in requests for one in self._ask(request, route)]
             except ServerError as error:
-                raise ServerError(f"{self.name}: prompt {task[0]!r}: {error}", error.status) from error
+                raise ServerError(f"{self.name}: prompt {prompt!r}: {error}", error.status) from error
 
-        yield from in_parallel(call, tasks(), workers=self.settings.concurrency)
+        # Texts are written here, because tokenizers are not meant for several threads.
+        tasks = ((item.id, self._texts(item)) for item in items)
+        return in_parallel(call, tasks, workers=self.settings.concurrency)
 
-    def _ask(self, texts: Sequence[Text], route: Route) -> list[tuple[float, int | None, bool]]:
+    def _ask(self, texts: Sequence[Text], route: Route) -> list[Scored]:
         """Return the rewards of some texts, with one request."""
         dialect = DIALECTS[self.server.kind]
         body: dict[str, Any] = {"model": self.server.model, **route.raw}
@@ -420,7 +410,7 @@ class EndpointJudge:
         else:
             body[dialect.texts] = [text.content for text in texts]
 
-        def parse(answer: Any) -> list[tuple[float, int | None, bool]]:
+        def parse(answer: Any) -> list[Scored]:
             rows = [self._reward(row) for row in dialect.rows(answer)]
             if len(rows) != len(texts):
                 raise ValueError(f"{len(rows)} results for {len(texts)} texts")
@@ -465,8 +455,9 @@ class EndpointJudge:
             texts.append(Text(list(text.input_ids[:end]), len(text), text.truncated))
         return texts
 
-    def _probe(self, route: Route, probes: Sequence[Item] = PROBES) -> tuple[float, ...]:
-        return tuple(value for group in self._rewards(probes, route) for value, _, _ in group)
+    def _probe(self, route: Route, n_prompts: int = 4) -> tuple[float, ...]:
+        results = self._rewards(probes()[:n_prompts], route)
+        return tuple(reward for result in results for reward, _, _ in result)
 
     def _checked(self, route: Route, rewards: tuple[float, ...]) -> Route:
         """Return a route with its probes if they can be raw rewards; raise a `ServerError` otherwise."""
@@ -483,7 +474,7 @@ class EndpointJudge:
     def _check_same(self) -> None:
         """Raise a `ServerError` if the server's model was replaced since the judge was first used."""
         before = self.route.probes
-        rewards = self._probe(self.route, PROBES[:2])
+        rewards = self._probe(self.route, 2)
         moved = max(abs(a - b) for a, b in zip(rewards, before, strict=False))
         far = moved > _MOVED * max(1.0, *map(abs, before))
         self.server.check_same(f"the rewards of the same texts have changed by {moved:.3g}" if far else "")

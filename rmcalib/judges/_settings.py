@@ -19,7 +19,7 @@ from annotated_types import Ge, Gt, Lt
 
 from rmcalib._util.texts import adapter
 from rmcalib.judges._judge import Scale
-from rmcalib.judges._registry import Recipe, check_names, recipe_for
+from rmcalib.judges._registry import Recipe, check_names, registry
 
 T = TypeVar("T")
 Count = Annotated[int, Ge(1)]
@@ -42,8 +42,8 @@ class TextOptions:
     """YAML files with more recipes."""
 
     def recipe_for(self, name: str) -> Recipe:
-        """Return the recipe of a model: `recipe` if it is given, otherwise the registry's."""
-        return self.recipe or recipe_for(name, self.recipes)
+        """Return the recipe of a model: `recipe`, the registry's, or that of a classifier with one label."""
+        return self.recipe or registry(self.recipes).get(name) or Recipe(name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,29 +86,18 @@ class Sharing:
         return self.windows[self.layer_types[-1] if self.layer_types else FULL]
 
 
-class CannotShare(Exception):
-    """Responses cannot share the computation of their prompt in this model. The message says why."""
-
-
-def how_to_share(model: Any) -> Sharing:
-    """Return how the responses of a prompt can share it in `model`; raise `CannotShare` if they cannot.
+def how_to_share(model: Any) -> Sharing | None:
+    """Return how the responses of a prompt can share it in `model`; None if they cannot.
 
     `model` has `kind`, `backbone`, `config`, `device` and `dtype`, as a `RewardModel`.
     """
     config = running_config(model)
-    if model.kind != "causal":
-        raise CannotShare("it is not a causal model, or it runs its own code")
-    if needs_same_length(model):
-        raise CannotShare("its rotary embeddings depend on the longest text of a batch")
     attention = getattr(config, "_attn_implementation", None)
-    if attention not in ("sdpa", "eager"):
-        raise CannotShare(f"its attention is {attention!r}, not 'sdpa' or 'eager'")
-    if len(getattr(model.backbone, "layers", ())) == 0 or not hasattr(config, "num_attention_heads"):
-        raise CannotShare("it has no list of layers with attention heads")
+    has_layers = len(getattr(model.backbone, "layers", ())) > 0 and hasattr(config, "num_attention_heads")
     layer_types = tuple(getattr(config, "layer_types", None) or ())
-    unknown = sorted({*layer_types} - {FULL, SLIDING})
-    if unknown:
-        raise CannotShare(f"it has layers of type {unknown[0]!r}")
+    known = attention in ("sdpa", "eager") and {*layer_types} <= {FULL, SLIDING}
+    if model.kind != "causal" or needs_same_length(model) or not (has_layers and known):
+        return None
     window = getattr(config, "sliding_window", None)
     one = window if getattr(config, "model_type", "") in _WINDOWED and not layer_types else None
     windows = {FULL: one, **{kind: window if kind == SLIDING else None for kind in layer_types}}

@@ -8,11 +8,7 @@ which token's hidden state gives the reward.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +65,6 @@ _PINNED_CLOCK = (
     + "".join(f"|replace('{code}', '{value}')" for code, value in _PINNED_DATE.items())
     + " }}{% endmacro +%}"
 )
-_RENDER_SECONDS = 8.0  # for the responses of one prompt, which take milliseconds
 
 
 @dataclass(frozen=True)
@@ -77,13 +72,12 @@ class Encoded:
     """One response with its prompt as token ids.
 
     The first `prefix_len` ids are the same for all responses of the prompt. `truncated` means that the text
-    was longer than the limit and its end was removed; `empty` that the response has no text.
+    was longer than the limit and its end was removed.
     """
 
     input_ids: tuple[int, ...]
     prefix_len: int
     truncated: bool
-    empty: bool
 
     def __len__(self) -> int:
         """Return the number of tokens, prompt included."""
@@ -110,8 +104,8 @@ def render(prompt: Prompt, response: str, tokenizer: Any = None, template: str |
     """
     messages = conversation(prompt, response)
     if template is not None:
-        return _well_formed(TEMPLATES[template].render(messages))
-    return _well_formed(_from_chat_template(messages, tokenizer))
+        return well_formed(TEMPLATES[template].render(messages))
+    return well_formed(_from_chat_template(messages, tokenizer))
 
 
 def _from_chat_template(messages: Sequence[Message], tokenizer: Any, **options: Any) -> str:
@@ -122,8 +116,6 @@ def _from_chat_template(messages: Sequence[Message], tokenizer: Any, **options: 
         text: str = tokenizer.apply_chat_template(
             list(messages), chat_template=source, tokenize=False, **options
         )
-    except TooSlow:
-        raise
     except Exception as error:  # a template can fail in any way, such as dividing by zero
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"the model's chat template does not accept these messages: {why}") from error
@@ -145,12 +137,11 @@ def encode(
     """
     texts: list[str] = []
     for item in items:
-        with time_limit(_RENDER_SECONDS):
-            for number, response in enumerate(item.responses):
-                try:
-                    texts.append(render(item.prompt, response, tokenizer, template))
-                except ValueError as error:
-                    raise ValueError(f"item {item.id!r}, response {number}: {error}") from error
+        for number, response in enumerate(item.responses):
+            try:
+                texts.append(render(item.prompt, response, tokenizer, template))
+            except ValueError as error:
+                raise ValueError(f"item {item.id!r}, response {number}: {error}") from error
     if not texts:
         return []
     tokens = tokenizer(texts, return_special_tokens_mask=True, return_attention_mask=False, verbose=False)
@@ -167,12 +158,7 @@ def encode(
         if not all(ids for ids, _ in rows):
             raise ValueError(f"item {item.id!r}: neither prompt nor response has any text")
         shared = common_prefix([ids for ids, _ in rows])
-        encoded.append(
-            tuple(
-                Encoded(tuple(ids), shared, truncated, not response.strip())
-                for (ids, truncated), response in zip(rows, item.responses, strict=True)
-            )
-        )
+        encoded.append(tuple(Encoded(tuple(ids), shared, truncated) for ids, truncated in rows))
     return encoded
 
 
@@ -196,9 +182,8 @@ def question_ids(messages: Sequence[Message], tokenizer: Any, template: str | No
         # The last space belongs to the next token.
         text = (TEMPLATES[template].render(messages) + TEMPLATES[template].assistant[0]).rstrip(" ")
     else:
-        with time_limit(_RENDER_SECONDS):
-            text = _from_chat_template(messages, tokenizer, add_generation_prompt=True)
-    tokens = tokenizer(_well_formed(text), return_special_tokens_mask=True, verbose=False)
+        text = _from_chat_template(messages, tokenizer, add_generation_prompt=True)
+    tokens = tokenizer(well_formed(text), return_special_tokens_mask=True, verbose=False)
     ids = tokens["input_ids"][: len(tokens["input_ids"]) - _trailing(tokens["special_tokens_mask"])]
     return _single_bos(ids, getattr(tokenizer, "bos_token_id", None))
 
@@ -233,13 +218,9 @@ def _cut(ids: list[int], n_trailing: int, max_length: int) -> tuple[list[int], b
     return ids[: max_length - n_trailing] + ids[len(ids) - n_trailing :], True
 
 
-def _well_formed(text: str) -> str:
-    """Replace lone surrogates, which JSON allows and tokenizers do not accept, by U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+def well_formed(text: str) -> str:
+    """Replace lone surrogates, which JSON allows and tokenizers and servers do not accept, by U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def pooled_position(ids: Sequence[int], *, pooling: str = "checkpoint", pad: int | None = None) -> int:
@@ -263,36 +244,3 @@ def checkpoint_pad(config: Any) -> int | None:
     text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
     pad: int | None = getattr(text_config, "pad_token_id", None)
     return pad
-
-
-class TooSlow(ValueError):
-    """Raised in a block of `time_limit` that takes too long."""
-
-    def __str__(self) -> str:
-        """Return what takes too long: only chat templates run under a limit."""
-        return "the model's chat template takes too long"
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TooSlow` in this thread if the block runs Python code for longer than `seconds`."""
-    thread, lock, state = threading.get_ident(), threading.Lock(), {"running": True, "late": False}
-
-    def stop() -> None:
-        with lock:
-            if state["running"]:
-                state["late"] = True
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TooSlow))
-
-    timer = threading.Timer(seconds, stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        with lock:
-            state["running"] = False
-        if state["late"]:  # the exception may not have been raised yet: it must not come later
-            with contextlib.suppress(TooSlow):
-                time.sleep(0.01)

@@ -27,20 +27,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib._util.display import clean_line
 from rmcalib._util.files import read_object
 from rmcalib._util.hub import HubError
 from rmcalib._util.processes import process_rank
-from rmcalib._util.terminal import clean_line
 from rmcalib.judges import _keeper
 from rmcalib.judges._devices import main_memory
 from rmcalib.judges._files import ModelFiles, find_files
 from rmcalib.judges._generative import GenerativeJudge
 from rmcalib.judges._http import ServerError
 from rmcalib.judges._judge import Judge, Progress, Scale, ScoredItem, scored_chunks
-from rmcalib.judges._model import LONGEST_DEFAULT, load_tokenizer, longest_text, prepare, with_recipe
+from rmcalib.judges._model import LONGEST_DEFAULT, load_tokenizer, longest_text, prepare
 from rmcalib.judges._policy import PolicyJudge
 from rmcalib.judges._scoring import Classifier
-from rmcalib.judges._served import PINNED_DATE, PROBES, EndpointJudge, why_squashed
+from rmcalib.judges._served import PINNED_DATE, EndpointJudge, probes, why_squashed
 from rmcalib.judges._settings import LoadOptions, ServedSettings
 from rmcalib.judges._templates import question_ids
 
@@ -72,7 +72,7 @@ class _Found:
     bytes: float  # of the weights in this dtype
 
 
-class Server:
+class Process:
     """A running server of vLLM: a child process that is stopped with this process, however it ends."""
 
     def __init__(self, name: str, command: Sequence[str], port: int) -> None:
@@ -162,11 +162,9 @@ class VllmJudge:
         plain = dataclasses.replace(settings, backend="transformers")
         self._here: Any = own(name, plain)  # describes the judge; its model is not loaded
         self._served: Judge | None = None
-        self._servers: list[Server] = []
+        self._servers: list[Process] = []
         self._model: _Found | None = None
         self._compared: float | None = None
-        if isinstance(self._here, Classifier):
-            _check_recipe(name, settings)
 
     @property
     def scale(self) -> Scale:
@@ -264,7 +262,7 @@ class VllmJudge:
         files = find_files(name, settings)
         prepared = prepare(files)
         if isinstance(self._here, Classifier):
-            _check_files(files, prepared.config)
+            _check_classifier(files, prepared.config)
         tokenizer = load_tokenizer(files)
         longest = longest_text(files, prepared.config, tokenizer, "causal")
         limit = getattr(prepared.config.get_text_config(), "max_position_embeddings", None) or longest
@@ -274,7 +272,7 @@ class VllmJudge:
             longest = min(limit, _LONGEST_QUESTION)
         return _Found(files, tokenizer, str(prepared.dtype).removeprefix("torch."), longest, prepared.bytes)
 
-    def _serve(self, model: _Found, more: Sequence[str]) -> Server:
+    def _serve(self, model: _Found, more: Sequence[str]) -> Process:
         """Start the server of a model; of a PEFT adapter, one that has the base, too."""
         settings, files = self.settings, model.files
         with socket.socket() as free:
@@ -297,7 +295,7 @@ class VllmJudge:
             command += ["--lora-modules", f"{files.name}={files.adapter}"]
             served_name = files.base[0]
         command += ["--served-model-name", served_name, *more, *shlex.split(settings.vllm_options)]
-        server = Server(files.name, command, port)
+        server = Process(files.name, command, port)
         self._servers.append(server)
         return server
 
@@ -364,7 +362,7 @@ class VllmJudge:
     def _check_texts(self, judge: GenerativeJudge, model: _Found) -> None:
         """Raise a `ServerError` if the server writes questions with other tokens than transformers."""
         chat: Any = judge.model
-        item = PROBES[0]
+        item = probes()[0]
         messages = judge.prompt.question_for(item).messages(item.prompt, list(item.responses)[:1])
         body = {"model": self.name, "messages": list(messages), "chat_template_kwargs": PINNED_DATE}
         answer = chat.client.post("/tokenize", {**body, "add_generation_prompt": True})
@@ -377,31 +375,25 @@ class VllmJudge:
             )
 
 
-def _check_recipe(name: str, settings: LoadOptions) -> None:
-    """Refuse a model whose recipe needs what vLLM does not do."""
-    recipe = with_recipe(name, settings).recipe_for(name)
-    for field in ("head", "head_file", "backbone_prefix", "architecture", "attention"):
-        value = getattr(recipe, field)
-        if value not in (None, "auto"):
-            raise HubError(
-                f"{name}: its recipe has `{field}: {value}`, which vLLM does not know: {_USE_TRANSFORMERS}"
-            )
-
-
-def _check_files(files: ModelFiles, config: Any) -> None:
-    """Refuse a checkpoint that vLLM would not read as a classifier."""
+def _check_classifier(files: ModelFiles, config: Any) -> None:
+    """Refuse a model whose recipe needs what vLLM does not do, or that it would not read as a classifier."""
+    odd = ("head", "head_file", "backbone_prefix", "architecture", "attention")
+    needs = [f"`{name}: {getattr(files.recipe, name)}`" for name in odd]
+    needs = [text for text in needs if not text.endswith((": None`", ": auto`"))]
     kinds = getattr(config, "architectures", None) or ["nothing"]
-    adapter = files.adapter is not None  # vLLM does not read the score head of an adapter
-    if adapter or not any(kind.endswith("ForSequenceClassification") for kind in kinds):
-        found = "a PEFT adapter" if adapter else kinds[0]
+    if files.adapter is not None:  # vLLM does not read the score head of an adapter
+        needs.append("a PEFT adapter")
+    elif not any(kind.endswith("ForSequenceClassification") for kind in kinds):
+        needs.append(kinds[0])
+    if needs:
         raise HubError(
-            f"{files.name}: vLLM reads classifiers (*ForSequenceClassification), and this is {found}: "
-            f"{_USE_TRANSFORMERS}"
+            f"{files.name}: vLLM reads plain classifiers (*ForSequenceClassification), and this has or is "
+            f"{needs[0]}: {_USE_TRANSFORMERS}"
         )
 
 
 def _rewards(judge: Any) -> list[float]:
-    return [float(r) for chunk in scored_chunks(judge, PROBES) for one in chunk for r in one.rewards]
+    return [float(r) for chunk in scored_chunks(judge, probes()) for one in chunk for r in one.rewards]
 
 
 def _end(process: subprocess.Popen[bytes], output: Any) -> None:

@@ -54,40 +54,10 @@ class Head(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the rewards of pooled hidden states, which may have any dtype and device."""
-        x = _through(self.layers, hidden, torch.relu)
+        x = hidden.to(device=next(self.layers.parameters()).device, dtype=torch.float32)
+        for i, layer in enumerate(self.layers):
+            x = layer(torch.relu(x) if i else x)
         return self.sign * (x[..., self.column] - self.shift) / self.scale
-
-
-class DistributionHead(nn.Module):
-    """The head of LDL-Reward: the mean of a gated mixture of label distributions over [0, 1].
-
-    `values` maps (n, hidden) to (n, objectives · k). A softmax over the k grades of each objective gives its
-    distribution, and `gates` gives the weights of the objectives. The grades are equally spaced on [0, 1].
-    """
-
-    def __init__(self, values: list[nn.Linear], gates: list[nn.Linear], *, grades: int = 10) -> None:
-        """Use the layers of both networks, converted to float32."""
-        super().__init__()
-        self.values = nn.ModuleList(layer.float() for layer in values)
-        self.gates = nn.ModuleList(layer.float() for layer in gates)
-        self.grades = grades
-
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the rewards of pooled hidden states, which may have any dtype and device."""
-        values, gates = (
-            _through(part, hidden, nn.functional.leaky_relu) for part in (self.values, self.gates)
-        )
-        distribution = values.reshape(len(values), -1, self.grades).softmax(-1)
-        mixture: torch.Tensor = (gates.unsqueeze(-1) * distribution).sum(-2)
-        return mixture @ torch.linspace(0, 1, self.grades, device=values.device)
-
-
-def _through(layers: nn.ModuleList, x: torch.Tensor, activation: Callable[[Any], Any]) -> torch.Tensor:
-    """Run linear layers in float32, with an activation between them."""
-    x = x.to(device=next(layers.parameters()).device, dtype=torch.float32)
-    for i, layer in enumerate(layers):
-        x = layer(activation(x) if i else x)
-    return x
 
 
 class Output(nn.Module):
@@ -101,8 +71,8 @@ class Output(nn.Module):
     def forward(self, outputs: Any) -> torch.Tensor:
         """Return the rewards in `outputs`: a tensor, a tuple that begins with one, or an object."""
         found = outputs if isinstance(outputs, torch.Tensor) else getattr(outputs, self.field, None)
-        if found is None and isinstance(outputs, (tuple, list, Mapping)) and outputs:
-            found = next(iter(outputs.values())) if isinstance(outputs, Mapping) else outputs[0]
+        if found is None and isinstance(outputs, (tuple, list)) and outputs:
+            found = outputs[0]
         if not isinstance(found, torch.Tensor) or found.ndim not in (1, 2):
             raise ValueError(
                 f"the model returned no rewards in {self.field!r}: give the field in a recipe (`output`)"
@@ -237,14 +207,15 @@ def write_rescaled(name: str, divisor: float, target: Path, options: LoadOptions
         )
     with translated(name):
         file, divided = _last_layer(name, folder, options)
-        extra = [folder / each for each in (recipe.head_file or "").split()]
+        extra = [] if recipe.head_file is None else [folder / recipe.head_file]
         adapter = (folder / "adapter_config.json").is_file()
         weights = [file] if adapter else list(dict.fromkeys([*weight_files(folder), *extra]))
         changed: list[str] = []
         for each in weights:
             wanted = (*divided, _MEAN) if each == file else (_MEAN,)
-            row = None if recipe.head == "ldl" else recipe.column
-            changed += _write_weights(each, wanted, divisor, row, target, allow_pickle=options.allow_pickle)
+            changed += _write_weights(
+                each, wanted, divisor, recipe.column, target, allow_pickle=options.allow_pickle
+            )
     for path in sorted(folder.iterdir()):
         wanted_here = any(path.match(pattern) for pattern in _COPIED) and path.name not in _LEFT_OUT
         if wanted_here and path.is_file():
@@ -257,7 +228,7 @@ def write_rescaled(name: str, divisor: float, target: Path, options: LoadOptions
     if config.get("do_normalize") and config.get("mean"):
         config["mean"] = [value / divisor for value in config["mean"]]
         write_json(target / "config.json", config)
-    head_file = None if recipe.head_file is None else " ".join(map(_safe_name, recipe.head_file.split()))
+    head_file = None if recipe.head_file is None else _safe_name(recipe.head_file)
     return Rescaled(tuple(changed), dataclasses.replace(recipe, head_file=head_file), commit)
 
 
@@ -265,14 +236,12 @@ def _last_layer(name: str, folder: Path, options: LoadOptions) -> tuple[Path, tu
     """Return the file with the linear layer that gives the rewards, and the names of its tensors."""
     recipe = options.recipe_for(name)
     adapter = (folder / "adapter_config.json").is_file()
-    # The mixture of LDL-Reward is linear in its gates, which are in the second file.
-    file = adapter_file(folder) if adapter else (recipe.head_file or "").rpartition(" ")[2] or None
+    file = adapter_file(folder) if adapter else recipe.head_file
     names = tensor_names(folder, file, allow_pickle=options.allow_pickle)
     if adapter or recipe.head == "auto":
         found = stock_head(names)
     else:
-        prefix = "network" if recipe.head == "ldl" else recipe.head
-        matches = [re.fullmatch(rf"{re.escape(prefix)}(?:\.(\d+))?\.weight", tensor) for tensor in names]
+        matches = [re.fullmatch(rf"{re.escape(recipe.head)}(?:\.(\d+))?\.weight", tensor) for tensor in names]
         found = [tensor for _, tensor in sorted((int(match[1] or 0), match[0]) for match in matches if match)]
     if not found:
         remedy = ": merge the adapter into its base (peft's merge_and_unload)" if adapter else ""
@@ -313,7 +282,7 @@ def _write_weights(
 def _safe_name(file: str) -> str:
     """Return the name of a weight file after conversion to safetensors.
 
-    >>> _safe_name("pytorch_model-00001-of-00002.bin"), _safe_name("gating_layer.pt")
-    ('model-00001-of-00002.safetensors', 'gating_layer.safetensors')
+    >>> _safe_name("pytorch_model-00001-of-00002.bin"), _safe_name("head.pt")
+    ('model-00001-of-00002.safetensors', 'head.safetensors')
     """
     return f"{Path(file).stem.replace('pytorch_model', 'model')}.safetensors"

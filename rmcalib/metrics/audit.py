@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, chunks
-from rmcalib._util.terminal import count
+from rmcalib._util.display import count
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
 from rmcalib.calibration.events import Events, design_effect
 from rmcalib.calibration.intervals import mean_difference, standard_error
@@ -41,8 +41,8 @@ def audit(
     rows: list[Row] = []
     for name in check_groupings(group_by, known):
         labels = _labels(part, name, known)
-        groups = [] if labels is None else [group for group in dict.fromkeys(labels) if group is not None]
-        if labels is None or len(groups) < 2:
+        groups = [group for group in dict.fromkeys(labels) if group is not None]
+        if len(groups) < 2:
             continue
         own = []
         for group in groups if name == "category" else sorted(groups, key=_natural):
@@ -135,26 +135,27 @@ def cancelling(events: Events, *, bins: int = 10, resamples: int = 1000, seed: i
 
 def _gap(part: Part, members: np.ndarray[Any, Any], level: float) -> Row:
     """Return the gap of some prompts (n,)."""
-    events = part.first_choice
-    says, right = events.p[members], events.y[members]
-    at_most, at_least = part.if_right.first_choice.y[members], part.if_wrong.first_choice.y[members]
-    n = len(says)
+    some = part.take(members)
+    n, says, right = len(some), some.first_choice.p, some.first_choice.y
     row: Row = {"n": n, "says": float(says.mean()), "right": float(right.mean())}
     row["gap"] = row["says"] - row["right"]
-    unknown = dict.fromkeys(("low", "high", "p_value", "p_adjusted", "pooled", "spread")) | {"flagged": False}
+    row |= dict.fromkeys(("low", "high", "p_value", "p_adjusted", "pooled", "spread")) | {"flagged": False}
     if n < _FEWEST:
-        return row | unknown | {"note": f"fewer than {_FEWEST} prompts"}
-    cluster = None if part.cluster is None else np.unique(part.cluster[members], return_inverse=True)[1]
-    found = mean_difference(
-        right, says, level=level, base=says - at_most, others=[says - at_least], cluster=cluster
-    )
-    spread = max(standard_error(says - right, cluster), (found.high - found.low) / 4 if n < 50 else 0.0)
-    limits = {"low": found.low, "high": found.high, "p_value": found.p_value, "spread": spread, "note": ""}
-    return row | unknown | limits
+        return row | {"note": f"fewer than {_FEWEST} prompts"}
+    if_right, if_wrong = (says - one.first_choice.y for one in (some.if_right, some.if_wrong))
+    found = mean_difference(right, says, level=level, base=if_right, others=[if_wrong], cluster=some.cluster)
+    spread = max(standard_error(says - right, some.cluster), (found.high - found.low) / 4 if n < 50 else 0.0)
+    return row | {
+        "low": found.low,
+        "high": found.high,
+        "p_value": found.p_value,
+        "spread": spread,
+        "note": "",
+    }
 
 
-def _labels(part: Part, name: str, columns: Mapping[str, Mapping[str, str]]) -> Labels | None:
-    """Return the group of each prompt, None where it has none; None if the grouping is unknown here."""
+def _labels(part: Part, name: str, columns: Mapping[str, Mapping[str, str]]) -> Labels:
+    """Return the group of each prompt, None where it has none."""
     if name in columns:
         ids = part.scores.item_id[part.starts].tolist()
         return [None if (label := columns[name].get(one)) is None else str(label) for one in ids]
@@ -164,7 +165,9 @@ def _labels(part: Part, name: str, columns: Mapping[str, Mapping[str, str]]) -> 
         return [count(size, "response") for size in part.sizes.tolist()]
     length = part.of_first_choice(part.length)
     if np.isnan(length).any():
-        return None
+        raise ValueError(
+            "group by: 'length' needs the lengths of the responses: give the benchmark of the scores"
+        )
     quarter = np.searchsorted(np.quantile(length, [0.25, 0.5, 0.75]), length, side="left")
     return [_QUARTERS[i] for i in quarter.tolist()]
 

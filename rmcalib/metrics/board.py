@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, chunks
-from rmcalib._util.terminal import clean_line
+from rmcalib._util.display import clean_line
 from rmcalib.calibration.errors import reliability
 from rmcalib.calibration.events import by_cluster
 from rmcalib.judges import registry
@@ -18,10 +18,9 @@ from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics import correlation
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.comparison import named_scores
-from rmcalib.metrics.diagrams import bin_rows, rejection_rows
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.table import OVERALL, Row, parts_of, tidy_row
+from rmcalib.metrics.table import OVERALL, Row, bin_rows, parts_of, rejection_rows, tidy_row
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from rmcalib._util.arrays import check_choice
-from rmcalib._util.texts import parse_yaml
+from rmcalib._util.texts import did_you_mean, parse_yaml, repeated, typed
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.metrics import measures, official
 from rmcalib.metrics.measures import Missing, Settings
-from rmcalib.metrics.views import Part
+from rmcalib.metrics.views import Part, ViewName
 
 ENTRY_POINTS = "rmcalib.metrics"
 """The entry point group by which other packages add metrics."""
@@ -68,6 +68,8 @@ class Metric:
         Whether models with other numbers of responses cannot be compared by it.
     """
 
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+
     name: str
     meaning: str
     measure: Measure
@@ -83,10 +85,9 @@ class Metric:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Check the entry, and set the label if it is not given."""
+        """Check the name and the group, and set the label if it is not given."""
         if not self.name.isidentifier():
             raise ValueError(f"metric {self.name!r}: expected a name of letters, digits and underscores")
-        check_choice(self.better, f"metric {self.name}: better", ("low", "high", "zero", None))
         check_choice(self.group, f"metric {self.name}: group", tuple(metric_groups()))
         object.__setattr__(self, "label", self.label or self.name.replace("_", " "))
 
@@ -137,7 +138,8 @@ def metric(name: str, meaning: str, **shown: Any) -> Callable[[Callable[..., Any
                 return Estimate.proportion(values, cluster=part.cluster)
             return Estimate.mean(values, cluster=part.cluster)
 
-        return Metric(name, meaning, measure, **shown)
+        fields = {"name": name, "meaning": meaning, "measure": measure, **shown}
+        return typed(Metric, fields, f"metric {name}")
 
     return make
 
@@ -150,9 +152,7 @@ def chosen_metrics(wanted: Iterable[str | Metric] | None = None) -> tuple[Metric
     given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
     for name in given:
         if not isinstance(name, Metric) and name not in have:
-            near = difflib.get_close_matches(str(name), have, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(have)}"
-            raise ValueError(f"metrics: unknown {name!r} ({hint})")
+            raise ValueError(f"metrics: unknown {name!r} ({did_you_mean(name, have)})")
     named = tuple(one for name, one in have.items() if name in given)
     return (*named, *(one for one in given if isinstance(one, Metric)))
 
@@ -174,18 +174,32 @@ def _own() -> Iterator[Metric]:
         shared = {name: value for name, value in group.items() if name not in ("title", "metrics")}
         for entry in group["metrics"]:
             fields = shared | entry
-            null_of, measure = fields.pop("null_of", ""), fields.pop("measure")
-            one = Metric(measure=_measure(measure, fields.pop("at_temperature", False)), **fields)
+            null_of, at_temperature = fields.pop("null_of", ""), fields.pop("at_temperature", False)
+            where = f"{_FILE.name}: metric {fields.get('name')}"
+            fields["measure"] = _measure(where, fields.get("measure"), at_temperature)
+            one = typed(Metric, fields, where)
             yield one
             if null_of:
                 yield from _nulls(one, null_of)
 
 
-def _measure(entry: Any, at_temperature: bool) -> Measure:
+def _measure(where: str, entry: Any, at_temperature: bool) -> Measure:
     """Return the measure with a name, or with a list of name, arguments and options."""
     name, *arguments = entry if isinstance(entry, list) else [entry]
     options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
-    function = getattr(official if hasattr(official, name) else measures, name)
+    known = dict(
+        inspect.getmembers(measures, inspect.isfunction) + inspect.getmembers(official, inspect.isfunction)
+    )
+    if name not in known:
+        raise ValueError(f"{where}: unknown measure {name!r} ({did_you_mean(name, known)})")
+    function: Callable[..., Any] = known[name]
+    try:
+        given = inspect.signature(function).bind(None, None, *arguments, **options).arguments
+    except TypeError as error:
+        raise ValueError(f"{where}: measure {name}: {error}") from None
+    if "view" in given:
+        views = tuple(one for one in get_args(ViewName) if hasattr(Part, one))
+        check_choice(given["view"], f"{where}: view (ViewName in views.py)", views)
 
     def measure(part: Part, settings: Settings) -> Estimate:
         try:
@@ -236,7 +250,10 @@ def _null(error: Measure, field: str) -> Measure:
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Metric]:
     """Return all metrics by name: those of rmcalib, then those of other installed packages."""
-    found = {one.name: one for one in _own()}
+    own = list(_own())
+    found = {one.name: one for one in own}
+    if len(found) < len(own):
+        raise ValueError(f"{_FILE.name}: two metrics {repeated(one.name for one in own)!r}")
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
         home = point.dist.name if point.dist is not None else "an unknown distribution"
         try:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +24,13 @@ from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, chunks
 from rmcalib.calibration.errors import error_influence, event_error
 from rmcalib.calibration.intervals import resampling_weights
 from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.table import Row
 from rmcalib.metrics.views import Part
 
 LEADERBOARD = "leaderboard"
 """The target that is the score over all categories."""
 FEW_MODELS = 10
 """With fewer models, or families of models, correlations have little meaning."""
-Row = dict[str, Any]
 Measured = tuple[float, FloatArray]  # a value, and the influence (n,) of each prompt on it
 Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
 SmallFloats = npt.NDArray[np.float32]
@@ -67,20 +66,13 @@ def _kendall_row(x: FloatArray, y: FloatArray, settings: Settings) -> Row:
         return {**_NOTHING, "n": n, "note": f"needs at least {_FEWEST} models"}
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return {**_NOTHING, "n": n, "note": "all models are equal"}
-    sx, sy = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
     weights = resampling_weights(settings.resamples, n, np.random.default_rng(settings.seed))
-
-    def taus(weights: FloatArray) -> FloatArray:
-        """Tau-b of weighted models: (R, n) weights -> (R,). Copies of a model are tied with each other."""
-        sums = (
-            np.einsum("rn,rn->r", weights @ signs, weights) for signs in (sx * sy, np.abs(sx), np.abs(sy))
-        )
-        return _ratio(*sums)
-
+    drawn = _taus(_signs(x[:, None]), _signs(y[:, None]), _pair_weights(weights))
     # A resample of one model many times has no coefficient.
-    limits = np.nanquantile(taus(weights), [(1 - settings.level) / 2, (1 + settings.level) / 2])
+    limits = np.nanquantile(drawn, [(1 - settings.level) / 2, (1 + settings.level) / 2])
     low, high = limits.tolist() if n >= _FEW else (-1.0, 1.0)
-    value, p_value = float(taus(np.ones((1, n)))[0]), float(kendalltau(x, y).pvalue)
+    found = kendalltau(x, y)
+    value, p_value = float(np.clip(found.statistic, -1, 1)), float(found.pvalue)
     return {"value": value, "low": low, "high": high, "p_value": p_value, "n": n, "note": ""}
 
 
@@ -91,12 +83,6 @@ def _places(scores: FloatArray) -> FloatArray:
     places = np.empty(len(scores))
     places[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
     return places
-
-
-def _ratio(together: FloatArray, alone_x: FloatArray, alone_y: FloatArray) -> FloatArray:
-    spread = np.sqrt(alone_x * alone_y)
-    ratio = np.divide(together, spread, out=np.full(len(spread), np.nan), where=spread > 0)
-    return np.clip(ratio, -1, 1)
 
 
 # Errors and accuracies from different prompts.
@@ -211,17 +197,13 @@ def _split_taus(
 ) -> FloatArray:
     """Tau (T, R) of errors on a random half of the prompts and scores on the other half, both ways."""
     size, n = prompts.shape
-    i, j = np.triu_indices(models.shape[1], 1)
-    drawn = models.T.astype(np.float32)
-    pairs = drawn[i] * drawn[j]
+    pairs = _pair_weights(models)
     half = rng.permuted(np.broadcast_to(np.arange(n) < n // 2, (size, n)), axis=1)
 
     def signs(measured: Stacked, weights: FloatArray) -> SmallFloats:
         value, influence = measured
         own = influence.any(axis=0)  # prompts of other categories have no influence
-        values = value[:, None] + influence[:, own] @ weights[:, own].T
-        # Signs of float64 differences: in float32, close values would be tied.
-        return np.sign(values[i] - values[j]).astype(np.float32)
+        return _signs(value[:, None] + influence[:, own] @ weights[:, own].T)
 
     found = []
     for one in (half, ~half):
@@ -231,11 +213,31 @@ def _split_taus(
     return np.asarray(np.mean(found, axis=0))
 
 
+def _signs(values: FloatArray) -> SmallFloats:
+    """Return the signs of the differences between models (M, R) of each pair: (P, R)."""
+    i, j = np.triu_indices(len(values), 1)
+    # Of float64 differences: in float32, close values would be tied.
+    return np.sign(values[i] - values[j]).astype(np.float32)
+
+
+def _pair_weights(weights: FloatArray) -> SmallFloats:
+    """Return how often each pair of models is in resamples with these weights (R, M): (P, R)."""
+    i, j = np.triu_indices(weights.shape[1], 1)
+    drawn = weights.T.astype(np.float32)
+    return drawn[i] * drawn[j]
+
+
 def _taus(x: SmallFloats, y: SmallFloats, weights: SmallFloats) -> FloatArray:
-    """Tau-b (R,) from the signs x and y of differences between models (P, R), for weighted pairs."""
+    """Tau-b (R,) from the signs x and y of differences between models (P, R), for weighted pairs; NaN if all tie.
+
+    Copies of a model are tied with each other, so they add nothing.
+    """
     weighted = weights * x
     terms = ((weighted, y), (weighted, x), (weights * y, y))
-    return _ratio(*(np.einsum("pr,pr->r", a, b).astype(np.float64) for a, b in terms))
+    together, alone_x, alone_y = (np.einsum("pr,pr->r", a, b).astype(np.float64) for a, b in terms)
+    spread = np.sqrt(alone_x * alone_y)
+    ratio = np.divide(together, spread, out=np.full(len(spread), np.nan), where=spread > 0)
+    return np.clip(ratio, -1, 1)
 
 
 def _rescaled(weights: FloatArray) -> FloatArray:

@@ -15,10 +15,11 @@ from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import votes as votes_of
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
 from rmcalib.calibration.errors import binned, event_error, smooth
-from rmcalib.calibration.estimates import Estimate, limits_of
+from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events, Independent
-from rmcalib.calibration.intervals import Limits, check_level, skew_interval
+from rmcalib.calibration.intervals import Interval, Limits, check_level, skew_interval
 from rmcalib.calibration.maps import corp
+from rmcalib.calibration.temperature import Scale
 from rmcalib.metrics.views import FEWEST, Part, ViewName
 
 SMOOTH_DRAWS = 200
@@ -160,26 +161,13 @@ def lost_information(part: Part, settings: Settings, view: ViewName) -> Estimate
         scale, centre = part.pair_scale, None
     else:
         scale, centre = part.scale, lambda: part.scale.lost_centre(settings.level)
-    return Estimate(
-        scale.lost,
-        scale.n,
-        limits=limits_of(scale.lost_interval),
-        influence=scale.lost_influence,
-        centre=centre,
-        cluster=scale.cluster,
-    )
+    return replace(_of_scale(scale, scale.lost, scale.lost_interval, scale.lost_influence), centre=centre)
 
 
 def usable_information(part: Part, _: Settings) -> Estimate:
     """Information of the rewards at their best scale: 1 − NLL(T)/u."""
     scale = part.scale
-    return Estimate(
-        scale.usable,
-        len(part),
-        limits=limits_of(scale.usable_interval),
-        influence=scale.usable_influence,
-        cluster=part.cluster,
-    )
+    return _of_scale(scale, scale.usable, scale.usable_interval, scale.usable_influence)
 
 
 def temperature(part: Part, settings: Settings) -> Estimate:
@@ -187,16 +175,11 @@ def temperature(part: Part, settings: Settings) -> Estimate:
     scale = enough(part).scale
     if scale.fit.at_limit is not None:
         raise Missing(_LIMITS[scale.fit.at_limit])
-    found = scale.temperature_interval(settings.level)
-    return Estimate(
-        scale.fit.temperature,
-        len(part),
-        # With little data every temperature above some value may fit.
-        note="" if np.isfinite(found.high) else f"T is at least {found.low:.3g}, without upper limit",
-        limits=limits_of(scale.temperature_interval),
-        influence=scale.temperature_influence,
-        cluster=part.cluster,
-    )
+    limits = scale.temperature_interval(settings.level)
+    # With little data every temperature above some value may fit.
+    note = "" if np.isfinite(limits.high) else f"T is at least {limits.low:.3g}, without upper limit"
+    influence = scale.temperature_influence
+    return replace(_of_scale(scale, limits.value, scale.temperature_interval, influence), note=note)
 
 
 # Pointwise, within a prompt.
@@ -314,7 +297,6 @@ _BALLOTS: dict[str, Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], F
     "brier": lambda votes, _, __: votes_of.vote_briers(votes),
     # These need several votes per prompt, which show how people differ.
     "agreement_ceiling": lambda votes, _, __: votes_of.vote_agreement_ceilings(votes),
-    "majority_agreement": lambda votes, _, __: votes_of.majority_agreements(votes),
     "voter_disagreement": lambda votes, _, __: votes_of.voter_disagreements(votes),
     "disagreement_excess": lambda votes, _, agree: 1 - agree - votes_of.voter_disagreements(votes),
     "log_loss_ceiling": lambda votes, _, __: votes_of.vote_log_loss_ceilings(votes),
@@ -326,7 +308,7 @@ _BALLOTS: dict[str, Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], F
 }
 """One number per prompt from the votes, what the first choice says, and the fraction of people who agree."""
 _OF_ANY_VOTES = ("says", "agreement", "gap", "log_loss", "brier")
-_SHARES = ("agreement", "majority_agreement", "voter_disagreement")
+_SHARES = ("agreement", "voter_disagreement")
 _WITHIN = {"gap": (-1.0, 1.0), "log_loss": (0.0, np.inf), "brier": (0.0, 2.0)}
 
 
@@ -391,6 +373,16 @@ def _pair_log_odds(part: Part) -> FloatArray:
     return odds
 
 
+def _of_scale(
+    scale: Scale, value: float, interval: Callable[[float], Interval], influence: Callable[[], FloatArray]
+) -> Estimate:
+    def limits(level: float) -> Limits:
+        found = interval(level)
+        return found.low, found.high
+
+    return Estimate(value, scale.n, limits=limits, influence=influence, cluster=scale.cluster)
+
+
 def _lengths(part: Part) -> FloatArray:
     if np.isnan(part.length).any():
         raise Missing(_NO_LENGTHS)
@@ -416,8 +408,10 @@ def _jumping(part: Part, view: ViewName, value: Callable[[Events], FloatArray], 
 
 def _top_1_mean(part: Part, loss: Callable[[Part], FloatArray], most: float) -> Estimate:
     """Return the mean of a loss of each prompt (n,) between 0 and ``most``."""
-    right, wrong = loss(part.if_right), loss(part.if_wrong)
-    return Estimate.mean(loss(part), right, wrong, within=(0.0, most), cluster=part.cluster)
+    found, right, wrong = loss(part), loss(part.if_right), loss(part.if_wrong)
+    if found.shape != (len(part),):
+        raise ValueError(f"expected one loss per prompt ({len(part)}), got {found.shape}")
+    return Estimate.mean(found, right, wrong, within=(0.0, most), cluster=part.cluster)
 
 
 def _centred(part: Part, values: FloatArray) -> FloatArray:

@@ -10,15 +10,15 @@ from rmcalib.benchmarks._official import OfficialScore
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.intervals import Limits, bootstrap_limits, proportion_interval
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.views import Part, tied_categories
-from rmcalib.scores import Scores
+from rmcalib.metrics.views import Part
 
 
 def rewardbench_score(part: Part, settings: Settings) -> Estimate:
     """Return RewardBench 2's score of a category, or the mean of all categories."""
     whole = part.whole or part
     scores = (whole.prompts("all") or whole).scores
-    values, tied = category_scores(scores), tied_categories(scores)
+    values = {row.category: row.value for row in official.category_scores(scores)}
+    tied = official.tied_categories(scores)
     names = list(values) if part.name == whole.name else [str(part.category[0])]
     value = float(np.mean([values[name] for name in names]))
     if not np.isfinite(value):
@@ -26,14 +26,14 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
         return Estimate.missing(
             len(part), f"{called} has no ids ref:N and tied:N, which RewardBench's score needs"
         )
-    category, accuracy = scores.category[scores.offsets[:-1]], item_accuracy(scores)
+    category, accuracy = scores.category[scores.offsets[:-1]], official.shared_first_place(scores)
 
     def limits_of(name: str, level: float) -> Limits | None:
         """Exact limits of accuracy, or in Ties percentiles; None if they cannot be known."""
         if name not in tied:
             own = accuracy[category == name]
             return proportion_interval(own, level) if len(own) > 1 else None
-        sums = _ties_sums(scores, name)
+        sums = official.ties_sums(scores, name)
         if int(sums[:, -1].sum()) < 2:
             return None
         low, high = bootstrap_limits(
@@ -60,33 +60,6 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
 
     has_ties = any(name in tied for name in names)  # their score is no mean
     return Estimate(value, len(part), limits=limits, influence=None if has_ties else influence)
-
-
-def category_scores(scores: Scores) -> dict[str, float]:
-    """Return each category's score in [0, 1], in the order of appearance: mean accuracy, or the Ties score.
-
-    The Ties score is between -0.01 and 1.01, and NaN if there are no pairs of ids ref:N and tied:N.
-    """
-    accuracy, tied = item_accuracy(scores), tied_categories(scores)
-    category = scores.category[scores.offsets[:-1]]
-    found = {}
-    for name in dict.fromkeys(category.tolist()):
-        found[name] = float(accuracy[category == name].mean())
-        if name in tied:
-            total = _ties_sums(scores, name).sum(axis=0, keepdims=True)
-            found[name] = float(official.ties_scores(total)[0]) if total[0, -1] > 0 else float("nan")
-    return found
-
-
-def item_accuracy(scores: Scores) -> FloatArray:
-    """Return the accuracy of each prompt: (n_items,), in the order of the scores."""
-    return official.shared_first_place(scores)
-
-
-def _ties_sums(scores: Scores, category: str) -> FloatArray:
-    """Return the contribution of each number N to the Ties score: (numbers, 8)."""
-    rows = scores.category == category
-    return official.ties_sums(scores.item_id[rows], scores.reward[rows], scores.is_correct[rows])
 
 
 def official_score(part: Part, _: Settings) -> Estimate:

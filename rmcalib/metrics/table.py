@@ -1,18 +1,20 @@
-"""All metrics of a model's scores, overall and by category, as one tidy table."""
+"""All metrics of a model's scores as one tidy table, and the tables that figures are drawn from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib.benchmarks import Benchmark
-from rmcalib.calibration import ece_interval, mean_interval
+from rmcalib.calibration.errors import Reliability, consistency_band, reliability
 from rmcalib.calibration.estimates import NO_INTERVAL, Estimate
+from rmcalib.calibration.events import Events
+from rmcalib.calibration.maps import corp
 from rmcalib.metrics.catalogue import Metric
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.official import official_of
@@ -22,6 +24,7 @@ from rmcalib.scores import Scores
 OVERALL = "overall"
 """The name of all prompts together in the column ``category``."""
 Row = dict[str, Any]
+_REJECTED: FloatArray = np.linspace(0.0, 0.95, 20)
 
 
 def parts_of(whole: Part) -> Iterator[Part]:
@@ -84,7 +87,7 @@ def estimate_of(
         tied = not part.one_answer.any()
         why = f"{part.name} has no single right answer" if tied else "no prompt with one correct response"
         return Estimate.missing(0, why)
-    if one.group == "pointwise" and not _is_pointwise(own):
+    if one.group == "pointwise" and not (part.whole or part).has_pointwise:
         return None
     reason = why_missing(one, part, no_calibration)
     return Estimate.missing(len(own), reason) if reason is not None else one.measure(own, settings)
@@ -102,14 +105,6 @@ def find_value(
 ) -> Mapping[str, Any] | None:
     """Return the row of a metric in a category."""
     return next((row for row in rows if row["metric"] == metric and row["category"] == category), None)
-
-
-def _is_pointwise(part: Part) -> bool:
-    """Return whether responses are labelled one by one: not every prompt has exactly one correct response."""
-    if part.scores.votes is not None:  # people choose one
-        return False
-    correct = np.add.reduceat(part.is_correct, part.starts, dtype=np.int64)
-    return bool((correct[part.one_answer] != 1).any()) or bool(np.isnan(part.label).any())
 
 
 def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray | None:
@@ -130,67 +125,92 @@ def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray 
 def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
     """Return how scores differ from their benchmark, in sentences."""
     starts, sizes = scores.offsets[:-1], np.diff(scores.offsets).tolist()
-    items = {item.id: item for item in benchmark.items}
-    found = [items.get(name) for name in scores.item_id[starts].tolist()]
-    pairs = zip(found, sizes, scores.category[starts].tolist(), strict=True)
-    there = [(item, size, category) for item, size, category in pairs if item is not None]
+    about = zip(sizes, scores.category[starts].tolist(), strict=True)
+    scored = dict(zip(scores.item_id[starts].tolist(), about, strict=True))
+    items = {item.id: (len(item.responses), item.category) for item in benchmark.items}
     counts = {
-        f"scored prompts that are not in {benchmark.name}": len(found) - len(there),
-        f"prompts of {benchmark.name} without scores": len(items) - len(there),
-        f"prompts with another number of responses than in {benchmark.name}": sum(
-            len(item.responses) != size for item, size, _ in there
-        ),
-        f"prompts with another category than in {benchmark.name}": sum(
-            item.category != category for item, _, category in there
+        f"scored prompts that are not in {benchmark.name}": len(scored.keys() - items.keys()),
+        f"prompts of {benchmark.name} without scores": len(items.keys() - scored.keys()),
+        f"prompts with other responses or another category than in {benchmark.name}": sum(
+            scored[name] != items[name] for name in scored.keys() & items.keys()
         ),
     }
     return [f"Number of {what}: {n}." for what, n in counts.items() if n]
 
 
-def answer_rows(scores: Scores, settings: Settings) -> list[Row]:
-    """Measure what a language model that judges answers in addition to its rewards: P(yes), and its votes."""
-    prompt = np.repeat(np.arange(scores.n_items), np.diff(scores.offsets))
-    y, unknown = scores.is_correct.astype(np.float64), np.full(len(scores), np.nan)
-    p, votes, n, low, high = (
-        scores.details.get(name, unknown) for name in ("p_yes", "votes", "vote_count", "low", "high")
-    )
-    p, n = np.clip(p, 0, 1), np.where(n >= 2, n, np.nan)
-    square = (votes / n - y) ** 2
-    first = np.flatnonzero(scores.reward == np.maximum.reduceat(scores.reward, scores.offsets[:-1])[prompt])
-    chosen = first[np.unique(prompt[first], return_index=True)[1]]
-    width = unknown.copy()
-    width[chosen] = (high - low)[chosen]
-    brier = "Brier score of the fraction of votes, over responses"
-    columns = {
-        "yes_gap": (p - y, "mean P(yes) minus the fraction of correct responses"),
-        "yes_ece": (p, "calibration error of P(yes), over responses"),
-        "yes_brier": ((p - y) ** 2, "Brier score of P(yes), over responses"),
-        "votes_brier": (square, brier),
-        "votes_fair_brier": (
-            square - votes * (n - votes) / (n**2 * (n - 1)),
-            f"{brier}, expected for infinitely many votes",
-        ),
-        "votes_width": (width, "mean width of the 95% interval of the first choice's fraction of votes"),
-    }
+# The tables of figures: reliability, isotonic curves, accuracy of the surest prompts.
+
+
+def reliability_rows(
+    whole: Part, settings: Settings, view: Literal["top_1", "pointwise"] = "top_1"
+) -> list[Row]:
+    """Return the bins of the reliability diagrams, overall and by category, with consistency bands."""
+    which = "one" if view == "top_1" else "labelled"
+    return [
+        {"panel": name, **row}
+        for name, part in _panels(whole, which)
+        for row in _with_band(getattr(part, view), settings)
+    ]
+
+
+def isotonic_rows(whole: Part) -> list[Row]:
+    """Return the isotonic (CORP) reliability curves, which need no bins."""
     rows = []
-    for name, (values, meaning) in columns.items():
-        known = np.isfinite(values)
-        if not known.any():
-            continue
-        if name == "yes_ece":
-            found = ece_interval(
-                p[known],
-                y[known],
-                groups=prompt[known],
-                draw="independent",
-                clusters=prompt[known],
-                bins=settings.bins,
-                resamples=settings.resamples,
-                level=settings.level,
-                rng=settings.seed,
-            )
-        else:
-            found = mean_interval(values[known], clusters=prompt[known], level=settings.level)
-        limits = {"value": found.value, "low": found.low, "high": found.high}
-        rows.append({"name": name, **limits, "n": int(known.sum()), "meaning": meaning})
+    for name, part in _panels(whole):
+        curve = corp(part.top_1.p, part.top_1.y)
+        steps = np.flatnonzero(np.diff(curve.frequency))
+        corners = np.unique(np.concatenate([[0, len(curve.frequency) - 1], steps, steps + 1]))
+        rows += [
+            {"panel": name, "probability": float(curve.forecast[i]), "frequency": float(curve.frequency[i])}
+            for i in corners
+        ]
     return rows
+
+
+def rejection_rows(part: Part, seed: int = 0) -> list[Row]:
+    """Return the accuracy on the remaining prompts when a fraction of them, the least confident, is dropped."""
+    events = part.first_choice
+    # Equal confidences are ordered at random: the order of the file may follow difficulty.
+    chance = np.random.default_rng(seed).random(len(part))
+    order = np.lexsort((chance, -events.log_p))
+    cumulative = np.cumsum(events.y[order])
+    kept = np.maximum(np.ceil((1 - _REJECTED) * len(part)).astype(np.int64), 1)
+    return [
+        {"rejected": float(share), "accuracy": float(cumulative[k - 1] / k), "n": int(k)}
+        for share, k in zip(_REJECTED, kept, strict=True)
+    ]
+
+
+def bin_rows(diagram: Reliability) -> list[Row]:
+    """Return one row for each bin that is not empty: low, high, count, confidence, frequency."""
+    return [
+        {
+            "low": float(diagram.low[b]),
+            "high": float(diagram.high[b]),
+            "count": int(diagram.count[b]),
+            "confidence": float(diagram.confidence[b]),
+            "frequency": float(diagram.frequency[b]),
+        }
+        for b in np.flatnonzero(diagram.count)
+    ]
+
+
+def _with_band(events: Events, settings: Settings) -> list[Row]:
+    diagram = reliability(events.p, events.y, bins=settings.bins)
+    low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
+    filled = np.flatnonzero(diagram.count)
+    return [
+        {**row, "band_low": float(low[b]), "band_high": float(high[b])}
+        for row, b in zip(bin_rows(diagram), filled, strict=True)
+    ]
+
+
+def _panels(whole: Part, which: str = "one") -> Iterator[tuple[str, Part]]:
+    """Yield some prompts, by default those with one correct response: overall, and each of several categories."""
+    every = whole.prompts(which)
+    if every is None:
+        return
+    yield OVERALL, every
+    names = list(dict.fromkeys(every.category.tolist()))
+    for name in names if len(names) > 1 else ():
+        yield shown_name(name), every.take(every.category == name, shown_name(name))

@@ -27,17 +27,12 @@ if TYPE_CHECKING:
 UNREAD = -1
 """The response of a verdict that could not be read."""
 _LETTERS = "ABCDEFGHIJ"
-_NAMES = {
-    "judge": ("judge", "model"),
-    "prompt": ("prompt", "prompt_id", "item_id", "id", "problem"),
-    "order": ("order", "permutation", "correct_at", "chosen_position"),
-    "verdict": ("verdict", "letter", "answer"),
-    "wording": ("wording", "template"),
-    "category": ("category", "subset"),
-}
+_NEEDED = ("prompt", "order", "verdict")
+_OPTIONAL = ("judge", "wording", "category")
 _STABLE = 0.95
 _MOST_SUBSETS = 200
 _BUILT_IN = Path(__file__).parents[1] / "demo" / "letters.parquet"
+_ITS_COLUMNS = {"prompt": "id", "order": "correct_at", "verdict": "letter", "category": "subset"}
 
 
 @dataclass(frozen=True)
@@ -130,17 +125,17 @@ def load_verdicts(source: Any = "real", columns: Mapping[str, str] | None = None
     """
     import pandas
 
-    file = _BUILT_IN if isinstance(source, str) and source == "real" else source
-    table = read_frame(source) if is_frame(source) else read_table(file)
+    if isinstance(source, str) and source == "real":
+        source, columns = _BUILT_IN, _ITS_COLUMNS
+    table, named = read_frame(source) if is_frame(source) else read_table(source), columns or {}
     frame = pandas.DataFrame(index=range(len(table)))
-    for role, names in _NAMES.items():
-        given = (columns or {}).get(role)
-        name = given or next((name for name in names if name in table.columns), None)
+    for role in (*_NEEDED, *_OPTIONAL):
+        name = named.get(role, role)
         if name in table.columns:
             frame[role] = [str(value).strip() for value in table.columns[name]]
-        elif given or role in ("prompt", "order", "verdict"):
+        elif role in named or role in _NEEDED:
             have = ", ".join(table.columns)
-            raise ValueError(f"{table.source}: no column {given or role!r} for {role} (has {have})")
+            raise ValueError(f"{table.source}: no column {name!r} for {role} (has {have})")
         else:
             frame[role] = ""
     frame["prompt"] = frame["category"] + "/" + frame["prompt"]

@@ -14,7 +14,6 @@ An event is fixed before its outcome is known. "A correct response is first" is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,8 +24,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, log_expit, logit
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups
-from rmcalib.benchmarks._entries import entry_for
-from rmcalib.benchmarks._official import OfficialScore
+from rmcalib.benchmarks._official import OfficialScore, tied_categories
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index, bin_sums
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events, Independent, OneOf, Voters, Winners
@@ -48,8 +46,6 @@ FEWEST = 20
 _MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
 MANY_PAIRS = 20_000_000
 """With more ordered pairs than this, pairs are measured without simulated worlds."""
-_FOLDS = 5
-_TIED_ID = re.compile(r"(ref|tied):.+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,15 +151,22 @@ class Part:
 
     @property
     def usual_view(self) -> Literal["top_1", "pointwise"]:
-        """How to read the labels: "pointwise" if many prompts have no or several correct responses.
+        """How to read the labels: "pointwise" if many prompts do not have exactly one correct response.
 
         People who vote choose one response, even where votes are tied.
         """
         labelled = self.prompts("labelled")
         if labelled is None or self.scores.votes is not None or not labelled.one_answer.any():
             return "top_1"
-        correct = np.add.reduceat(labelled.is_correct, labelled.starts, dtype=np.int64)[labelled.one_answer]
-        return "top_1" if (correct == 1).mean() >= _MOSTLY else "pointwise"
+        one = labelled.prompts("one")
+        n_one = 0 if one is None else len(one)
+        return "top_1" if n_one >= _MOSTLY * labelled.one_answer.sum() else "pointwise"
+
+    @property
+    def has_pointwise(self) -> bool:
+        """Whether responses are measured one by one: if that is the usual view, or a judge states each one's P(yes)."""
+        p_yes = self.scores.details.get("p_yes", np.nan)
+        return self.usual_view == "pointwise" or bool(np.isfinite(p_yes).any())
 
     def prompts(self, which: str) -> Part | None:
         """Return the prompts that a metric uses, or None if there are none.
@@ -267,7 +270,7 @@ class Part:
         p = np.exp(self.log_p)
         joint = OneOf(p, self.sizes)
         y = self.is_correct.astype(np.float64)
-        return Events(p, y, self.prompt, joint, self.log_p, self.reward, self.cluster)
+        return Events(p, y, self.prompt, joint, log_p=self.log_p, logit=self.reward, cluster=self.cluster)
 
     @cached_property
     def first_choice(self) -> Events:
@@ -277,7 +280,8 @@ class Part:
         # Rounding must not make the probability that one of t tied responses is the best larger than 1.
         p = np.minimum(np.exp(log_p), share)
         y = self.of_first_choice(self.is_correct.astype(np.float64))
-        return Events(p, y, np.arange(len(self)), Independent(p, share), log_p, None, self.cluster)
+        joint = Independent(p, share)
+        return Events(p, y, np.arange(len(self)), joint, log_p=log_p, cluster=self.cluster)
 
     @property
     def pairs(self) -> Events:
@@ -287,25 +291,22 @@ class Part:
         """
         if self.scores.beats is not None or int((self.sizes * (self.sizes - 1)).sum()) > MANY_PAIRS:
             odds, prompt = self.pair_log_odds  # no joint worlds: observed pairs only
-            both = np.concatenate([odds, -odds])
-            order = np.argsort(np.concatenate([prompt, prompt]), kind="stable")
-            y, prompt = np.repeat([1.0, 0.0], len(odds))[order], np.concatenate([prompt, prompt])[order]
-            p = np.asarray(expit(both))[order]
-            return Events(p, y, prompt, Independent(p), np.asarray(log_expit(both))[order])
+            p, y = expit(np.concatenate([odds, -odds])), np.repeat([1.0, 0.0], len(odds))
+            return Events.from_arrays(p, y, groups=np.tile(prompt, 2), draw="independent")
         one, other = _ordered_pairs(self.sizes)
         odds = self.pl.pair_log_odds(one, other)
-        p = np.asarray(expit(odds))
+        p, log_p = np.asarray(expit(odds)), np.asarray(log_expit(odds))
         y = np.where(self.label[one] == 1, 1.0, np.where(self.label[other] == 1, 0.0, np.nan))
         joint = Winners(self.log_p, self.sizes, one, other, p)
-        return Events(p, y, self.prompt[one], joint, np.asarray(log_expit(odds)), cluster=self.cluster)
+        return Events(p, y, self.prompt[one], joint, log_p=log_p, cluster=self.cluster)
 
     @cached_property
     def preferred(self) -> Events:
         """Whether the preferred response of a decided pair is the correct one (a tie counts 1/2)."""
         odds, prompt = self.pair_log_odds
-        p = np.asarray(expit(np.abs(odds)))
+        p, log_p = np.asarray(expit(np.abs(odds))), np.asarray(log_expit(np.abs(odds)))
         y = np.heaviside(odds, 0.5)
-        return Events(p, y, prompt, Independent(p), np.asarray(log_expit(np.abs(odds))), odds)
+        return Events(p, y, prompt, Independent(p), log_p=log_p, logit=odds)
 
     @cached_property
     def pointwise(self) -> Events:
@@ -323,7 +324,6 @@ class Part:
             len(r),
             lambda train: fit_sigmoid(r[train], y[train]),
             lambda found, test: found.log_odds(r[test]),
-            folds=_FOLDS,
             groups=groups,
             rng=self.seed,
         )
@@ -331,13 +331,11 @@ class Part:
 
     def _pointwise(self, log_odds: FloatArray) -> Events:
         known = ~np.isnan(self.label)
-        odds = log_odds[known]
-        p = np.asarray(expit(odds))
+        y, odds = self.label[known], log_odds[known]
+        p, log_p = np.asarray(expit(odds)), np.asarray(log_expit(odds))
         prompt = np.arange(len(odds))  # every response is an observation; its prompt is its cluster
         cluster = as_groups(self._own_clusters()[self.prompt[known]], len(odds))
-        return Events(
-            p, self.label[known], prompt, Independent(p), np.asarray(log_expit(odds)), odds, cluster
-        )
+        return Events(p, y, prompt, Independent(p), log_p=log_p, logit=odds, cluster=cluster)
 
     def _own_clusters(self) -> IntArray:
         return np.arange(len(self)) if self.cluster is None else self.cluster
@@ -387,7 +385,7 @@ class Part:
         mean = (sums.outcome / np.maximum(sums.count, 1))[index]
         correlation = vote_correlation(share, np.clip(mean, 0.0, 1.0), n, sums.count[index])
         with np.errstate(divide="ignore"):
-            return Events(p, share, np.arange(len(p)), Voters(p, n, correlation), np.log(p))
+            return Events(p, share, np.arange(len(p)), Voters(p, n, correlation), log_p=np.log(p))
 
     # Scales.
 
@@ -421,7 +419,6 @@ class Part:
             len(self),
             fit,
             lambda found, test: np.full(len(test), found),
-            folds=_FOLDS,
             groups=self.cluster,
             rng=self.seed,
         )
@@ -433,7 +430,6 @@ def whole_part(
     *,
     lengths: ArrayLike | None = None,
     official: tuple[OfficialScore, ...] = (),
-    calibrator: tuple[float, float] = (1.0, 0.0),
     ties: Ties = "drop",
     seed: int = 0,
 ) -> Part:
@@ -450,23 +446,8 @@ def whole_part(
         length=length,
         one_answer=~np.isin(scores.category[scores.offsets[:-1]], sorted(tied_categories(scores))),
         official=official,
-        calibrator=calibrator,
         ties=ties,
         seed=seed,
-    )
-
-
-def tied_categories(scores: Scores) -> frozenset[str]:
-    """Return the categories without a single right answer: RewardBench 2's Ties."""
-    starts = scores.offsets[:-1]
-    ids, category = scores.item_id[starts], scores.category[starts]
-    names = np.unique(category).tolist()
-    about = scores.manifest
-    entry = entry_for(str(about.get("benchmark_format") or about.get("benchmark") or "").partition("@")[0])
-    if entry is not None and entry.no_single_answer:
-        return frozenset(names) & entry.no_single_answer
-    return frozenset(
-        name for name in names if all(_TIED_ID.fullmatch(one) for one in ids[category == name].tolist())
     )
 
 

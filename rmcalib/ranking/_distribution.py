@@ -10,10 +10,6 @@ from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_integers, a
 from rmcalib.ranking.events import as_events
 
 
-class TooCostlyError(ValueError):
-    """An exact result would take more steps than allowed."""
-
-
 @runtime_checkable
 class PairMarginals(Protocol):
     """P(i before j) for n instances and m items, which is enough for ``sub_k`` with k = 2.
@@ -28,23 +24,18 @@ class PairMarginals(Protocol):
     @property
     def n_items(self) -> int:
         """The number m of items."""
-        ...
 
     def __len__(self) -> int:
         """The number n of instances."""
-        ...
 
     def sub(self, events: ArrayLike) -> FloatArray:
         """Return the exact sub-k marginals (Definition 3 of the paper) of ``events`` (E, k): (n, E)."""
-        ...
 
     def mode(self) -> IntArray:
         """Return the predicted ranking of each instance: (n, m)."""
-        ...
 
     def take(self, instances: IntArray) -> Self:
         """Return the forecasts of the given instances, by number."""
-        ...
 
 
 @runtime_checkable
@@ -56,15 +47,12 @@ class RankingDistribution(PairMarginals, Protocol):
 
     def log_prob(self, orders: ArrayLike) -> FloatArray:
         """Return log h(x_i)[π_r] for every instance i and each of the ``orders`` r: (n, R)."""
-        ...
 
     def top(self, events: ArrayLike) -> FloatArray:
         """Return the exact top-k marginals (Definition 3 of the paper) of ``events`` (E, k): (n, E)."""
-        ...
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
         """Draw ``size`` rankings for every instance: (size, n, m)."""
-        ...
 
 
 @runtime_checkable
@@ -73,14 +61,12 @@ class HasTemperature(RankingDistribution, Protocol):
 
     def at_temperature(self, temperature: ArrayLike) -> Self:
         """Return the distribution at ``temperature``, one number or one per instance (n,)."""
-        ...
 
     def temperature_slope(self, orders: IntArray) -> Callable[[float], float]:
         """Return the derivative of the mean negative log-likelihood of ``orders`` (n, m) by β = 1/T.
 
         It is a function of β that never decreases, because the negative log-likelihood is convex in β.
         """
-        ...
 
 
 def as_temperatures(temperature: ArrayLike, n: int) -> FloatArray:
@@ -134,7 +120,6 @@ class PairwiseProbabilities(PairMarginals):
 
         >>> PairwiseProbabilities(np.full((1, 3, 3), 0.5)).sub([[0, 1, 2]])
         Traceback (most recent call last):
-        ...
         ValueError: k: 3 is not available: pairwise probabilities are known for k = 2 only
         """
         array = as_integers(events, "events", ndim=2)

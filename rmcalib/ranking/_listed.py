@@ -23,6 +23,7 @@ from rmcalib.ranking.events import (
     all_rankings,
     as_events,
     as_orders,
+    index_of_orders,
     occurs_unchecked,
     unique_rows,
 )
@@ -405,18 +406,6 @@ def _sample_columns(probabilities: FloatArray, size: int, rng: np.random.Generat
     ) - width * np.arange(n)
     last = width - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
     return np.minimum(found, last)
-
-
-def index_of_orders(listed: IntArray, orders: IntArray) -> IntArray:
-    """Return the row number of each order (R, m) among distinct ``listed`` ones (N, m); N if it is not there.
-
-    >>> index_of_orders(np.array([[1, 0], [0, 1]]), np.array([[0, 1], [1, 0]]))
-    array([1, 0])
-    """
-    distinct, number = unique_rows(np.concatenate([listed, orders]), listed.shape[1])
-    row = np.full(len(distinct), len(listed))
-    row[number[: len(listed)]] = np.arange(len(listed))
-    return row[number[len(listed) :]]
 
 
 def _listed_orders(orders: ArrayLike, values: FloatArray, name: str) -> IntArray:

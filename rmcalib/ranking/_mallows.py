@@ -12,27 +12,19 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import permutations
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
-from rmcalib.ranking._distribution import RankingDistribution, TooCostlyError, as_temperatures
+from rmcalib.ranking._distribution import RankingDistribution, as_temperatures
 from rmcalib.ranking._partial import PartialRankings
-from rmcalib.ranking.events import as_events, as_orders, occurs_unchecked, unique_rows
+from rmcalib.ranking.events import as_events, as_orders, unique_rows
 
 MAX_WORK = 1e10
 """Largest number of state updates for exact sub-k marginals (about a minute on one core)."""
 _MOST_ORDERS = 5040
 _CHUNK_STATES = 4_000_000
-
-
-class MarginalEstimate(NamedTuple):
-    """Monte Carlo marginals (n, E) of `Mallows.sub_estimate`, and their standard errors (n, E)."""
-
-    probabilities: FloatArray
-    standard_errors: FloatArray
 
 
 class Mallows(RankingDistribution):
@@ -90,7 +82,7 @@ class Mallows(RankingDistribution):
 
         They depend only on the gaps between the k items in the centre and on their order: at most
         (m−1 choose k−1) · k! numbers are computed for each distinct λ. If this would take more than 1e10
-        steps, `TooCostlyError` is raised; use `sub_estimate` then.
+        steps, a ValueError is raised.
 
         >>> Mallows([[0, 1, 2, 3]], 0.0).sub([[3, 0], [0, 1]])
         array([[0.5, 0.5]])
@@ -103,41 +95,12 @@ class Mallows(RankingDistribution):
         steps, index = _insertion_steps(places)
         work = _updates(steps, array.shape[1]) * len(dispersions)
         if work > MAX_WORK:
-            raise TooCostlyError(
+            raise ValueError(
                 f"events: exact sub-{array.shape[1]} marginals of {len(array):,} events would take "
-                f"{work:.1e} steps (at most {MAX_WORK:.0e}); use fewer events, a smaller k, "
-                "or sub_estimate(events, size, rng)"
+                f"{work:.1e} steps (at most {MAX_WORK:.0e}); use fewer events or a smaller k"
             )
         table = _step_probabilities(steps, array.shape[1], dispersions)
         return table[dispersion_of[:, None], index.reshape(len(centers), len(array))[center_of]]
-
-    def sub_estimate(self, events: ArrayLike, size: int, rng: np.random.Generator) -> MarginalEstimate:
-        """Estimate sub-k marginals from ``size`` sampled rankings, with their standard errors.
-
-        >>> model = Mallows([[0, 1, 2]], np.log(2))
-        >>> estimate = model.sub_estimate([[0, 2]], 10_000, np.random.default_rng(0))
-        >>> bool(abs(estimate.probabilities - 0.7619) < 4 * estimate.standard_errors)
-        True
-        """
-        check_integer(size, "size", 2)
-        array = as_events(events, self.n_items, "sub")
-        centers, center_of, dispersions, dispersion_of = self._distinct()
-        # Relative to the centre, one sample per dispersion is enough for all instances.
-        places = np.argsort(centers, axis=1)[:, array].reshape(-1, array.shape[1])
-        patterns, index = unique_rows(places, self.n_items)
-        index = index.reshape(len(centers), len(array))
-        counts = np.zeros((len(dispersions), len(patterns)))
-        drawn = Mallows(np.arange(self.n_items), dispersions).sample(size, rng)
-        for number in range(len(dispersions)):
-            for rows in chunks(len(patterns), size):
-                happens = occurs_unchecked(drawn[:, number], patterns[rows], "sub")
-                counts[number, rows] = happens.sum(axis=0)
-        share = counts / size
-        # (x + 1)/(size + 2), so that the standard error of an event that was never drawn is not 0.
-        smoothed = (counts + 1) / (size + 2)
-        errors = np.sqrt(smoothed * (1 - smoothed) / size)
-        select = (dispersion_of[:, None], index[center_of])
-        return MarginalEstimate(share[select], errors[select])
 
     def top(self, events: ArrayLike) -> FloatArray:
         """Return top-k marginals (n, E): Π φ^(place among those left) / (1 + φ + ... + φ^(left−1)).
@@ -218,7 +181,7 @@ class Mallows(RankingDistribution):
             return np.zeros(len(self))
         n_orders = math.prod(math.factorial(len(bag)) for bag in bags)
         if n_orders > _MOST_ORDERS:
-            raise TooCostlyError(
+            raise ValueError(
                 f"rankings: ties allow {n_orders:,} orders of the listed items (at most {_MOST_ORDERS:,}); "
                 "say that unlisted items come last (with_unlisted_last), or leave out the ranking"
             )

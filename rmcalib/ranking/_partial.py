@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_integers
-from rmcalib.ranking._distribution import RankingDistribution, TooCostlyError
-from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, Family, all_rankings, as_events, as_orders
+from rmcalib.ranking._distribution import RankingDistribution
+from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, Family, all_rankings, as_events
 
 
 class PartialRankings:
@@ -69,15 +69,6 @@ class PartialRankings:
                     row[item] = bucket
             rows.append(row)
         return PartialRankings(np.array(rows, dtype=np.int64).reshape(-1, n_items))
-
-    @staticmethod
-    def from_orders(orders: IntArray) -> "PartialRankings":
-        """Make partial rankings from complete orders (n, m).
-
-        >>> PartialRankings.from_orders(np.array([[2, 0, 1]])).buckets
-        array([[1, 2, 0]])
-        """
-        return PartialRankings(np.argsort(as_orders(orders), axis=1))
 
     def __len__(self) -> int:
         """Return the number of rankings."""
@@ -189,14 +180,12 @@ class HasPartialRankings(RankingDistribution, Protocol):
 
     def log_prob_partial(self, rankings: PartialRankings) -> FloatArray:
         """Return the log-probability of all rankings consistent with each partial one: (n, R)."""
-        ...
 
     def within(self, bag: IntArray, later: IntArray) -> RankingDistribution:
         """Return the order of the items of ``bag``, given that they come before ``later`` and after the rest.
 
         It is a distribution. The items of the result are the positions in ``bag``.
         """
-        ...
 
 
 def conditional_probabilities(
@@ -225,7 +214,7 @@ def conditional_probabilities(
 
     Raises
     ------
-    TooCostlyError
+    ValueError
         If all orders of more than 8 items are needed: for a tie in Plackett-Luce that is not the last one, or
         for items that are not listed.
 
@@ -290,7 +279,7 @@ def _by_enumeration(
         if family == "top":
             matters = np.arange(len(buckets))
         if len(matters) > MAX_ENUMERATED_ITEMS:
-            raise TooCostlyError(
+            raise ValueError(
                 f"rankings: an event with unlisted items needs all orders of {len(matters)} items "
                 f"(at most {MAX_ENUMERATED_ITEMS}); leave such events out, or say that unlisted items come "
                 "last (with_unlisted_last)"

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_integers, check_integer, chunks
-from rmcalib.ranking._distribution import RankingDistribution, TooCostlyError, as_temperatures
+from rmcalib._util import arrays
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
+from rmcalib.ranking._distribution import RankingDistribution, as_temperatures
 from rmcalib.ranking._listed import ExplicitRankings
 from rmcalib.ranking._partial import PartialRankings
 from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, all_rankings, as_events, as_orders, unique_rows
@@ -138,7 +139,7 @@ class PlackettLuce(RankingDistribution):
         """Return the log-probability of each partial ranking, summed over all rankings it allows: (n, R).
 
         Items that are not listed have no effect (independence of irrelevant alternatives). A bag that comes
-        before other items takes 2^size steps; bags of more than 16 items raise `TooCostlyError`.
+        before other items takes 2^size steps; bags of more than 16 items raise a ValueError.
 
         >>> model = PlackettLuce(np.log([[0.5, 0.3, 0.2]]))
         >>> np.exp(model.log_prob_partial(PartialRankings([[0, 0, 1], [0, 1, -1]]))).round(4)
@@ -163,7 +164,7 @@ class PlackettLuce(RankingDistribution):
         if len(later) == 0:
             return PlackettLuce(self.log_utilities[:, bag])
         if len(bag) > MAX_ENUMERATED_ITEMS:
-            raise TooCostlyError(
+            raise ValueError(
                 f"rankings: a tie of {len(bag)} items before other items has too many orders "
                 f"(at most {MAX_ENUMERATED_ITEMS} tied items)"
             )
@@ -180,7 +181,7 @@ class PlackettLuce(RankingDistribution):
     def _log_first(self, bag: IntArray, later: IntArray) -> FloatArray:
         """Return the log-probability (n,) that ``bag`` comes before ``later``, by sets of chosen items."""
         if len(bag) > _LARGEST_BAG:
-            raise TooCostlyError(
+            raise ValueError(
                 f"rankings: a tie of {len(bag)} items before other items is too large "
                 f"(at most {_LARGEST_BAG} tied items)"
             )
@@ -261,7 +262,7 @@ class RaggedPlackettLuce:
     def __init__(self, utilities: ArrayLike, offsets: ArrayLike, temperature: ArrayLike = 1.0) -> None:
         """Check the flat utilities, the offsets and the temperature."""
         self.utilities = as_floats(utilities, "utilities", ndim=1)
-        self.offsets = as_integers(offsets, "offsets", ndim=1)
+        self.offsets = arrays.as_integers(offsets, "offsets", ndim=1)
         ends = self.offsets[0] == 0 and self.offsets[-1] == len(self.utilities)
         if not ends or len(self.offsets) < 2 or (np.diff(self.offsets) < 1).any():
             raise ValueError(
@@ -286,9 +287,7 @@ class RaggedPlackettLuce:
         """
         peaks = np.repeat(np.maximum.reduceat(self.utilities, self.offsets[:-1]), self.sizes)
         logits = self._scaled(self.utilities, peaks, np.arange(len(self.utilities)))
-        totals = np.log(np.add.reduceat(np.exp(logits), self.offsets[:-1]))
-        result: FloatArray = logits - np.repeat(totals, self.sizes)
-        return result
+        return arrays.segment_log_softmax(logits, self.sizes)
 
     def pair_log_odds(self, i_rows: ArrayLike, j_rows: ArrayLike) -> FloatArray:
         """Return log P(i before j) − log P(j before i) = (u_i − u_j)/T for pairs of rows of one prompt.

@@ -7,7 +7,8 @@ Several events are an int array (E, k).
 """
 
 import math
-from itertools import combinations
+from collections.abc import Iterable
+from itertools import chain, combinations, permutations
 from typing import Literal
 
 import numpy as np
@@ -194,24 +195,16 @@ def all_events(n_items: int, k: int) -> IntArray:
             f"k: {math.perm(m, k):,} events of {k} of {m} items are too many to list; "
             "choose the frequent ones with coverage=0.95 or pass events="
         )
-    rows = np.zeros((1, 0), dtype=np.int64)
-    left = np.arange(m, dtype=np.int64)[None, :]
-    for _ in range(k):
-        # Extend each row by every item it has left. `left` is sorted, so rows stay sorted.
-        n_rows, n_left = left.shape
-        rows = np.column_stack([np.repeat(rows, n_left, axis=0), left.reshape(-1)])
-        keep = ~np.eye(n_left, dtype=bool)
-        left = np.broadcast_to(left[:, None, :], (n_rows, n_left, n_left))[:, keep].reshape(
-            n_rows * n_left, n_left - 1
-        )
-    return rows
+    return _rows_of(permutations(range(m), k), math.perm(m, k), k)
 
 
 def subsets(n_items: int, k: int) -> IntArray:
     """Return all sets of k items."""
-    size = math.comb(n_items, k)
-    flat = (item for subset in combinations(range(n_items), k) for item in subset)
-    return np.fromiter(flat, dtype=np.int64, count=size * k).reshape(size, k)
+    return _rows_of(combinations(range(n_items), k), math.comb(n_items, k), k)
+
+
+def _rows_of(tuples: Iterable[tuple[int, ...]], size: int, k: int) -> IntArray:
+    return np.fromiter(chain.from_iterable(tuples), dtype=np.int64, count=size * k).reshape(size, k)
 
 
 def observed(orders: ArrayLike, k: int, family: Family) -> IntArray:
@@ -333,6 +326,18 @@ def occurs_unchecked(orders: IntArray, events: IntArray, family: Family) -> Bool
         result &= before < after
         before = after
     return result
+
+
+def index_of_orders(listed: IntArray, orders: IntArray) -> IntArray:
+    """Return the number of each order (R, m) among distinct ``listed`` ones (N, m); N if it is not there.
+
+    >>> index_of_orders(np.array([[1, 0], [0, 1]]), np.array([[0, 1], [1, 0]]))
+    array([1, 0])
+    """
+    distinct, number = unique_rows(np.concatenate([listed, orders]), listed.shape[1])
+    place = np.full(len(distinct), len(listed))
+    place[number[: len(listed)]] = np.arange(len(listed))
+    return place[number[len(listed) :]]
 
 
 def unique_rows(rows: IntArray, base: int) -> tuple[IntArray, IntArray]:

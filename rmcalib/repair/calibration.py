@@ -10,8 +10,8 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
-from rmcalib._util.terminal import count
-from rmcalib.calibration import Interval, Softmax, equal_temperatures, mean_interval
+from rmcalib._util.display import count
+from rmcalib.calibration import Softmax, equal_temperatures, mean_interval
 from rmcalib.calibration.intervals import check_level
 from rmcalib.metrics.catalogue import chosen_metrics
 from rmcalib.metrics.measures import Settings
@@ -183,11 +183,10 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
 class _Fit:
     """A fitted calibrator, and log losses (n,) before it, after it on held-out prompts, and of a guess.
 
-    ``best`` is the temperature, ``held_out`` the rewards with held-out calibration, ``cluster`` that of the losses.
+    ``held_out`` are the rewards with held-out calibration, ``cluster`` is that of the losses.
     """
 
     calibrator: Calibrator
-    best: Interval
     held_out: FloatArray
     before: FloatArray
     after: FloatArray
@@ -211,7 +210,7 @@ def _top_1(part: Part, level: float) -> _Fit:
     before, after = (-one.log_p[one.is_correct] for one in (part, held_out))
     calibrator = Calibrator(fit.temperature, best.low, best.high, level)
     rewards = part.reward / np.repeat(held_out.pl.temperature, part.sizes)
-    return _Fit(calibrator, best, rewards, before, after, np.log(part.sizes), part.cluster)
+    return _Fit(calibrator, rewards, before, after, np.log(part.sizes), part.cluster)
 
 
 def _pointwise(part: Part, level: float) -> _Fit:
@@ -228,15 +227,14 @@ def _pointwise(part: Part, level: float) -> _Fit:
     guess = _log_losses(np.full(len(stated), np.log(rate / (1 - rate))), stated.y)
     rewards = part.reward.copy()
     rewards[known] = held_out.logit
-    slope, across, back, intercept = fit.covariance.ravel().tolist()
-    covariance = ((slope, across), (back, intercept))
+    covariance: Any = tuple(map(tuple, fit.covariance.tolist()))
     calibrator = Calibrator(t.value, t.low, t.high, level, b.value, b.low, b.high, covariance)
-    return _Fit(calibrator, t, rewards, before, after, guess, stated.cluster)
+    return _Fit(calibrator, rewards, before, after, guess, stated.cluster)
 
 
 def _refuse(fit: _Fit) -> None:
     """Refuse a temperature that does not lower the held-out log losses."""
-    best = fit.best
+    best = fit.calibrator
     stated, held_out, guessed = (float(one.mean()) for one in (fit.before, fit.after, fit.guess))
     losses = f"held-out log loss: {held_out:.4f} with a temperature, {stated:.4f} without, {guessed:.4f} of a guess"
     if held_out >= guessed:

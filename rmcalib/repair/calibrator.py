@@ -11,7 +11,7 @@ import numpy as np
 from annotated_types import Gt, Lt
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_groups
-from rmcalib._util.files import kind_on_disk, write_json
+from rmcalib._util.files import write_json
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_json, typed
 from rmcalib.calibration.events import by_cluster
@@ -133,20 +133,17 @@ class Calibrator:
         (False, 2.89)
         """
         same = content_hash(scores) == self.fitted_on.get("scores")
-        own = (self.temperature, self.low, self.high)
+        part = labelled_part(scores, "one" if self.threshold is None else "labelled")
         if self.threshold is None:
-            part = labelled_part(scores)
-            found = part.scale.temperature_interval(self.level)
-            holds = _agree(own, (found.value, found.low, found.high))
-            return CalibratorCheck(found.value, found.low, found.high, len(part), None if same else holds)
-        part = labelled_part(scores, "labelled")
-        fit = fit_pointwise(part, self.level)
-        t, b = fit.temperature, fit.threshold
-        limits = (self.threshold_low, self.threshold_high)
-        own_width = 0.0 if None in limits else limits[1] - limits[0]  # type: ignore[operator]
-        margin = np.hypot(b.high - b.low, own_width) / 2
-        holds = _agree(own, (t.value, t.low, t.high)) and abs(b.value - self.threshold) <= margin
-        return CalibratorCheck(t.value, t.low, t.high, len(part), None if same else bool(holds), b.value)
+            t, b, holds = part.scale.temperature_interval(self.level), None, True
+        else:
+            fit = fit_pointwise(part, self.level)
+            t, b = fit.temperature, fit.threshold.value
+            own_width = (self.threshold_high or 0.0) - (self.threshold_low or 0.0)
+            margin = np.hypot(fit.threshold.high - fit.threshold.low, own_width) / 2
+            holds = bool(abs(b - self.threshold) <= margin)
+        holds = holds and _agree((self.temperature, self.low, self.high), (t.value, t.low, t.high))
+        return CalibratorCheck(t.value, t.low, t.high, len(part), None if same else holds, b)
 
     def percentile(self, rewards: Any) -> FloatArray:
         """Return the percentage of reference rewards below each reward (N,), half of equal ones included."""
@@ -324,16 +321,15 @@ def _beats_typical(scores: Scores, calibrator: Calibrator) -> FloatArray:
 
 def _by_input_row(found: Mapping[str, Any], row: IntArray, response: IntArray, n: int) -> dict[str, Any]:
     """Put columns (N,) into the order of the input's rows, one column per response if a row has several."""
+    import pandas
+
     several = len(np.unique(row)) < len(row)
     result: dict[str, Any] = {}
     for name, values in found.items():
         for number in np.unique(response).tolist() if several else [None]:
             mine = slice(None) if number is None else response == number
-            column = np.full(n, None if values.dtype.kind == "U" else np.nan, dtype=object)
-            column[row[mine]] = values[mine]
-            result[name if number is None else f"{name}_{number}"] = (
-                column if values.dtype.kind == "U" else column.astype(np.float64)
-            )
+            column = pandas.Series(values[mine], index=row[mine]).reindex(range(n))
+            result[name if number is None else f"{name}_{number}"] = column.to_numpy()
     return result
 
 
@@ -395,18 +391,6 @@ def labelled_part(scores: Any, which: str = "one") -> Part:
 def reference_of(rewards: FloatArray) -> tuple[float, ...]:
     """Return the sketch of reference rewards that a calibrator keeps."""
     return tuple(float(q) for q in np.quantile(rewards, np.linspace(0, 1, N_QUANTILES)))
-
-
-def check_file_is_ours(path: Path, read: Callable[[Path], object], what: str) -> None:
-    """Raise a ValueError if `path` is a folder, or a file that `read` does not accept, which must not be lost."""
-    kind = kind_on_disk(path)
-    try:
-        if kind == "folder":
-            raise ValueError
-        if kind == "file":
-            read(path)
-    except (OSError, ValueError):
-        raise ValueError(f"--to {path}: exists and is not {what}; give another file") from None
 
 
 def _agree(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:

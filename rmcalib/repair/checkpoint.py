@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib._util.display import bracketed
+from rmcalib._util.display import bracketed, clean_line
 from rmcalib._util.files import write_json, write_text
 from rmcalib._util.hub import check_repo_id, explain
 from rmcalib._util.processes import may_draw
-from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import LoadOptions, Recipe
 from rmcalib.judges._files import identify, is_local
@@ -271,11 +270,13 @@ def _write_recipe(folder: Path, recipe: Recipe, names: list[str]) -> bool:
 
 def _check(model: str, folder: Path, temperature: float, options: LoadOptions, recipe: Recipe) -> float:
     """Score some prompts with both models; return the largest difference from r / T, or raise."""
-    options = _exact(model, options)
-    before = _rewards(Classifier(model, options))
-    options = replace(options, revision=None, recipe=recipe)
-    after = _rewards(Classifier(str(folder), options))
-    expected = before / temperature
+    original = Classifier(model, options)
+    if original.model.kind != "causal" or "base" in original.model.sources:
+        # The head is computed in the dtype of the model, which may round it.
+        options = replace(options, dtype="float32")
+        original = Classifier(model, options)
+    expected = _rewards(original) / temperature
+    after = _rewards(Classifier(str(folder), replace(options, revision=None, recipe=recipe)))
     largest = float(np.abs(expected).max()) or 1.0
     difference = float(np.abs(after - expected).max()) / largest
     if not difference <= TOLERANCE:
@@ -285,13 +286,6 @@ def _check(model: str, folder: Path, temperature: float, options: LoadOptions, r
             "written; use the calibrator file with --calibrator instead"
         )
     return difference
-
-
-def _exact(model: str, options: LoadOptions) -> LoadOptions:
-    """Return options that compute the head in float32, as it is stored; other types may round it."""
-    loaded = Classifier(model, options).model
-    rounds = loaded.kind != "causal" or "base" in loaded.sources
-    return replace(options, dtype="float32") if rounds else options
 
 
 def _rewards(judge: Classifier) -> FloatArray:

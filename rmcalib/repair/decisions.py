@@ -157,14 +157,9 @@ class Decisions(Shown):
         """The fraction of prompts that a person has to decide."""
         return 1 - self.choice.accepted
 
-    @property
-    def cost_of_asking(self) -> float:
-        """The mean cost per prompt of asking a person."""
-        return self.asked * self.ask_cost
-
     def content(self) -> dict[str, Any]:
         """Return all results as a dictionary that can be written as JSON."""
-        return {**asdict(self), "asked": self.asked, "cost_of_asking": self.cost_of_asking}
+        return {**asdict(self), "asked": self.asked}
 
     def __repr__(self) -> str:
         """Return the threshold, and how many prompts it accepts."""

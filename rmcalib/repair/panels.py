@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice, segment_log_softmax
-from rmcalib._util.terminal import count
+from rmcalib._util.display import count
 from rmcalib.calibration import Softmax, mean_interval
 from rmcalib.calibration.intervals import Interval, check_level
 from rmcalib.calibration.temperature import cross_fit
 from rmcalib.metrics.comparison import named_scores, on_common_prompts
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import whole_part
-from rmcalib.repair.calibrator import check_file_is_ours
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
@@ -243,19 +241,6 @@ def _rewards(
     logits = whole.weights[method] @ data.logs(whole.inverse)
     logits[np.repeat(kept, data.sizes)] = held_out
     return segment_log_softmax(logits, data.sizes)
-
-
-def check_replaceable(path: Path, inputs: Iterable[str | Path]) -> None:
-    """Raise a ValueError if `path` is one of the inputs, or a file other than the scores of a panel."""
-
-    def read(file: Path) -> None:
-        manifest = Scores.from_parquet(file).manifest
-        if "panel" not in manifest or "status" in manifest:  # a run of a panel's scores has a status
-            raise ValueError
-
-    if any(path.resolve() == Path(one).resolve() for one in inputs):
-        raise ValueError(f"--to {path}: is one of the runs to combine; give another file")
-    check_file_is_ours(path, read, "the scores of a panel")
 
 
 # The fit, on arrays. Rows are the responses of all prompts, in the order of the prompts.

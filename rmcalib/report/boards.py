@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmcalib._util.display import (
-    bracketed,
-    interval,
-    number,
-    p_value,
-    percent,
-    points,
-    short_names,
-    temperature_text,
-)
-from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
+from rmcalib._util import display
+from rmcalib._util.display import bracketed, clean_line, count, number, p_value, percent, temperature_text
+from rmcalib._util.files import read_object, write_bytes, write_csv, write_json, write_text
 from rmcalib._util.hub import folder_name
-from rmcalib._util.storage import as_path
-from rmcalib._util.terminal import clean_line, count
+from rmcalib._util.storage import as_path, remove_file
 from rmcalib.metrics.board import Board
 from rmcalib.metrics.catalogue import TRAINING_METRICS
-from rmcalib.metrics.table import OVERALL
 from rmcalib.metrics.transfer import Transfer
 from rmcalib.report import document as doc
-from rmcalib.report import figures
-from rmcalib.report.document import Cell, Column, Document, Drawing, Section, entry
-from rmcalib.report.pages import footer_of, metric_cell, metric_column
-from rmcalib.report.sentences import HEADLINE, PAIRS, Row, Rows, direction, metric_name, outside_zero, p_text
+from rmcalib.report import figures, pages, sentences
+from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, entry
+from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name, outside_zero
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from rmcalib.report.leaderboards import Report
 
 FEWEST_MODELS = 10
@@ -43,14 +34,12 @@ PROTOCOL = (
 )
 """What the paper's number is."""
 _MOST_CATEGORIES = 12  # columns of the page; leaderboard.csv has all
-_TABLES = ("training", "correlations", "split_correlations", "ranks", "reliability", "rejection", "check")
+_OF_BOARD = ("training", "correlations", "split_correlations", "ranks", "reliability", "rejection", "check")
+_TABLES = ("leaderboard", "metrics", *_OF_BOARD, "benchmarks", "temperatures", "transfer")
+_FIGURES = ("says_right", "training")
 _BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
 _MODEL = Column("model", text=True)
 _GUESS = "worse than a uniform guess, or not shown to be right more often than by chance"
-_INFORMATION = (
-    "Filled: information that the stated probabilities keep. Outline: what the rewards would give at their best "
-    f"scale. † {_GUESS}."
-)
 _SAYS = (
     "Below the line: over-confident (▼). Above: under-confident (▲). Circles: not shown to be either. Numbers, if "
     "there are any, are places in the table."
@@ -68,48 +57,67 @@ _SETS = "Ranks that the model may have, at the level of the intervals, looking a
 def write_report(report: Report, folder: str | Path) -> Path:
     """Write a report: a leaderboard, or several and what they say together. Return the path of its page."""
     out = as_path(folder)
+    inner = (
+        {} if report.board is not None else {folder_name(name): one for name, one in report.boards.items()}
+    )
+    _remove_folders(out, inner)
     if report.board is not None:
+        remove_file(out / "report.json")
         return _write_board(report.board, out)
-    document = report_document(report)
-    page = doc.to_html(document)
-    for name, board in report.boards.items():
-        _write_board(board, out / folder_name(name))
-    tables = {"benchmarks": report.rows, "temperatures": report.temperatures, "transfer": report.effects}
-    _write_tables(tables, out)
+    for name, board in inner.items():
+        _write_board(board, out / name)
     write_json(out / "report.json", report.content())
-    write_text(out / "summary.md", doc.to_markdown(document, sections=True))
-    return write_text(out / "report.html", page)
+    tables = {"benchmarks": report.rows, "temperatures": report.temperatures, "transfer": report.effects}
+    return _write_files(out, report_document(report), tables)
 
 
 def _write_board(board: Board, out: Path) -> Path:
-    document = board_document(board)
-    page = doc.to_html(document)
     metrics = [{"model": row["model"], "benchmark": board.benchmark, **row} for row in board.metrics]
-    others = {name: getattr(board, name) for name in _TABLES}
-    _write_tables({"leaderboard": board.wide_rows(), "metrics": metrics, **others}, out)
+    others = {name: getattr(board, name) for name in _OF_BOARD}
     drawn = {
         "says_right": figures.says_right_figure(_in_order(board)),
-        "information": figures.worth_figure(board.models),
-        "training": figures.training_figure(board.training),
+        "training": figures.curves_figure(board.training, figures.TRAINING),
     }
-    for name, figure in drawn.items():
-        for kind in ("png", "pdf"):
+    tables = {"leaderboard": board.wide_rows(), "metrics": metrics, **others}
+    many = len(board.models) >= FEWEST_MODELS
+    return _write_files(out, board_document(board), tables, drawn, sections=many)
+
+
+def _write_files(
+    out: Path,
+    document: Document,
+    tables: Mapping[str, Rows],
+    drawn: Mapping[str, Figure | None] | None = None,
+    *,
+    sections: bool = True,
+) -> Path:
+    """Write a folder of a report; what an earlier one has left and this one does not have is removed."""
+    page = doc.to_html(document)
+    for name in _TABLES:
+        if rows := tables.get(name):
+            write_csv(out / f"{name}.csv", rows)
+        else:
+            remove_file(out / f"{name}.csv")
+    for name in _FIGURES:
+        figure = (drawn or {}).get(name)
+        for kind in figures.PRINTED:
             target = out / "figures" / f"{name}.{kind}"
             if figure is None:
-                target.unlink(missing_ok=True)
+                remove_file(target)
             else:
                 write_bytes(target, figures.figure_bytes(figure, kind))
-    write_text(out / "summary.md", doc.to_markdown(document, sections=len(board.models) >= FEWEST_MODELS))
+    write_text(out / "summary.md", doc.to_markdown(document, sections=sections))
     return write_text(out / "report.html", page)
 
 
-def _write_tables(tables: Mapping[str, Sequence[Row]], out: Path) -> None:
-    """Write tables as CSV; those without rows are removed, because an earlier report may have left them."""
-    for name, rows in tables.items():
-        if rows:
-            write_csv(out / f"{name}.csv", rows)
-        else:
-            (out / f"{name}.csv").unlink(missing_ok=True)
+def _remove_folders(out: Path, kept: Mapping[str, Board]) -> None:
+    """Remove what an earlier report has written about benchmarks that this one does not have."""
+    earlier = read_object(out / "report.json").get("benchmarks")
+    for name in {folder_name(str(one)) for one in earlier if one} if isinstance(earlier, list) else ():
+        if name not in kept:
+            drawn = [f"figures/{figure}.{kind}" for figure in _FIGURES for kind in figures.PRINTED]
+            for file in (*(f"{table}.csv" for table in _TABLES), *drawn, "summary.md", "report.html"):
+                remove_file(out / name / file)
 
 
 # The document of one leaderboard.
@@ -117,18 +125,17 @@ def _write_tables(tables: Mapping[str, Sequence[Row]], out: Path) -> None:
 
 def board_document(board: Board) -> Document:
     """Return the document of a leaderboard: the verdict, the ranking, then folded details."""
-    first: list[doc.Block] = [_ranking(board)]
-    if any("kept_information" in row["values"] for row in board.models):
-        label = "Kept and usable information of each model"
-        many = len(board.models) > figures.MOST_NAMED
-        caption = f"The first {figures.MOST_NAMED} models. {_INFORMATION}" if many else _INFORMATION
-        first.append(Drawing("information", partial(figures.worth_figure, board.models), label, caption))
+    first: list[doc.Block] = [_ranking(board.models, board.metric, "Models")]
+    if any("mean_confidence" in row["values"] for row in board.models):
+        label = "What each model says against how often it is right"
+        draw = partial(figures.says_right_figure, _in_order(board))
+        first.append(Drawing("says-right", draw, label, _SAYS))
     if board.training:
         label = "Says and right, kept information, temperature and ECE over the training steps"
-        steps = Drawing("training", partial(figures.training_figure, board.training), label)
+        steps = Drawing("training", partial(figures.curves_figure, board.training, figures.TRAINING), label)
         first = [steps, _training_table(board.training), *first]
     title = "Reward models by calibration"
-    sections = (_says(board), _categories(board), _correlations(board), _check(board), _protocol(board))
+    sections = (_categories(board), _correlations(board), _check(board), _protocol(board))
     return Document(
         title=f"{title}: {board.benchmark}" if board.benchmark else title,
         subtitle=f"{count(len(board.models), 'model')} · sorted by {metric_name(board.metric)} · protocol: "
@@ -140,40 +147,37 @@ def board_document(board: Board) -> Document:
             *(f"{row['model']} is not ranked: {row['why']}." for row in board.models if row["why"]),
             *board.notes,
         ],
-        footer=footer_of(board.settings),
+        footer=pages.footer_of(board.settings),
     )
 
 
-def _ranking(board: Board) -> doc.Table:
+def _ranking(models: Rows, main: str, name: str) -> doc.Table:
     """The models, best first: rank, the ranks that each may have, and the headline metrics."""
-    main, known = board.metric, {key for row in board.models for key in row["values"]}
-    wanted = PAIRS if main.startswith("pairwise_") else HEADLINE
-    short = short_names(row["model"] for row in board.models)
-    columns: doc.Columns = {
-        _MODEL: lambda row: _name_cell(row, short[row["model"]]),
-        "rank": lambda row: Cell(str(row["rank"] or "–"), row["rank"]),
-    }
-    if any(row["rank_low"] is not None for row in board.models):
+    known = {key for row in models for key in row["values"]}
+    wanted = {main: "", **(PAIRS if main.startswith("pairwise_") else HEADLINE)}
+    wanted |= {"temperature": "best T", "ece": "ECE"}
+    short = display.short_names(dict.fromkeys(row["model"] for row in models))
+    columns: Columns = {_MODEL: lambda row: _name_cell(row, short[row["model"]])}
+    several = any("benchmark" in row for row in models)
+    if several:
+        columns[Column("benchmark", text=True)] = entry("benchmark")
+    columns["rank"] = lambda row: Cell(str(row["rank"] or "–"), row["rank"])
+    if any(row["rank_low"] is not None for row in models):
         columns[Column("may be", _SETS)] = _set_cell
-    columns[metric_column(main)] = lambda row: metric_cell(row["values"].get(main), main)
-    for key, label in {**wanted, "temperature": "best T", "ece": "ECE"}.items():
-        if key in known and key != main:
-            columns[metric_column(key, label, page_only=key not in _BRIEF)] = partial(_value_cell, key)
-    if any(
-        row["score"] not in (None, row["values"].get("accuracy", {}).get("value")) for row in board.models
-    ):
+    columns |= pages.metric_columns(
+        {key: label for key, label in wanted.items() if key in known or key == main},
+        _value,
+        limits=() if several else (main,),  # names need the room
+        page_only=known - {main, *_BRIEF},
+    )
+    if any(row["score"] not in (None, row["values"].get("accuracy", {}).get("value")) for row in models):
         columns["score"] = entry("score", number)
-    return doc.table_of("Models", board.models, columns, _marks(board.models), sortable=True)
-
-
-def _marks(models: Rows) -> str:
-    """Return what the signs beside names of models mean."""
-    found = []
+    marks = []
     if any(row["better_than_guess"] is False for row in models):
-        found.append(f"† {_GUESS}: ranked last.")
+        marks.append(f"† {_GUESS}: ranked last.")
     if any(row.get("scale") == "no" for row in models):
-        found.append("* not trained on a Bradley-Terry scale: its probabilities have little meaning.")
-    return " ".join(found)
+        marks.append("* not trained on a Bradley-Terry scale: its probabilities have little meaning.")
+    return doc.table_of(name, models, columns, " ".join(marks))
 
 
 def _name_cell(row: Row, short: str) -> Cell:
@@ -190,28 +194,22 @@ def _set_cell(row: Row) -> Cell:
     return Cell("–" if low is None else str(low) if low == high else f"{low}–{high}", low)
 
 
-def _value_cell(metric: str, row: Row) -> Cell:
-    return metric_cell(row["values"].get(metric), metric, limits=False)
-
-
-def _says(board: Board) -> Section | None:
-    if not any(row["metric"] == "mean_confidence" and row["value"] is not None for row in board.metrics):
-        return None
-    label = "What each model says against how often it is right"
-    draw = partial(figures.says_right_figure, _in_order(board))
-    return Section("says-and-right", "Says and right", [Drawing("says-right", draw, label, _SAYS)])
+def _value(row: Row, metric: str) -> Row | None:
+    found: Row | None = row["values"].get(metric)
+    return found
 
 
 def _categories(board: Board) -> Section | None:
     if len(board.categories) < 2:
         return None
-    shown = list(board.categories)[:_MOST_CATEGORIES]
-    columns: doc.Columns = {_MODEL: entry(OVERALL), **{name: entry(name, number) for name in shown}}
-    rows = [{**row["category_scores"], OVERALL: row["model"]} for row in board.models]
-    left = len(board.categories) - len(shown)
-    caption = f"leaderboard.csv has {left:,} more categories." if left else ""
-    table = doc.table_of("Scores by category", rows, columns, caption, sortable=True)
-    return Section("categories", "Scores by category", [table])
+    shown, left = pages.first_of(board.categories, lambda _: 0, _MOST_CATEGORIES, "leaderboard.csv")
+    columns: Columns = {_MODEL: entry("model")}
+    columns |= {name: entry(f"in {name}", number) for name in shown}
+    rows = [
+        {"model": row["model"], **{f"in {name}": row["category_scores"][name] for name in shown}}
+        for row in board.models
+    ]
+    return doc.section_of("categories", "Scores by category", rows, columns, left.strip())
 
 
 def _correlations(board: Board) -> Section | None:
@@ -219,21 +217,17 @@ def _correlations(board: Board) -> Section | None:
     ranked = sum(row["rank"] is not None for row in board.models)
     if ranked < FEWEST_MODELS or board.training:
         return None
-    table = doc.table_of(
-        "Correlations",
-        [*board.split_correlations, *board.correlations],
-        {
-            Column("error", text=True): lambda row: metric_name(row["metric"]),
-            Column("score", text=True): entry("target"),
-            Column("coefficient", text=True): entry("method"),
-            "value": lambda row: Cell(number(row["value"]), row["value"], tip=row["note"]),
-            "interval": interval,
-            "p-value": entry("p_value", p_value),
-            "models": entry("n"),
-        },
-        _CORRELATED,
-    )
-    return Section("correlations", "Correlation with scores", [table])
+    columns: Columns = {
+        Column("error", text=True): lambda row: metric_name(row["metric"]),
+        Column("score", text=True): entry("target"),
+        Column("coefficient", text=True): entry("method"),
+        "value": lambda row: Cell(number(row["value"]), row["value"], tip=row["note"]),
+        "interval": display.interval,
+        "p-value": entry("p_value", p_value),
+        "models": entry("n"),
+    }
+    rows = [*board.split_correlations, *board.correlations]
+    return doc.section_of("correlations", "Correlation with scores", rows, columns, _CORRELATED)
 
 
 def _check(board: Board) -> Section | None:
@@ -244,7 +238,7 @@ def _check(board: Board) -> Section | None:
         off = abs(row["difference"]) > 0.01
         return Cell(f"{row['difference']:+.4f}", row["difference"], "bad" if off else "")
 
-    columns: doc.Columns = {
+    columns: Columns = {
         _MODEL: entry("model"),
         Column("category", text=True): entry("category"),
         "ours": entry("ours", number),
@@ -252,8 +246,7 @@ def _check(board: Board) -> Section | None:
         "difference": difference,
     }
     ordered = sorted(board.check, key=lambda row: -abs(row["difference"]))
-    table = doc.table_of("Official scores", ordered, columns, sortable=True)
-    return Section("check", "Check against official scores", [table])
+    return doc.section_of("check", "Check against official scores", ordered, columns)
 
 
 def _protocol(board: Board) -> Section | None:
@@ -261,28 +254,21 @@ def _protocol(board: Board) -> Section | None:
     known = [row for row in board.models if "reference_top_1" in row["values"]]
     if not known:
         return None
-    columns: doc.Columns = {_MODEL: entry("model")}
-    columns |= {
-        metric_column(name): partial(_value_cell, name) for name in ("reference_top_1", "ece", "accuracy")
-    }
+    names = dict.fromkeys(("reference_top_1", "ece", "accuracy"), "")
+    columns: Columns = {_MODEL: entry("model"), **pages.metric_columns(names, _value)}
     ordered = sorted(known, key=lambda row: float(row["values"]["reference_top_1"]["value"]))
-    table = doc.table_of("The paper's protocol", ordered, columns, sortable=True)
-    return Section("protocol", "The paper's protocol", [doc.Words([PROTOCOL]), table])
+    return doc.section_of("protocol", "The paper's protocol", ordered, columns, PROTOCOL)
 
 
 def _training_table(rows: Rows) -> doc.Table:
-    columns: doc.Columns = {
+    columns: Columns = {
         "step": lambda row: Cell(f"{row['step']}{' (best)' if row['best'] else ''}", row["step"])
     }
-    for name in TRAINING_METRICS:
-        if any(row[name] is not None for row in rows):
-            columns[metric_column(name, HEADLINE.get(name, ""))] = partial(_step_cell, name)
+    known = [name for name in TRAINING_METRICS if any(row[name] is not None for row in rows)]
+    labels = {name: HEADLINE.get(name, "") for name in known}
+    columns |= pages.metric_columns(labels, lambda row, metric: {"value": row[metric]})
     caption = "Best: the step that keeps the most information."
     return doc.table_of("Training steps", rows, columns, caption, newest=True)
-
-
-def _step_cell(metric: str, row: Row) -> Cell:
-    return metric_cell({"value": row[metric], "low": None, "high": None}, metric)
 
 
 def _in_order(board: Board) -> list[Row]:
@@ -298,26 +284,12 @@ def report_document(report: Report) -> Document:
     """Return the document of a report: its leaderboard, or headline metrics side by side, then temperatures."""
     if report.board is not None:
         return board_document(report.board)
-    rows = [
-        row | {"benchmark": name}
-        for name, board in report.boards.items()
-        for row in board.models
-        if any(key in row["values"] for key in HEADLINE)
-    ]
-    short = short_names(dict.fromkeys(row["model"] for row in rows))
-    columns: doc.Columns = {
-        _MODEL: lambda row: _name_cell(row, short[row["model"]]),
-        Column("benchmark", text=True): entry("benchmark"),
-        "rank": lambda row: Cell(str(row["rank"] or "–"), row["rank"]),
-    }
-    for name, label in HEADLINE.items():
-        if any(name in row["values"] for row in rows):
-            wide = name in ("lost_information", "usable_information")
-            columns[metric_column(name, label, page_only=wide)] = partial(_headline_cell, name)
-    first = [doc.table_of("Benchmarks side by side", rows, columns, _marks(rows), sortable=True)]
+    rows = [row | {"benchmark": name} for name, board in report.boards.items() for row in board.models]
+    main = next(iter(report.boards.values())).metric
+    first = [_ranking(rows, main, "Benchmarks side by side")]
     tested = [row for row in report.models if row["p_value"] is not None]
     if tested:
-        one_temperature: doc.Columns = {
+        one_temperature: Columns = {
             _MODEL: entry("model"),
             Column("one temperature for all?", text=True): entry("words"),
             "p-value": entry("p_value", p_value),
@@ -325,18 +297,14 @@ def report_document(report: Report) -> Document:
         first.append(doc.table_of("One temperature for all benchmarks", tested, one_temperature))
     return Document(
         title="Calibration on several benchmarks",
-        subtitle=f"{count(len(short), 'model')} · {', '.join(report.boards)}",
+        subtitle=f"{count(len(report.models), 'model')} · {', '.join(report.boards)}",
         sentences=report_sentences(report),
         first=first,
         sections=[_effects(report.effects)] if tested else [],
         notes=report.notes,
         links={f"Leaderboard of {name}": f"{folder_name(name)}/report.html" for name in report.boards},
-        footer=footer_of(report.settings),
+        footer=pages.footer_of(report.settings),
     )
-
-
-def _headline_cell(metric: str, row: Row) -> Cell:
-    return metric_cell(row["values"].get(metric), metric, limits=metric == "overconfidence")
 
 
 def _effects(effects: Rows) -> Section:
@@ -349,7 +317,7 @@ def _effects(effects: Rows) -> Section:
         worse = row["information_high"] < 0
         return Cell(number(row["information"]), row["information"], "bad" if worse else "")
 
-    columns: doc.Columns = {
+    columns: Columns = {
         _MODEL: entry("model"),
         Column("fitted on", text=True): entry("fitted_on"),
         Column("used on", text=True): entry("used_on"),
@@ -357,8 +325,7 @@ def _effects(effects: Rows) -> Section:
         "lost information": lost,
         "kept information": kept,
     }
-    table = doc.table_of("Transfer", effects, columns, sortable=True)
-    return Section("transfer", "A temperature of one benchmark on the others", [table])
+    return doc.section_of("transfer", "A temperature of one benchmark on the others", effects, columns)
 
 
 # Sentences.
@@ -370,43 +337,33 @@ def board_sentences(board: Board) -> list[str]:
     total = count(len(board.models), "model")
     if not ranked:
         return [f"{total}, none with a value for {metric_name(board.metric)}."]
-    found = [_best_sentence(board, ranked, total), _gaps_sentence(ranked, board.metric)]
-    guesses = [row for row in ranked if row["better_than_guess"] is False]
+    view = CLAIMS["pairs" if board.metric.startswith("pairwise_") else "top_1"]
+    found = [_best_sentence(ranked, board.metric, total, view), _gaps_sentence(ranked, view[-1])]
+    guesses = sum(row["better_than_guess"] is False for row in ranked)
     if guesses:
-        found.append(
-            f"Ranked last: {count(len(guesses), 'model')} worse than a uniform guess, or not shown to be right more "
-            "often than by chance."
-        )
+        found.append(f"Ranked last: {count(guesses, 'model')} {_GUESS}.")
     return [sentence for sentence in [*found, _correlation_sentence(board)] if sentence]
 
 
-def _best_sentence(board: Board, ranked: Rows, total: str) -> str:
-    best, metric = ranked[0], board.metric
+def _best_sentence(ranked: Rows, metric: str, total: str, view: tuple[str, ...]) -> str:
+    best = ranked[0]
     value = best["values"][metric]
     if len(ranked) > 1 and all(row["rank"] == best["rank"] for row in ranked):
         return f"{total}; all have the same {metric_name(metric)}, {number(value['value'])}."
-    shown = points(value, unit=" points") if metric.endswith("overconfidence") else bracketed(value)
-    pair = "pairwise_" if metric.startswith("pairwise_") else ""
-    names = (f"{pair}confidence", "pairwise_accuracy") if pair else ("mean_confidence", "accuracy")
-    says, right = (best["values"].get(name) for name in names)
-    more = (
-        ""
-        if says is None or right is None
-        else f"; it says {percent(says['value'])} and is right {percent(right['value'])} of the time"
-    )
-    first = f"{total}. Best by {metric_name(metric)}: {clean_line(best['model'])}, {shown}{more}."
-    rivals = [row for row in ranked[1:] if row.get("rank_low") == 1]
-    if rivals:
-        first += f" {count(len(rivals), 'other')} may be as good."
-    return first
+    shown = display.points(value, unit=" points") if metric.endswith("overconfidence") else bracketed(value)
+    first = f"{total}. Best by {metric_name(metric)}: {clean_line(best['model'])}, {shown}"
+    if set(view) <= best["values"].keys():
+        says, right = (percent(best["values"][name]["value"]) for name in view[:2])
+        first += f"; it says {says} and is right {right} of the time"
+    rivals = sum(row.get("rank_low") == 1 for row in ranked[1:])
+    return f"{first}. {count(rivals, 'other')} may be as good." if rivals else f"{first}."
 
 
-def _gaps_sentence(ranked: Rows, by: str) -> str:
-    name = "pairwise_overconfidence" if by.startswith("pairwise_") else "overconfidence"
-    gaps = [gap for row in ranked if (gap := row["values"].get(name)) is not None]
+def _gaps_sentence(ranked: Rows, name: str) -> str:
+    gaps = [row["values"][name] for row in ranked if name in row["values"]]
     if not gaps:
         return ""
-    sure = [direction(gap["value"]) for gap in gaps if outside_zero(gap)]
+    sure = [sentences.direction(gap["value"]) for gap in gaps if outside_zero(gap)]
     over, under = sure.count("over-confident"), sure.count("under-confident")
     return (
         f"{over} of {count(len(gaps), 'model')} over-confident, {under} under-confident, "
@@ -416,59 +373,50 @@ def _gaps_sentence(ranked: Rows, by: str) -> str:
 
 def _correlation_sentence(board: Board) -> str:
     error = "lost_information" if board.metric == "kept_information" else board.metric
-    split = next(
-        (row for row in board.split_correlations if (row["metric"], row["target"]) == (error, "accuracy")),
-        None,
-    )
-    found = split or next((row for row in board.correlations if row["target"] == "leaderboard"), None)
-    if found is None or found["value"] is None or found["note"] or found["n"] < 10:
+    split = [row for row in board.split_correlations if (row["metric"], row["target"]) == (error, "accuracy")]
+    whole = [row for row in board.correlations if row["target"] == "leaderboard"]
+    found = next(iter([*split, *whole]), None)
+    if found is None or found["value"] is None or found["note"] or found["n"] < FEWEST_MODELS:
         return ""
     meaning = "the interval includes zero, so these models do not show a correlation"
-    if found["low"] > 0:
-        meaning = f"models that are better by {metric_name(found['metric'])} have better scores"
-    elif found["high"] < 0:
-        meaning = f"models that are better by {metric_name(found['metric'])} have worse scores"
+    if outside_zero(found):
+        better = "better" if found["value"] > 0 else "worse"
+        meaning = f"models that are better by {metric_name(found['metric'])} have {better} scores"
     what = "accuracy, from different halves of the prompts," if split else "the score"
     return (
-        f"The rank correlation of {metric_name(found['metric'])} and {what} is {found['value']:.2f} "
-        f"[{found['low']:.2f}, {found['high']:.2f}] over {found['n']} models: {meaning}."
+        f"The rank correlation of {metric_name(found['metric'])} and {what} is {bracketed(found)} over "
+        f"{found['n']} models: {meaning}."
     )
 
 
 def report_sentences(report: Report) -> list[str]:
     """Return the best model of each benchmark, and whether one temperature serves all benchmarks."""
-    models = dict.fromkeys(row["model"] for board in report.boards.values() for row in board.models)
-    found = [f"{count(len(models), 'model')} on {count(len(report.boards), 'benchmark')}."]
-    best = [
-        (bench, board.models[0]) for bench, board in report.boards.items() if board.models[0]["rank"] == 1
-    ]
+    first = f"{count(len(report.models), 'model')} on {count(len(report.boards), 'benchmark')}."
+    best = {name: board.models[0] for name, board in report.boards.items() if board.models[0]["rank"] == 1}
     if best:
-        named = ", ".join(f"{row['model']} ({bench})" for bench, row in best)
-        found = [f"{found[0]} Best by {metric_name(next(iter(report.boards.values())).metric)}: {named}."]
+        named = ", ".join(f"{row['model']} ({name})" for name, row in best.items())
+        first += f" Best by {metric_name(next(iter(report.boards.values())).metric)}: {named}."
     tested = [row for row in report.models if row["p_value"] is not None]
+    if not tested:
+        return [first]
     if len(tested) == 1:
-        found.append(tested[0]["words"])
-    elif tested:
-        differ = sum(row["p_value"] < 1 - report.settings.level for row in tested)
-        found.append(
-            f"{differ} of {count(len(tested), 'model')} shown to need different temperatures on them."
-        )
-    return found
+        return [first, tested[0]["words"]]
+    differ = sum(row["p_value"] < 1 - report.settings.level for row in tested)
+    return [first, f"{differ} of {count(len(tested), 'model')} shown to need different temperatures on them."]
 
 
 def transfer_sentence(found: Transfer, level: float) -> str:
     """Return whether one temperature is right for all benchmarks of a model."""
     if not found.temperatures:
         return "There are too few prompts to fit a temperature."
+    shown = {row["benchmark"]: row["temperature"] for row in found.temperatures}
     if found.equality is None:
-        (own,) = found.temperatures
-        return f"A temperature was fitted on one benchmark only: {temperature_text(own['temperature'])}."
-    p = p_text(found.equality.p_value)
-    if all(math.isinf(row["temperature"]) for row in found.temperatures):
+        return f"A temperature was fitted on one benchmark only: {temperature_text(*shown.values())}."
+    if all(map(math.isinf, shown.values())):
         return "No temperature is shown to help on any benchmark."
+    p, together = sentences.p_text(found.equality.p_value), temperature_text(found.equality.temperature)
     if found.equality.p_value >= 1 - level:
-        together = temperature_text(found.equality.temperature)
         return f"The benchmarks are not shown to need different temperatures ({p}); together {together}."
-    ends = sorted(found.temperatures, key=lambda row: float(row["temperature"]))
-    shown = [f"{temperature_text(row['temperature'])} on {row['benchmark']}" for row in (ends[0], ends[-1])]
-    return f"No single temperature is right for all benchmarks ({p}): it is {shown[0]} and {shown[1]}."
+    ordered = sorted(shown, key=lambda name: float(shown[name]))
+    ends = [f"{temperature_text(shown[name])} on {name}" for name in (ordered[0], ordered[-1])]
+    return f"No single temperature is right for all benchmarks ({p}): it is {' and '.join(ends)}."

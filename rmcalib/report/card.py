@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rmcalib import __version__
-from rmcalib._util.display import markdown_text
+from rmcalib._util.display import count, markdown_text
 from rmcalib._util.files import write_bytes
 from rmcalib._util.hub import HubError, check_repo_id, folder_name, translated
 from rmcalib._util.storage import as_path
-from rmcalib.metrics.table import find_value
-from rmcalib.report.document import Document, to_markdown
+from rmcalib.report.document import to_markdown
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.figures import figure_bytes
-from rmcalib.report.pages import category_table
-from rmcalib.report.sentences import HEADLINE, evaluation_sentences
+from rmcalib.report.pages import evaluation_document
+from rmcalib.report.sentences import HEADLINE, overall_values
 
 MARK = "<!-- rmcalib -->"
 """The first line of every summary. A workflow can find its own comment by it."""
@@ -131,14 +130,7 @@ def insert_section(card: str, section: str) -> str:
 def _section(evaluation: Evaluation) -> str:
     """Return the section: sentences, table, figure, and how it was measured, between two comments."""
     manifest = evaluation.manifest
-    table = category_table(evaluation)
-    document = Document(
-        title="Calibration",
-        subtitle="",
-        sentences=evaluation_sentences(evaluation),
-        first=[table] if table is not None else [],
-        notes=evaluation.notes,
-    )
+    document = replace(evaluation_document(evaluation), title="Calibration", subtitle="", footer="")
     figure = (
         [f"![Reliability: predicted probability against observed frequency]({FIGURE})", ""]
         if evaluation.reliability
@@ -160,20 +152,16 @@ def _eval_results(evaluation: Evaluation, source: str | None) -> list[dict[str, 
         return []
     date = str((evaluation.manifest.get("timings") or {}).get("finished") or "")
     entries = []
-    for name in (*HEADLINE, "ece"):
-        row = find_value(evaluation.rows, name)
-        if row is None or row["value"] is None:
-            continue
-        limits = (
-            ""
-            if row["low"] is None
-            else f", {evaluation.settings.level:.0%} interval [{row['low']:.4f}, {row['high']:.4f}]"
-        )
+    at = overall_values(evaluation.rows)
+    for name in (name for name in (*HEADLINE, "ece") if name in at):
+        row, limits = at[name], ""
+        if row["low"] is not None:
+            limits = f", {evaluation.settings.level:.0%} interval [{row['low']:.4f}, {row['high']:.4f}]"
         entries.append(
             {
                 "dataset": {"id": evaluation.benchmark, "revision": str(revision), "task_id": name},
                 "value": round(float(row["value"]), 6),
-                "notes": f"rmcalib, {row['n']} {'prompt' if row['n'] == 1 else 'prompts'}{limits}",
+                "notes": f"rmcalib, {count(row['n'], 'prompt')}{limits}",
                 **({"date": date} if date else {}),
                 **({"source": {"url": source}} if source else {}),
             }

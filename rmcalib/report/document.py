@@ -11,8 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.display import markdown_table, markdown_text
-from rmcalib._util.terminal import clean, open_console
+from rmcalib._util.display import clean, markdown_table, markdown_text, open_console, print_table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -61,13 +60,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. The first column names the rows. Sortable tables have buttons on the page."""
+    """A table. The first column names the rows. On a page, readers can sort it."""
 
     name: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
-    sortable: bool = False
     newest: bool = False
     """Whether a terminal shows the last rows of a long table, not the first."""
 
@@ -92,7 +90,6 @@ def table_of(
     columns: Columns,
     caption: str = "",
     *,
-    sortable: bool = False,
     newest: bool = False,
 ) -> Table:
     """Return a table of rows: each column has a heading, and a function from a row to its cell."""
@@ -101,7 +98,7 @@ def table_of(
         [found if isinstance(found := cell(row), Cell) else Cell(found) for cell in columns.values()]
         for row in rows
     ]
-    return Table(name, heads, body, caption, sortable, newest)
+    return Table(name, heads, body, caption, newest)
 
 
 @dataclass(frozen=True)
@@ -124,10 +121,9 @@ class Information:
 
 @dataclass(frozen=True)
 class Words:
-    """Paragraphs; as a list if ``listed``, as source text if ``verbatim``."""
+    """A paragraph, or a list of several; source text if ``verbatim``."""
 
     sentences: Sequence[str]
-    listed: bool = False
     verbatim: bool = False
 
 
@@ -146,6 +142,11 @@ class Section:
     blocks: Sequence[Block] = ()
     widget: str = ""
     brief: bool = False
+
+
+def section_of(name: str, title: str, rows: Iterable[Any], columns: Columns, caption: str = "") -> Section:
+    """Return a folded section with one table."""
+    return Section(name, title, [table_of(title, rows, columns, caption)])
 
 
 @dataclass(frozen=True)
@@ -234,11 +235,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.globals["svg"] = _svg
-    found.tests |= {
-        "table": lambda one: isinstance(one, Table),
-        "drawing": lambda one: isinstance(one, Drawing),
-        "information": lambda one: isinstance(one, Information),
-    }
     return found
 
 
@@ -295,8 +291,6 @@ def print_document(document: Document, console: Console | None = None) -> None:
 def _print_block(console: Console, block: Block) -> None:
     from rich.text import Text
 
-    from rmcalib._util.terminal import add_row, print_table, table
-
     if isinstance(block, Words) and not block.verbatim:
         for sentence in block.sentences:
             console.print(Text(sentence))
@@ -304,12 +298,11 @@ def _print_block(console: Console, block: Block) -> None:
         return
     columns, body = _narrow(block)
     heads = [column.label.replace(" ", "\n", 1) for column in columns]
-    rows = table(heads[0], *heads[1:], gap=1)
-    for row in body[-_MOST_ROWS:] if block.newest else body[:_MOST_ROWS]:
-        texts = [cell.short or cell.text for cell in row]
-        add_row(rows, texts[0], *texts[1:], style="dim" if row[0].tone == "soft" else "")
+    shown = body[-_MOST_ROWS:] if block.newest else body[:_MOST_ROWS]
+    texts = [[cell.short or cell.text for cell in row] for row in shown]
+    soft = [i for i, row in enumerate(shown) if row[0].tone == "soft"]
     console.print()
-    print_table(console, rows)
+    print_table(console, heads, texts, gap=1, soft=soft)
     if len(body) > _MOST_ROWS:
         others = "earlier" if block.newest else "more"
         console.print(Text(f"… and {len(body) - _MOST_ROWS} {others} on the page", style="dim"))
@@ -341,7 +334,7 @@ def to_markdown(document: Document, *, level: int = 1, sections: bool = False) -
 
 def _markdown_block(block: Block) -> list[str]:
     if isinstance(block, Words) and not block.verbatim:
-        start = "- " if block.listed else ""
+        start = "- " if len(block.sentences) > 1 else ""
         return [*(f"{start}{markdown_text(sentence)}" for sentence in block.sentences), ""]
     if not isinstance(block, Table) or not block.rows:
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,28 +11,20 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import check_choice
+from rmcalib._util.display import clean_line
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
-from rmcalib._util.storage import as_path
-from rmcalib._util.terminal import clean_line
+from rmcalib._util.storage import as_path, remove_file
 from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.calibration.estimates import difference_of
 from rmcalib.judges import Recipe, registry
 from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
+from rmcalib.metrics import table as tables
 from rmcalib.metrics.audit import audit, cancelling, check_groupings
 from rmcalib.metrics.catalogue import Metric, catalogue, chosen_metrics
 from rmcalib.metrics.comparison import smallest_gap
-from rmcalib.metrics.diagrams import isotonic_rows, reliability_rows
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.table import (
-    OVERALL,
-    Row,
-    answer_rows,
-    estimate_of,
-    find_value,
-    metric_rows,
-    response_lengths,
-)
+from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
 from rmcalib.report.sentences import evaluation_sentences, score_notes
 from rmcalib.runs._folder import content_hash, inputs_hash
@@ -69,8 +61,8 @@ class Evaluation(Shown):
         correct or not), prompts, responses, clusters, chance (accuracy of a random
         choice), smallest_gap (that these prompts can show), cancels (p-value that errors of both signs
         cancel), gain (of a temperature on other prompts, with its interval).
-    reliability, isotonic, answers : list of dict
-        The tables that figures are drawn from, and metrics of a language model's answers.
+    reliability, isotonic : list of dict
+        The tables that figures are drawn from.
     decisions : Decisions, optional
         When the first choice can be accepted; None if there are no probabilities.
     notes : list of str
@@ -98,7 +90,6 @@ class Evaluation(Shown):
     facts: dict[str, Any]
     reliability: list[Row]
     isotonic: list[Row]
-    answers: list[Row]
     decisions: Decisions | None
     notes: list[str]
     settings: Settings
@@ -114,7 +105,7 @@ class Evaluation(Shown):
 
     def value(self, metric: str, category: str = OVERALL) -> float | None:
         """Return the value of one metric; None if it is not available (the row's note says why)."""
-        row = find_value(self.rows, metric, category)
+        row = tables.find_value(self.rows, metric, category)
         if row is None:
             raise ValueError(f"metric {metric!r} of category {category!r}: no such row (see .table)")
         value: float | None = row["value"]
@@ -122,20 +113,11 @@ class Evaluation(Shown):
 
     def content(self) -> dict[str, Any]:
         """Return all numbers, ready for JSON."""
-        same = (
-            "model",
-            "benchmark",
-            "made_from",
-            "summary",
-            "notes",
-            "facts",
-            "groups",
-            "reliability",
-            "isotonic",
-        )
+        changed = ("rows", "settings", "decisions", "scores", "texts")
         return {
-            **{name: getattr(self, name) for name in (*same, "answers", "manifest")},
+            **{one.name: getattr(self, one.name) for one in fields(self) if one.name not in changed},
             **asdict(self.settings),
+            "summary": self.summary,
             "protocol": "exact",
             "metrics": self.rows,
             "decisions": self.decisions and self.decisions.content(),
@@ -162,7 +144,7 @@ class Evaluation(Shown):
         if self.reliability:
             write_bytes(out / "reliability.png", figure_bytes(self.plot(), "png"))
         else:
-            (out / "reliability.png").unlink(missing_ok=True)  # left by an earlier evaluation
+            remove_file(out / "reliability.png")  # left by an earlier evaluation
         written = write_text(out / "report.html", page)
         self.to_json(out / "metrics.json")  # last: a batch takes it as the sign that all files are written
         return written
@@ -253,23 +235,24 @@ def evaluate(
     wanted, groupings = chosen_metrics(metrics), list(dict.fromkeys(["category", *group_by]))
     columns = _columns(own, texts)
     check_groupings(groupings, columns)
-    lengths = response_lengths(own, texts)
+    lengths = tables.response_lengths(own, texts)
     whole = whole_part(own, lengths=lengths, official=tuple(official_score(own, texts)), ties=ties, seed=seed)
     one = whole.prompts("one")
     view = whole.usual_view
     # Which prompts of a policy's samples have one correct response is an outcome: no top-1 forecasts of them.
     shown = None if reason or view == "pointwise" else one
+    if group_by and shown is None:
+        raise ValueError(f"group by: {reason or 'no prompts with one correct response, so there is no gap'}")
     special: list[Any] = [] if metrics is None else [[one.name for one in wanted]]
     special += [one for one in (groupings[1:], curve, ties) if one not in ([], "bins", "drop")]
     return Evaluation(
         model=name,
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
-        rows=metric_rows(whole, wanted, settings, reason),
+        rows=tables.metric_rows(whole, wanted, settings, reason),
         groups=[] if shown is None else audit(shown, groupings, columns, level=level),
         facts=_facts(whole, shown, settings, reason) | {"view": view},
-        reliability=[] if reason else reliability_rows(whole, settings, view),
-        isotonic=isotonic_rows(whole) if curve == "isotonic" and shown is not None else [],
-        answers=answer_rows(own, settings),
+        reliability=[] if reason else tables.reliability_rows(whole, settings, view),
+        isotonic=tables.isotonic_rows(whole) if curve == "isotonic" and shown is not None else [],
         decisions=None if shown is None or metrics is not None else _decisions(shown, settings),
         notes=[*notes, *score_notes(own, texts, recipe, whole, pointwise=view == "pointwise")],
         settings=settings,
@@ -361,7 +344,7 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
         one.first_choice, bins=settings.bins, resamples=settings.resamples, seed=settings.seed
     )
     before, after = (
-        estimate_of(catalogue()[name], whole, settings) for name in ("nll_at_temperature", "nll")
+        tables.estimate_of(catalogue()[name], whole, settings) for name in ("nll_at_temperature", "nll")
     )
     gain = None if before is None or after is None else difference_of(before, after, settings.level)
     if gain is not None:

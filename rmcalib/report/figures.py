@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from rmcalib._util.display import number, short_names, shortened
+from rmcalib._util.display import short_names, shortened
 from rmcalib.metrics.table import OVERALL
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ _VARIABLES = {INK: "ink", GREY: "soft", LINE: "line", BLUE: "accent", BAD: "bad"
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 _STYLE = re.compile(r' style="([^"]*)"')
 _PANEL = (3.5, 4.2)  # inches
+PRINTED: tuple[Literal["png"], Literal["pdf"]] = ("png", "pdf")
+"""The kinds of files of figures for papers."""
 MOST_NAMED = 30
 """How many models a figure names."""
 MOST_PANELS = 12
@@ -157,13 +160,12 @@ def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
         one.set_xlim(-0.02, 1.02)
 
 
-def histogram_figure(rows: Table, xlabel: str, ylabel: str) -> Figure:
-    """Draw a histogram of rows with low, high and count."""
+def histogram_figure(values: npt.ArrayLike, xlabel: str, ylabel: str) -> Figure:
+    """Draw a histogram of numbers from 0 to 1."""
     figure = _figure(4.6, 2.5)
     axes = figure.subplots()
     _plain(axes)
-    widths = [0.92 * (row["high"] - row["low"]) for row in rows]
-    axes.bar(_column(rows, "low"), _column(rows, "count"), width=widths, align="edge", color=BLUE)
+    axes.hist(np.asarray(values), bins=20, range=(0, 1), rwidth=0.92, color=BLUE)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     return figure
@@ -175,25 +177,21 @@ def decisions_figure(decisions: Any) -> Figure:
 
     figure = _figure(4.6, 5.6)
     left, right = figure.subplots(2, 1)
-    rows = decisions.curve
-    x = _column(rows, "fraction")
-    left.fill_between(x, _column(rows, "low"), _column(rows, "high"), color=BLUE, alpha=0.18, linewidth=0)
-    left.plot(x, _column(rows, "right"), color=BLUE, label="right")
-    left.plot(x, _column(rows, "says"), color=GREY, linestyle="--", label="says")
     left.axhline(1 - decisions.alpha, color=INK, linewidth=0.8, linestyle=":")
     if decisions.choice.threshold is not None:
         left.axvline(decisions.choice.accepted, color=GOOD, label=f"at most {decisions.alpha:.0%} wrong")
-    left.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    left.set_xlabel("prompts accepted, the surest first")
     left.set_title("Accept the surest choices", loc="left", fontsize=11, color=INK)
-    best, k = decisions.best_of, _column(decisions.best_of, "k")
-    right.vlines(k, _column(best, "low"), _column(best, "high"), color=BLUE)
-    right.plot(k, _column(best, "right"), "o-", color=BLUE, markersize=4, label="right")
-    right.plot(k, _column(best, "says"), "s--", color=GREY, markersize=3.5, label="says")
-    right.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
-    right.set_xlabel("responses to choose from")
+    left.set_xlabel("prompts accepted, the surest first")
+    left.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     right.set_title("Best of k", loc="left", fontsize=11, color=INK)
-    for axes in (left, right):
+    right.set_xlabel("responses to choose from")
+    right.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    for axes, rows, along in ((left, decisions.curve, "fraction"), (right, decisions.best_of, "k")):
+        x, marker = _column(rows, along), "o" if along == "k" else ""
+        ends = _column(rows, "low"), _column(rows, "high")
+        axes.fill_between(x, *ends, color=BLUE, alpha=0.18, linewidth=0)
+        axes.plot(x, _column(rows, "right"), marker=marker, color=BLUE, markersize=4, label="right")
+        axes.plot(x, _column(rows, "says"), marker=marker, color=GREY, markersize=4, ls="--", label="says")
         _plain(axes, grid="y")
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -267,45 +265,13 @@ def _look(own: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
     return (BAD, "v") if gap["value"] > 0 else (BLUE, "^")
 
 
-def worth_figure(models: Table) -> Figure | None:
-    """Draw kept (filled) and usable (outline) information of the first models of the table."""
-    known = [
-        row for row in models if "kept_information" in row["values"] and "usable_information" in row["values"]
-    ]
-    if not known:
-        return None
-    known = known[:MOST_NAMED]
-    figure = _figure(5.2, 0.8 + 0.25 * len(known))
-    axes = figure.subplots()
-    _plain(axes, grid="x")
-    short = short_names(row["model"] for row in known)
-    kept, usable = (
-        [row["values"][f"{name}_information"]["value"] for row in known] for name in ("kept", "usable")
-    )
-    places = range(len(known))
-    axes.barh(places, usable, color="none", edgecolor=BLUE, height=0.62, linewidth=0.9)
-    colours = [BLUE if one > 0 else BAD for one in kept]
-    axes.barh(places, np.maximum(kept, -1.0), color=colours, height=0.62, alpha=0.75)
-    for i, one in enumerate(kept):
-        if one < -1:
-            text = f"◀ {number(one)}"
-            axes.annotate(text, (-1, i), (2, -3), textcoords="offset points", fontsize=8, color="#ffffff")
-    axes.axvline(0, color=INK, linewidth=0.9)
-    names = [
-        _shown(f"{short[row['model']]}{' †' if row['better_than_guess'] is False else ''}", 40)
-        for row in known
-    ]
-    _name_lines(axes, names)
-    axes.set_xlim(right=max(0.05, 1.05 * max(usable)))
-    axes.set_xlabel("information: kept (filled), usable (outline)")
-    return figure
-
-
-def interval_figure(rows: Table, xlabel: str, *, line: float = 0.0, mark: str = BLUE) -> Figure | None:
+def interval_figure(
+    rows: Table, xlabel: str, *, line: float = 0.0, scale: float = 1.0, mark: str = BLUE
+) -> Figure | None:
     """Draw values with their intervals, one line each, and a reference line; marked ones are diamonds.
 
     Rows have label, value, low, high, marked, and perhaps point: where the marker is, if not at the value, which
-    then has a tick.
+    then has a tick. ``scale`` multiplies all of them.
     """
     known = [row for row in rows if row["low"] is not None and math.isfinite(row["high"])]
     if not known:
@@ -315,38 +281,33 @@ def interval_figure(rows: Table, xlabel: str, *, line: float = 0.0, mark: str = 
     _plain(axes, grid="x")
     for i, row in enumerate(known):
         colour, marker = (mark, "D") if row["marked"] else (GREY, "o")
-        axes.hlines(i, row["low"], row["high"], color=colour, linewidth=1.5)
-        axes.plot(row["value"], i, "|", color=colour, markersize=8)
-        axes.plot(row.get("point", row["value"]), i, marker, color=colour, markersize=5.5)
+        value, point = row["value"], row.get("point", row["value"])
+        axes.hlines(i, scale * row["low"], scale * row["high"], color=colour, linewidth=1.5)
+        axes.plot(scale * value, i, "|", color=colour, markersize=8)
+        axes.plot(scale * point, i, marker, color=colour, markersize=5.5)
     axes.axvline(line, color=INK, linewidth=0.9)
     _name_lines(axes, [_shown(str(row["label"]), 34) for row in known])
     axes.set_xlabel(xlabel)
     return figure
 
 
-def training_figure(rows: Table) -> Figure | None:
-    """Draw says and right, kept information, temperature and ECE over the steps of a training run."""
-    panels: _Panels = {
-        "says and right": {"accuracy": ("right", BLUE, "o-"), "mean_confidence": ("says", BAD, "v--")},
-        "kept information": {"kept_information": ("", BLUE, "o-")},
-        "best temperature": {"temperature": ("", BLUE, "o-")},
-        "ECE": {"ece": ("measured", BLUE, "o-"), "ece_null_mean": ("if calibrated", GREY, "s--")},
-    }
-    return _curves_figure(rows, panels)
+TRAINING: _Panels = {
+    "says and right": {"accuracy": ("right", BLUE, "o-"), "mean_confidence": ("says", BAD, "v--")},
+    "kept information": {"kept_information": ("", BLUE, "o-")},
+    "best temperature": {"temperature": ("", BLUE, "o-")},
+    "ECE": {"ece": ("measured", BLUE, "o-"), "ece_null_mean": ("if calibrated", GREY, "s--")},
+}
+"""The curves of a reward model's training steps: label, colour and style, by panel and metric."""
+WATCHED: _Panels = {
+    "gap (says − right)": {"gap": ("", BAD, "o-")},
+    "right": {"right": ("", BLUE, "o-")},
+    "order within prompts (AUROC)": {"auroc": ("", BLUE, "o-")},
+    "mean reward": {"mean_reward": ("", GREY, "o-")},
+}
+"""The curves of a policy's training steps."""
 
 
-def watch_figure(rows: Table) -> Figure | None:
-    """Draw the gap, right, the order within prompts and the mean reward over the steps of a policy's training."""
-    panels: _Panels = {
-        "gap (says − right)": {"gap": ("", BAD, "o-")},
-        "right": {"right": ("", BLUE, "o-")},
-        "order within prompts (AUROC)": {"auroc": ("", BLUE, "o-")},
-        "mean reward": {"mean_reward": ("", GREY, "o-")},
-    }
-    return _curves_figure(rows, panels)
-
-
-def _curves_figure(rows: Table, panels: _Panels) -> Figure | None:
+def curves_figure(rows: Table, panels: _Panels) -> Figure | None:
     """Draw four panels of curves over steps, with their intervals where they are known."""
     from matplotlib.ticker import MaxNLocator
 
@@ -359,13 +320,11 @@ def _curves_figure(rows: Table, panels: _Panels) -> Figure | None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         for name, (label, colour, style) in curves.items():
             known = [row for row in rows if row.get(name) is not None]
-            axes.plot(
-                _column(known, "step"), _column(known, name), style, color=colour, markersize=4, label=label
-            )
+            values = _column(known, "step"), _column(known, name)
+            axes.plot(*values, style, color=colour, markersize=4, label=label)
             banded = [row for row in known if row.get(f"{name}_low") is not None]
-            if banded:
-                ends = _column(banded, f"{name}_low"), _column(banded, f"{name}_high")
-                axes.fill_between(_column(banded, "step"), *ends, color=colour, alpha=0.15, linewidth=0)
+            ends = _column(banded, f"{name}_low"), _column(banded, f"{name}_high")
+            axes.fill_between(_column(banded, "step"), *ends, color=colour, alpha=0.15, linewidth=0)
         if len(curves) > 1:
             axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     return figure

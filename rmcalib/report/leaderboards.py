@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.files import read_csv_table
-from rmcalib._util.terminal import clean_line
+from rmcalib._util.display import clean_line
+from rmcalib._util.files import plain, read_csv_table
 from rmcalib.benchmarks._entries import known_entry
 from rmcalib.judges import Recipe, registry
 from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
 from rmcalib.metrics import Settings
-from rmcalib.metrics.board import (
-    DEFAULT_METRIC,
-    SCORE,
-    Board,
-    Entry,
-    check_sortable,
-    measure_entries,
-    rank_models,
-)
+from rmcalib.metrics import board as ranking
+from rmcalib.metrics.board import SCORE, Board
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row
@@ -33,7 +25,11 @@ from rmcalib.report.boards import PROTOCOL, board_sentences, report_sentences, t
 from rmcalib.report.runs import ScoredRun, runs_by_benchmark, source_notes, training_steps
 from rmcalib.report.sentences import HEADLINE
 
+if TYPE_CHECKING:
+    import pandas
+
 CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
+_LARGEST = 1.02  # larger scores are percentages
 _OF_PAIRS = "pairwise_overconfidence"
 _CONTENT = ("benchmark", "metric", "protocol", "correlations", "split_correlations", "check", "training")
 
@@ -90,11 +86,11 @@ class Report(Shown):
         board = self.board
         if board is None:
             tables = {name: getattr(self, name) for name in ("models", "temperatures", "effects")}
-            tables = {name: [_finite(row) for row in rows] for name, rows in tables.items()}
             about: Row = {"benchmarks": list(self.boards), "values": self.rows, **tables}
         else:
             about = {name: getattr(board, name) for name in _CONTENT} | {"models": board.wide_rows()}
-        return {"summary": self.summary, **about, "notes": self.notes}
+        content: Row = plain({"summary": self.summary, **about, "notes": self.notes})
+        return content
 
     def write(self, folder: str | Path) -> Path:
         """Write report.html, summary.md, tidy CSVs and figures/ to a folder or URL; return the page's path.
@@ -139,7 +135,7 @@ def report_from_runs(
     settings : Settings, optional
         Bins, resamples, level and seed.
     on_model : function, optional
-        Called before each model with the number of models done, their total number and the name.
+        Called before each model of a benchmark with the number of models done, their total number and the name.
 
     Returns
     -------
@@ -154,31 +150,17 @@ def report_from_runs(
     """
     settings = settings or Settings()
     if metric is not None:
-        check_sortable(metric)
+        ranking.check_sortable(metric)
     groups, notes = runs_by_benchmark(folders, benchmark)
     if official is not None and len(groups) > 1:
         have = ", ".join(f"{name} ({len(runs)})" for name, runs in groups.items())
         raise ValueError(
             f"official scores belong to one benchmark; choose one with --benchmark (have: {have})"
         )
-    known, total, done = registry(recipes), sum(map(len, groups.values())), count()
-
-    def one_more(_: int, __: int, model: str) -> None:
-        if on_model is not None:
-            on_model(next(done), total, model)
-
-    boards = {
-        clean_line(name): _board_of_runs(
-            runs,
-            known,
-            metric=metric,
-            official=official,
-            bradley_terry_only=bradley_terry_only,
-            settings=settings,
-            on_model=one_more,
-        )
-        for name, runs in groups.items()
-    }
+    known = registry(recipes)
+    how: Any = {"metric": metric, "official": official, "bradley_terry_only": bradley_terry_only}
+    how |= {"settings": settings, "on_model": on_model}
+    boards = {name: _board_of_runs(name, runs, known, **how) for name, runs in groups.items()}
     if len(boards) == 1:
         return _of_one(next(iter(boards.values())), notes)
     notes = [*source_notes(run for runs in groups.values() for run in runs), *notes]
@@ -189,7 +171,6 @@ def report_from_table(
     path: str | Path,
     *,
     metric: str | None = None,
-    categories: Iterable[str] | None = None,
     bradley_terry_only: bool = False,
     recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
@@ -202,8 +183,6 @@ def report_from_table(
         The CSV file.
     metric : str, optional
         The column of the error; default ``ece`` or ``ece_score``.
-    categories : names, optional
-        Columns with scores of categories; default those of RewardBench 2.
     bradley_terry_only, recipes, settings
         As for `report_from_runs`.
 
@@ -221,25 +200,23 @@ def report_from_table(
     >>> [row["model"] for row in report.board.models]
     ['a', 'b']
     """
-    models, columns = _read_models(path)
-    error = _column(path, columns, *([metric] if metric else ["ece", "ece_score"]))
-    errors = _numbers(path, error, columns[error])
-    wanted = {OVERALL: _column(path, columns, "leaderboard_score", "score")}
-    for name in categories or CATEGORIES:
-        if categories or _find(columns, name) is not None:
-            wanted[clean_line(name)] = _column(path, columns, name)
-    scores = {name: _fractions(_numbers(path, own, columns[own])) for name, own in wanted.items()}
+    table = _read_models(path)
+    error = _column(path, table, *([metric] if metric else ["ece", "ece_score"]))
+    score = _column(path, table, "leaderboard_score", "score")
+    scores = {OVERALL: score} | {name: name for name in CATEGORIES if _plain(name) in table}
+    measured = [
+        (SCORE, category, _fractions(_numbers(path, table, name))) for category, name in scores.items()
+    ]
     known = registry(recipes)
-    recipe_of = {clean_line(name): known.get(name) or Recipe(name) for name in models}
-    kept, notes = _wanted(recipe_of, bradley_terry_only)
-    measured = [(SCORE, category, values) for category, values in scores.items()]
+    recipe_of = {clean_line(name): known.get(name) or Recipe(name) for name in table.index}
+    kept, notes = _on_scale(recipe_of, bradley_terry_only)
     metrics = [
         _tidy(model, category, name, value)
-        for name, category, values in [*measured, (error, OVERALL, errors)]
+        for name, category, values in [*measured, (error, OVERALL, _numbers(path, table, error))]
         for model, value in zip(recipe_of, values, strict=True)
         if model in kept
     ]
-    board = rank_models(
+    board = ranking.rank_models(
         kept,
         metrics,
         metric=error,
@@ -247,14 +224,13 @@ def report_from_table(
         settings=settings or Settings(),
     )
     source = clean_line(Path(path).name)
-    notes += [PROTOCOL] if error == "ece_score" else []
     board = replace(
         board,
         models=_with_scale(board.models, recipe_of),
         benchmark=source,
         protocol=f"column {clean_line(error)} of {source}",
     )
-    return _of_one(board, notes)
+    return _of_one(board, [*notes, PROTOCOL] if error == "ece_score" else notes)
 
 
 # Leaderboards.
@@ -266,51 +242,47 @@ def _of_one(board: Board, notes: Sequence[str]) -> Report:
 
 
 def _board_of_runs(
+    benchmark: str,
     runs: Sequence[ScoredRun],
-    known: Mapping[str, Recipe],
+    recipes: Mapping[str, Recipe],
     *,
     metric: str | None,
     official: str | Path | None,
     bradley_terry_only: bool,
     settings: Settings,
-    on_model: Callable[[int, int, str], None],
+    on_model: Callable[[int, int, str], None] | None,
 ) -> Board:
     """Make a leaderboard of runs of one benchmark; parameters as in `report_from_runs`."""
-    named = {clean_line(run.label): run for run in runs}
-    recipe_of = {name: recipe_of_run(run.model, run.manifest, known) for name, run in named.items()}
-    wanted, notes = _wanted(recipe_of, bradley_terry_only)
-    kept = {name: named[name] for name in wanted}
-    entries = [
-        Entry(
-            name,
-            run.scores,
-            why_no_calibration(recipe_of[name]),
-            recipe_of[name].family or run.model.partition("/")[0],
-        )
-        for name, run in kept.items()
-    ]
+    recipe_of = {run.label: recipe_of_run(run.model, run.manifest, recipes) for run in runs}
+    kept, notes = _on_scale(recipe_of, bradley_terry_only)
+    runs = [run for run in runs if run.label in kept]
+    entries = []
+    for run in runs:
+        recipe = recipe_of[run.label]
+        family = recipe.family or run.model.partition("/")[0]
+        entries.append(ranking.Entry(run.label, run.scores, why_no_calibration(recipe), family))
     of_pairs = any(run.manifest.get("scale") == "pairs" for run in runs)
-    usual = _OF_PAIRS if of_pairs else DEFAULT_METRIC
-    board = measure_entries(entries, metric=metric or usual, settings=settings, on_model=on_model)
-    notes = [*source_notes(runs), *_manifest_notes(kept), *notes]
+    usual = _OF_PAIRS if of_pairs else ranking.DEFAULT_METRIC
+    board = ranking.measure_entries(entries, metric=metric or usual, settings=settings, on_model=on_model)
+    notes = [*source_notes(runs), *_manifest_notes(runs), *notes]
     check: list[Row] = []
     if official is not None:
-        check, more = _check(board.metrics, kept, official)
+        check, more = _check(board.metrics, runs, official)
         notes += more
-    steps = training_steps(list(kept.values()))
+    steps = training_steps(runs)
     if steps:
         notes.append("These are steps of one training run: correlations over them are not over models.")
     return replace(
         board,
         models=_with_scale(board.models, recipe_of),
-        benchmark=clean_line(runs[0].benchmark),
+        benchmark=benchmark,
         check=check,
         training=_training_rows(board.metrics, dict(zip(kept, steps, strict=False))),
         notes=[*notes, *board.notes],
     )
 
 
-def _wanted(recipes: Mapping[str, Recipe], bradley_terry_only: bool) -> tuple[list[str], list[str]]:
+def _on_scale(recipes: Mapping[str, Recipe], bradley_terry_only: bool) -> tuple[list[str], list[str]]:
     """Return the names of the models to keep, and a note on those that are left out."""
     left = [name for name, recipe in recipes.items() if bradley_terry_only and recipe.bradley_terry == "no"]
     kept = [name for name in recipes if name not in left]
@@ -343,12 +315,12 @@ def _training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row
     return [row | {"best": bool(known) and row["kept_information"] == max(known)} for row in rows]
 
 
-def _manifest_notes(runs: Mapping[str, ScoredRun]) -> list[str]:
+def _manifest_notes(runs: Iterable[ScoredRun]) -> list[str]:
     """The notes of the manifests, with the models that they are about."""
     models: dict[str, list[str]] = {}
-    for name, run in runs.items():
+    for run in runs:
         for note in run.manifest.get("notes") or ():
-            models.setdefault(clean_line(note), []).append(name)
+            models.setdefault(clean_line(note), []).append(run.label)
     return [f"{', '.join(names)}: {note}" for note, names in models.items()]
 
 
@@ -356,28 +328,26 @@ def _manifest_notes(runs: Mapping[str, ScoredRun]) -> list[str]:
 
 
 def _side_by_side(
-    groups: Mapping[str, Sequence[ScoredRun]], known: Mapping[str, Recipe], report: Report
+    groups: Mapping[str, Sequence[ScoredRun]], recipes: Mapping[str, Recipe], report: Report
 ) -> Report:
     """Add whether one temperature serves all benchmarks of a model."""
     runs: dict[str, dict[str, ScoredRun]] = {}
     for bench, group in groups.items():
         for run in group:
-            own = runs.setdefault(clean_line(run.label), {})
-            if why_no_calibration(recipe_of_run(run.model, run.manifest, known)) is None:
-                own[clean_line(bench)] = run
+            own = runs.setdefault(run.label, {})
+            if why_no_calibration(recipe_of_run(run.model, run.manifest, recipes)) is None:
+                own[bench] = run
+    level = report.settings.level
     models: list[Row] = []
     temperatures: list[Row] = []
     effects: list[Row] = []
     notes = list(report.notes)
     for name, own in runs.items():
-        found = transfer({bench: run.scores() for bench, run in own.items()}, level=report.settings.level)
+        found = transfer({bench: run.scores() for bench, run in own.items()}, level=level)
         temperatures += [{"model": name, **row} for row in found.temperatures]
         effects += [{"model": name, **row} for row in found.effects]
-        test = found.equality
-        row = {"model": name, "words": transfer_sentence(found, report.settings.level)}
-        models.append(
-            row | {key: getattr(test, key, None) for key in ("temperature", "statistic", "p_value")}
-        )
+        test = {key: getattr(found.equality, key, None) for key in ("temperature", "statistic", "p_value")}
+        models.append({"model": name, "words": transfer_sentence(found, level), **test})
         notes += [
             f"{name}: no temperature was fitted on {bench}: fewer than {FEWEST} prompts with one correct response."
             for bench in found.left_out
@@ -385,57 +355,35 @@ def _side_by_side(
     return replace(report, models=models, temperatures=temperatures, effects=effects, notes=notes)
 
 
-def _finite(row: Row) -> Row:
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in row.items()
-    }
-
-
 # Tables of users, and official scores.
 
 
 def _check(
-    metrics: Sequence[Row], runs: Mapping[str, ScoredRun], official: str | Path
+    metrics: Sequence[Row], runs: Sequence[ScoredRun], official: str | Path
 ) -> tuple[list[Row], list[str]]:
     """Return our scores beside official ones, and which models have none."""
-    names = list(dict.fromkeys(run.model for run in runs.values()))
+    models = {run.label: run.model for run in runs}
     if official == "hub":
-        theirs, notes = _official_of_hub(next(iter(runs.values())).benchmark, names)
+        theirs, notes = _official_of_hub(runs[0].benchmark, list(dict.fromkeys(models.values())))
     else:
         theirs, notes = _read_official(official), []
     rows: list[Row] = []
     for row in metrics:
-        value = theirs.get(runs[row["model"]].model, {}).get(_plain(row["category"]))
+        value = theirs.get(models[row["model"]], {}).get(_plain(row["category"]))
         if row["metric"] == SCORE and row["value"] is not None and value is not None:
             found = {"ours": row["value"], "official": value, "difference": row["value"] - value}
             rows.append({"model": row["model"], "category": row["category"], **found})
-    for name in names:
-        if name not in theirs:
-            near = difflib.get_close_matches(
-                name, [one for one in theirs if one not in names], n=1, cutoff=0.8
-            )
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            notes.append(f"{official} has no scores of {name}{hint}.")
-    return rows, notes
+    missing = [name for name in dict.fromkeys(models.values()) if name not in theirs]
+    return rows, [*notes, *(f"{official} has no scores of {name}." for name in missing)]
 
 
 def _read_official(path: str | Path) -> dict[str, dict[str, float]]:
-    """Return official scores of each model, by category in plain letters; columns of texts are left out."""
-    models, columns = _read_models(path)
-    found: dict[str, dict[str, float]] = {name: {} for name in models}
-    for column, texts in columns.items():
-        name = "overall" if _plain(column) in ("score", "leaderboardscore") else _plain(column)
-        try:
-            values = _fractions(_numbers(path, column, texts))
-        except ValueError:
-            if name in ("overall", *map(_plain, CATEGORIES)):
-                raise
-            continue
-        for model, value in zip(models, values, strict=True):
-            if math.isfinite(value):
-                found[model][name] = value
-    return found
+    """Return official scores of each model, by category in plain letters; cells without a number are left out."""
+    import pandas
+
+    table = _read_models(path).apply(pandas.to_numeric, errors="coerce").apply(_fractions)
+    table = table.rename(columns={"score": OVERALL, "leaderboardscore": OVERALL})
+    return {str(model): row.dropna().to_dict() for model, row in table.iterrows()}
 
 
 def _official_of_hub(benchmark: str, models: Sequence[str]) -> tuple[dict[str, dict[str, float]], list[str]]:
@@ -450,65 +398,62 @@ def _official_of_hub(benchmark: str, models: Sequence[str]) -> tuple[dict[str, d
         )
     published, commit = published_figures(models)
     found = {}
-    wanted = [_plain(name) for name in CATEGORIES]
+    wanted = {_plain(name) for name in CATEGORIES}
     for model, figures in published.items():
-        plain = {_plain(name): value for name, value in figures.items()}
-        there = [name for name in wanted if name in plain]
-        own = dict(zip(there, _fractions([plain[name] for name in there]), strict=True))
-        if there == wanted:
-            own["overall"] = sum(own.values()) / len(own)
-        found[model] = own
+        by_name = {_plain(name): value for name, value in figures.items()}
+        own = {name: value for name, value in by_name.items() if name in wanted}
+        scale = 100 if max(own.values(), default=0.0) > _LARGEST else 1
+        found[model] = {name: value / scale for name, value in own.items()}
+        if len(own) == len(wanted):
+            found[model][OVERALL] = sum(found[model].values()) / len(own)
     note = f"Official scores: {RESULTS} at commit {commit}, of {len(found)} of {len(models)} models."
     return found, [note]
 
 
-def _read_models(path: str | Path) -> tuple[list[str], dict[str, list[str]]]:
-    """Read a CSV with one row per model; return the names, and the other columns as texts."""
+def _read_models(path: str | Path) -> pandas.DataFrame:
+    """Read a CSV with one row per model; return its texts by model and by the plain names of columns."""
+    import pandas
+
     table = read_csv_table(path)
-    columns = {name.strip(): [row[i].strip() for row in table.rows] for i, name in enumerate(table.header)}
     if not table.rows:
         raise ValueError(f"{path}: no models in it; expected a header and a line for each model")
-    models = columns.pop(_column(path, columns, "model"))
-    seen: set[str] = set()
-    for line, name in zip(table.lines, models, strict=True):
-        if not name or name in seen:
+    texts = pandas.DataFrame(table.rows, columns=[_plain(name) for name in table.header])
+    texts = texts.loc[:, ~texts.columns.duplicated()].apply(lambda column: column.str.strip())
+    models = texts.pop(_column(path, texts, "model"))
+    for line, name, again in zip(table.lines, models, models.duplicated(), strict=True):
+        if not name or again:
             raise ValueError(f"{path}, line {line}: the model {name!r} is there twice, or has no name")
-        seen.add(name)
-    return models, columns
+    return texts.set_index(models)
 
 
 def _plain(name: str) -> str:
+    """Return the letters of a name: in those of columns, spaces, capitals and underscores do not matter."""
     return "".join(sign for sign in name.lower() if sign.isalnum())
 
 
-def _find(columns: Iterable[str], name: str) -> str | None:
-    """Return the column of this name; spaces and capitals do not matter."""
-    return next((column for column in columns if _plain(column) == _plain(name)), None)
-
-
-def _column(path: str | Path, columns: Iterable[str], *names: str) -> str:
+def _column(path: str | Path, table: pandas.DataFrame, *names: str) -> str:
+    """Return the first of some names that is a column."""
     for name in names:
-        if (found := _find(columns, name)) is not None:
-            return found
-    raise ValueError(f"{path}: no column {' or '.join(names)} (has {', '.join(columns)})")
+        if _plain(name) in table:
+            return name
+    raise ValueError(f"{path}: no column {' or '.join(names)} (has {', '.join(map(str, table))})")
 
 
-def _numbers(path: str | Path, name: str, texts: Iterable[str]) -> list[float]:
-    """Return the numbers of a column, NaN where there is none."""
-    values = []
-    for text in texts:
-        try:
-            value = float(text or "nan")
-        except ValueError:
-            raise ValueError(f"{path}: {name} is {text!r}, not a number") from None
-        values.append(value if math.isfinite(value) else math.nan)
-    return values
+def _numbers(path: str | Path, table: pandas.DataFrame, name: str) -> pandas.Series[float]:
+    """Return the numbers of a column, NaN where a cell is empty."""
+    import pandas
+
+    texts = table[_plain(name)]
+    values = pandas.to_numeric(texts, errors="coerce")
+    wrong = texts[values.isna() & ~texts.str.lower().isin(("", "nan"))]
+    if len(wrong):
+        raise ValueError(f"{path}: {name} is {wrong.iloc[0]!r}, not a number")
+    return values.where(values.abs() < math.inf)
 
 
-def _fractions(values: Sequence[float]) -> list[float]:
+def _fractions(values: pandas.Series[float]) -> pandas.Series[float]:
     """Scores from 0 to 1, from fractions or percentages."""
-    largest = max((value for value in values if math.isfinite(value)), default=0.0)
-    return [value / 100 for value in values] if largest > 1.02 else list(values)
+    return values / 100 if values.max() > _LARGEST else values
 
 
 def _tidy(model: str, category: str, metric: str, value: float) -> Row:

@@ -4,48 +4,37 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmcalib import __version__
-from rmcalib._util.display import bracketed, interval, number, p_value, percent, points, temperature_text
+from rmcalib._util import display
+from rmcalib._util.display import bracketed, clean_line, count, number, p_value, percent, points
 from rmcalib._util.files import write_text
-from rmcalib._util.terminal import clean, clean_line, count
 from rmcalib.metrics.board import Board
 from rmcalib.metrics.catalogue import catalogue, metric_groups
 from rmcalib.metrics.comparison import Comparison
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.table import OVERALL, find_value, shown_name
+from rmcalib.metrics.table import OVERALL, shown_name
 from rmcalib.report import document as doc
-from rmcalib.report import figures
-from rmcalib.report.document import Cell, Column, Document, Drawing, Section, Tile, Words, entry
+from rmcalib.report import figures, sentences
+from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, Tile, Words, entry
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.prompts import prompt_data
 from rmcalib.report.repairs import decision_sentences, decisions_drawing
-from rmcalib.report.sentences import HEADLINE, PAIRS, Row, direction, evaluation_sentences, metric_name
+from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_TILES = {
-    "votes": [
-        ("vote_confidence", "says", "mean probability of its first choice"),
-        ("vote_agreement", "people agree", "fraction of people who prefer it"),
-        ("vote_gap", "gap", "says minus people"),
-    ],
-    "pointwise": [
-        ("pointwise_confidence", "says", "mean P(response is correct)"),
-        ("pointwise_accuracy", "right", "fraction of correct responses"),
-        ("pointwise_gap", "gap", "says minus right"),
-    ],
-    "top_1": [
-        ("mean_confidence", "says", "mean probability of its first choice"),
-        ("accuracy", "right", "how often that choice is correct"),
-        ("overconfidence", "gap", "says minus right"),
-    ],
-    "pairs": [(name, label, "") for name, label in PAIRS.items()],
+T = TypeVar("T")
+_TILES = {  # in the order of preference
+    "votes": ("says", "people agree", "gap"),
+    "pointwise": ("says", "right", "gap"),
+    "top_1": ("says", "right", "gap"),
+    "pairs": tuple(PAIRS.values()),
 }
 _POINTWISE = {
     "pointwise_confidence": "says",
@@ -66,10 +55,7 @@ _FOREST = (
     "pooled, which moves small categories towards the others. A diamond and * mark gaps beyond chance, corrected "
     "for looking at many (Holm)."
 )
-_POOLED = (
-    "Partially pooled gaps move small groups towards the mean of all (Morris 1983); p-values are corrected by Holm's "
-    "method."
-)
+_GAPS = ("overconfidence", "gap")  # how the names of gaps end
 _PERCENT = ("confidence", "accuracy", "agreement", "auroc", "best_of_n", "best_of_n_chance")
 _PAGE_ONLY = ("usable_information", "ece", "ece_p_value", "temperature")
 _MOST_ROWS = 40  # categories in a table or a figure
@@ -117,31 +103,49 @@ def document_of(result: Any) -> Document:
     return builders[type(result)](result)
 
 
-# Cells.
+# Cells and columns.
+
+
+def metric_text(row: Row, metric: str, *, limits: bool = True) -> str:
+    """Return a metric as a percentage, in points, or as a number, by its name and the catalogue's unit."""
+    found = catalogue().get(metric)
+    whole = {"value": row["value"], "low": None, "high": None} | (dict(row) if limits else {})
+    if found is not None and found.better == "zero" and found.unit in ("probability", "fraction of votes"):
+        return points(whole)
+    if metric.endswith("p_value"):
+        return p_value(row["value"])
+    if metric == "temperature":
+        return bracketed(whole, display.temperature_text)
+    return bracketed(whole, percent if metric.endswith(_PERCENT) else number)
 
 
 def metric_cell(row: Row | None, metric: str, *, limits: bool = True) -> Cell:
-    """Return the cell of a metric: as a percentage, in points, or as a number, by the catalogue's unit."""
+    """Return the cell of a metric; a tooltip says why there is no value."""
+    note = "" if row is None else str(row.get("note") or "")
     if row is None or row.get("value") is None:
-        return Cell("–", tip="" if row is None else str(row.get("note") or ""))
-    found, value = catalogue().get(metric), row["value"]
-    whole = row if limits else {"value": value, "low": None, "high": None}
-    if found is not None and found.better == "zero" and found.unit in ("probability", "fraction of votes"):
-        text = points(whole)
-    elif metric.endswith("p_value"):
-        text = p_value(value)
-    elif metric == "temperature":
-        text = bracketed(whole, temperature_text)
-    elif metric.endswith(_PERCENT):
-        text = bracketed(whole, percent)
-    else:
-        text = bracketed(whole)
-    return Cell(text, float(value), tip=str(row.get("note") or ""))
+        return Cell("–", tip=note)
+    return Cell(metric_text(row, metric, limits=limits), float(row["value"]), tip=note)
 
 
-def metric_column(metric: str, label: str = "", *, page_only: bool = False) -> Column:
-    """Return the heading of a metric's column, with its meaning from the catalogue."""
-    return Column(label or metric_name(metric), meaning_of(metric), page_only=page_only)
+def metric_columns(
+    labels: Mapping[str, str],
+    find: Callable[[Any, str], Row | None],
+    *,
+    limits: Collection[str] = (),
+    page_only: Collection[str] = (),
+) -> Columns:
+    """Return one column per metric, with its meaning from the catalogue.
+
+    ``find`` returns the values of a metric in a row of the table; those in ``limits`` show their intervals.
+    """
+
+    def cell(metric: str, row: Any) -> Cell:
+        return metric_cell(find(row, metric), metric, limits=metric in limits)
+
+    return {
+        Column(label or metric_name(name), meaning_of(name), page_only=name in page_only): partial(cell, name)
+        for name, label in labels.items()
+    }
 
 
 def meaning_of(metric: str) -> str:
@@ -150,10 +154,19 @@ def meaning_of(metric: str) -> str:
     return "" if found is None else found.meaning
 
 
-def categories_of(rows: Sequence[Row]) -> list[str]:
+def categories_of(rows: Rows) -> list[str]:
     """Return overall and the categories; one category is the same as overall."""
     found = list(dict.fromkeys(row["category"] for row in rows))
     return found[:1] if len(found) == 2 else found
+
+
+def first_of(
+    items: Sequence[T], weight: Callable[[T], Any], most: int = _MOST_ROWS, file: str = "metrics.json"
+) -> tuple[list[T], str]:
+    """Return the items of the largest weight that a page has room for, in their order, and where the others are."""
+    kept = sorted(range(len(items)), key=lambda i: weight(items[i]), reverse=True)[:most]
+    left = len(items) - len(kept)
+    return [items[i] for i in sorted(kept)], f" {left:,} more are in {file}." if left else ""
 
 
 def footer_of(settings: Settings) -> str:
@@ -169,10 +182,10 @@ def footer_of(settings: Settings) -> str:
 
 def evaluation_document(result: Evaluation) -> Document:
     """Return the document of an evaluation: one screen first, then folded details."""
+    at = sentences.overall_values(result.rows)
     first: list[doc.Block] = []
-    kept, usable = (_value(result, f"{name}_information") for name in ("kept", "usable"))
-    if result.facts["view"] == "top_1" and kept is not None and usable is not None:
-        first.append(doc.Information(kept["value"], usable["value"]))
+    if result.facts["view"] == "top_1" and {"kept_information", "usable_information"} <= at.keys():
+        first.append(doc.Information(at["kept_information"]["value"], at["usable_information"]["value"]))
     by_category = [row for row in result.groups if row["group_by"] == "category"]
     if len(by_category) > 1:
         first.append(_forest("categories", by_category, _FOREST))
@@ -180,9 +193,9 @@ def evaluation_document(result: Evaluation) -> Document:
         first.append(Words(decision_sentences(result.decisions)[:1]))
     return Document(
         title=f"Calibration of {result.model}",
-        subtitle=_subtitle(result),
-        sentences=evaluation_sentences(result),
-        tiles=_tiles(result),
+        subtitle=_subtitle(result, at),
+        sentences=sentences.evaluation_sentences(result),
+        tiles=_tiles(result, at),
         first=first,
         sections=list(_evaluation_sections(result)),
         notes=result.notes,
@@ -191,41 +204,35 @@ def evaluation_document(result: Evaluation) -> Document:
     )
 
 
-def _value(result: Evaluation, metric: str) -> Row | None:
-    """Return the row of a metric if it has a value."""
-    row = find_value(result.rows, metric)
-    return None if row is None or row["value"] is None else row
+def _subtitle(result: Evaluation, at: Mapping[str, Row]) -> str:
+    facts = result.facts
+    questions = f"{count(facts['clusters'], 'question')}, " if facts["clusters"] else ""
+    size = f"{questions}{count(facts['prompts'], 'prompt')}, {count(facts['responses'], 'response')}"
+    official = at.get("official_score") or at.get("rewardbench_score")
+    score = "" if official is None else f" · score {official['value']:.3f}"
+    return clean_line(f"{size} of {result.benchmark}{score}")
 
 
-def _tiles(result: Evaluation) -> list[Tile]:
-    kind = "pairs"
-    if _value(result, "vote_gap") is not None:
-        kind = "votes"
-    elif result.facts["view"] == "pointwise":
-        kind = "pointwise"
-    elif _value(result, "overconfidence") is not None:
-        kind = "top_1"
-    tiles = []
-    for metric, name, meaning in _TILES[kind]:
-        row = _value(result, metric)
-        if row is not None:
-            tiles.append(_tile(row, metric, name, meaning, key=name if kind == "top_1" else ""))
-    gain, best = result.facts["gain"], _value(result, "temperature")
-    if gain is not None and best is not None:
-        if gain["low"] > 0:
-            tiles.append(_tile(best, "temperature", "best temperature", "divide the rewards by it"))
+def _tiles(result: Evaluation, at: Mapping[str, Row]) -> list[Tile]:
+    kind = next((kind for kind in _TILES if CLAIMS[kind][-1] in at), "pairs")
+    tiles = [
+        _tile(at[metric], metric, name, key=name if kind == "top_1" else "")
+        for metric, name in zip(CLAIMS[kind], _TILES[kind], strict=True)
+        if metric in at
+    ]
+    if result.facts["gain"] is not None and "temperature" in at:
+        if sentences.temperature_helps(result.facts):
+            tiles.append(_tile(at["temperature"], "temperature", "best temperature"))
         else:
-            tiles.append(Tile("temperature", "none", "not shown to help", ""))
+            tiles.append(Tile("temperature", "none", "not shown to help"))
     return tiles
 
 
-def _tile(row: Row, metric: str, name: str, meaning: str, key: str = "") -> Tile:
-    if metric.endswith(("overconfidence", "gap")):
-        value, _, around = points(row).partition(" ")
-        return Tile(name, f"{value} points", around.strip("[]").replace(", ", " to "), meaning, key)
-    form = percent if metric != "temperature" else temperature_text
-    around = "" if row["low"] is None else f"{form(row['low'])} to {form(row['high'])}"
-    return Tile(name, form(row["value"]), around, meaning, key)
+def _tile(row: Row, metric: str, name: str, key: str = "") -> Tile:
+    value, _, around = metric_text(row, metric).partition(" [")
+    unit = " points" if metric.endswith(_GAPS) else ""
+    interval = around.rstrip("]").replace(", ", " to ")
+    return Tile(name, f"{value}{unit}", interval, meaning_of(metric), key)
 
 
 def _evaluation_sections(result: Evaluation) -> Iterator[Section]:
@@ -233,63 +240,58 @@ def _evaluation_sections(result: Evaluation) -> Iterator[Section]:
     yield Section("prompt-list", "All prompts", widget="prompts")
     if facts["no_calibration"] is None and facts["one_answer"] > 1 and facts["view"] == "top_1":
         yield Section("slider", "Try a temperature", widget="slider")
-    by_category = category_table(result)
+    by_category = _category_table(result)
     if by_category is not None:
         yield Section("by-category", "By category", [by_category], brief=True)
-    panels = _largest(
-        result, list(dict.fromkeys(row["panel"] for row in result.reliability)), figures.MOST_PANELS
-    )
-    diagrams = [_diagram(result, panel, i) for i, panel in enumerate(panels)]
-    if diagrams:
-        yield Section("reliability-diagrams", "Reliability", [Words([_RELIABILITY]), *diagrams])
-    yield from _groups_section(result)
+    if result.reliability:
+        yield Section("reliability-diagrams", "Reliability", [Words([_RELIABILITY]), *_diagrams(result)])
+    if len(result.groups) > 1:
+        yield Section("groups", "Gap by group", _gaps_by_group(result.groups))
     if result.decisions is not None:
-        said = Words(decision_sentences(result.decisions), listed=True)
+        said = Words(decision_sentences(result.decisions))
         yield Section("decisions", "If you act on it", [said, decisions_drawing(result.decisions)])
-    yield from _answers_section(result)
-    yield _everything(result)
+    yield Section("everything", "All metrics", [_everything(result)])
     manifest = {key: value for key, value in result.manifest.items() if key != "inputs"}  # repeated in it
-    text = clean(json.dumps(manifest, indent=2, ensure_ascii=False, default=str))
+    text = display.clean(json.dumps(manifest, indent=2, ensure_ascii=False, default=str))
     yield Section("manifest", "How the scores were made", [Words([text], verbatim=True)])
 
 
-def _diagram(result: Evaluation, panel: str, number: int) -> Drawing:
-    rows = [row for row in result.reliability if row["panel"] == panel]
-    line = [row for row in result.isotonic if row["panel"] == panel]
-    seen = ", ".join(f"{row['confidence']:.2f} happened {row['frequency']:.2f}" for row in rows)
-    label = f"Reliability diagram, {clean_line(panel)}: predicted {seen}"
-    return Drawing(f"reliability-{number}", partial(figures.reliability_figure, rows, line), label)
+def _diagrams(result: Evaluation) -> Iterator[Drawing]:
+    panels = list(dict.fromkeys(row["panel"] for row in result.reliability))
+    shown, _ = first_of(panels, _sizes(result).__getitem__, figures.MOST_PANELS)
+    for i, panel in enumerate(shown):
+        rows = [row for row in result.reliability if row["panel"] == panel]
+        line = [row for row in result.isotonic if row["panel"] == panel]
+        seen = ", ".join(f"{row['confidence']:.2f} happened {row['frequency']:.2f}" for row in rows)
+        label = f"Reliability diagram, {clean_line(panel)}: predicted {seen}"
+        yield Drawing(f"reliability-{i}", partial(figures.reliability_figure, rows, line), label)
 
 
-def category_table(result: Evaluation) -> doc.Table | None:
+def _category_table(result: Evaluation) -> doc.Table | None:
     """Return the headline metrics and the ECE, overall and by category."""
     names = {**HEADLINE, "ece": "ECE", "ece_p_value": "ECE p-value"}
     if result.facts["view"] == "pointwise":
-        names = dict(_POINTWISE)
+        names = _POINTWISE
     elif result.facts["no_calibration"] is not None:
         names |= PAIRS
+    found = {(row["category"], row["metric"]): row for row in result.rows}
     known = {row["metric"] for row in result.rows if row["value"] is not None}
-    shown = {key: label for key, label in names.items() if key in known}
-    if not shown:
+    labels = {metric: label for metric, label in names.items() if metric in known}
+    if not labels:
         return None
-    sizes, categories = _sizes(result), categories_of(result.rows)
-    listed = _largest(result, categories, _MOST_ROWS)
-    columns: doc.Columns = {
+    sizes = _sizes(result)
+    listed, left = first_of(categories_of(result.rows), sizes.__getitem__)
+    columns: Columns = {
         Column("category", text=True): clean_line,
         "prompts": lambda category: Cell(f"{sizes[category]:,}", sizes[category]),
     }
-    for key, label in shown.items():
-        columns[metric_column(key, label, page_only=key in _PAGE_ONLY)] = partial(
-            _category_cell, result, key, limits=key.endswith(("overconfidence", "gap"))
-        )
-    caption = f"Brackets are {result.settings.level:.0%} intervals.{_left_out(listed, categories)}"
-    return doc.table_of(
-        "Metrics by category", [name for name in listed if sizes[name]], columns, caption, sortable=True
+    gaps = [metric for metric in labels if metric.endswith(_GAPS)]
+    columns |= metric_columns(
+        labels, lambda category, metric: found.get((category, metric)), limits=gaps, page_only=_PAGE_ONLY
     )
-
-
-def _category_cell(result: Evaluation, metric: str, category: str, *, limits: bool) -> Cell:
-    return metric_cell(find_value(result.rows, metric, category), metric, limits=limits)
+    caption = f"Brackets are {result.settings.level:.0%} intervals.{left}"
+    rows = [name for name in listed if sizes[name]]
+    return doc.table_of("Metrics by category", rows, columns, caption)
 
 
 def _sizes(result: Evaluation) -> Counter[str]:
@@ -298,58 +300,31 @@ def _sizes(result: Evaluation) -> Counter[str]:
     return Counter(map(shown_name, names)) | Counter({OVERALL: len(names)})
 
 
-def _largest(result: Evaluation, categories: Sequence[str], most: int) -> list[str]:
-    """Return the categories with the most prompts, in their order; a page has no room for hundreds."""
-    sizes = _sizes(result)
-    kept = sorted(categories, key=lambda name: -sizes[name])[:most]
-    return [name for name in categories if name in kept]
-
-
-def _left_out(shown: Sequence[str], categories: Sequence[str]) -> str:
-    left = len(categories) - len(shown)
-    return f" The largest categories; {left:,} more are in metrics.csv." if left else ""
-
-
-def _listed(groups: Sequence[Row]) -> list[Row]:
-    """Return the groups that a figure or a table has room for, in their order: flagged and large ones."""
-    kept = sorted(range(len(groups)), key=lambda i: (not groups[i]["flagged"], -groups[i]["n"]))[:_MOST_ROWS]
-    return [groups[i] for i in sorted(kept)]
-
-
-def _not_listed(groups: Sequence[Row]) -> str:
-    left = len(groups) - _MOST_ROWS
-    return f" Shown are flagged groups, and the largest others; {left:,} more are in metrics.json." * (
-        left > 0
-    )
-
-
-def _forest(name: str, groups: Sequence[Row], caption: str = "") -> Drawing:
+def _forest(name: str, groups: Rows, caption: str = "") -> Drawing:
     """The gap of each group in points: partially pooled, with the interval of its own."""
+    listed, left = first_of(groups, _worse)
     rows = [
-        {
-            "label": f"{clean_line(row['group'])}{' *' if row['flagged'] else ''}",
-            "value": 100 * row["gap"],
-            "point": 100 * row["pooled"],
-            "low": 100 * row["low"],
-            "high": 100 * row["high"],
-            "marked": row["flagged"],
-        }
-        for row in _listed(groups)
+        {**row, "label": f"{clean_line(row['group'])}{' *' if row['flagged'] else ''}"}
+        | {"value": row["gap"], "point": row["pooled"], "marked": row["flagged"]}
+        for row in listed
         if row["pooled"] is not None
     ]
     axis = "← under-confident · gap in points · over-confident →"
-    draw = partial(figures.interval_figure, rows, axis, mark=figures.BAD)
-    seen = ", ".join(f"{row['label']} {row['point']:+.0f}" for row in rows)
-    return Drawing(name, draw, f"Gap of each group in points: {seen}", caption + _not_listed(groups))
+    draw = partial(figures.interval_figure, rows, axis, scale=100, mark=figures.BAD)
+    seen = ", ".join(f"{row['label']} {100 * row['point']:+.0f}" for row in rows)
+    return Drawing(name, draw, f"Gap of each group in points: {seen}", f"{caption}{left}")
 
 
-def _groups_section(result: Evaluation) -> Iterator[Section]:
-    others = [row for row in result.groups if row["group_by"] != "category"]
-    if len(result.groups) < 2:
-        return
+def _worse(group: Row) -> tuple[bool, int]:
+    """What makes a group worth showing: a flag, then its size."""
+    return group["flagged"], group["n"]
+
+
+def _gaps_by_group(groups: Rows) -> list[doc.Block]:
+    listed, left = first_of(groups, _worse)
     table = doc.table_of(
         "Gap by group",
-        _listed(result.groups),
+        listed,
         {
             Column("group", text=True): lambda row: clean_line(row["group"]),
             Column("grouped by", text=True): lambda row: clean_line(row["group_by"]),
@@ -360,70 +335,32 @@ def _groups_section(result: Evaluation) -> Iterator[Section]:
             "partially pooled": lambda row: Cell(points({"value": row["pooled"]}), row["pooled"]),
             "corrected p-value": entry("p_adjusted", p_value),
             Column("flagged", text=True): lambda row: (
-                Cell(direction(row["gap"]), tone="bad") if row["flagged"] else Cell("no", tone="soft")
+                Cell(sentences.direction(row["gap"]), tone="bad")
+                if row["flagged"]
+                else Cell("no", tone="soft")
             ),
         },
-        f"{_POOLED}{_not_listed(result.groups)}",
-        sortable=True,
+        f"Partially pooled gaps: Morris (1983). Corrected p-values: Holm.{left}",
     )
-    drawn = _forest("groups-figure", others)
-    yield Section("groups", "Gap by group", [drawn, table] if others else [table])
+    others = [row for row in groups if row["group_by"] != "category"]
+    return [_forest("groups-figure", others), table] if others else [table]
 
 
-def _answers_section(result: Evaluation) -> Iterator[Section]:
-    if not result.answers:
-        return
-    table = doc.table_of(
-        "The judge's own answers",
-        result.answers,
-        {
-            Column("measure", text=True): entry("meaning"),
-            "value": entry("value", number),
-            "interval": interval,
-            "responses": entry("n", "{:,}".format),
-        },
-    )
-    yield Section("answers", "The judge's own answers", [table])
-
-
-def _everything(result: Evaluation) -> Section:
+def _everything(result: Evaluation) -> doc.Table:
     """All metrics, by group of the catalogue: one row per metric, one column per category."""
-    known, every = catalogue(), categories_of(result.rows)
-    categories = _largest(result, every, figures.MOST_PANELS)
+    known = catalogue()
+    categories, left = first_of(categories_of(result.rows), _sizes(result).__getitem__, figures.MOST_PANELS)
     place = {name: i for i, name in enumerate(metric_groups())}
     names = sorted(
         dict.fromkeys(row["metric"] for row in result.rows),
         key=lambda name: place[known[name].group] if name in known else len(place),
     )
     found = {(row["category"], row["metric"]): row for row in result.rows}
-    columns: doc.Columns = {Column("metric", text=True): lambda name: Cell(name, note=meaning_of(name))}
-    for category in categories:
-        columns[Column(clean_line(category))] = partial(_found_cell, found, category)
-    caption = (
-        f"metrics.csv has all intervals, and the reason for each empty cell.{_left_out(categories, every)}"
-    )
-    return Section("everything", "All metrics", [doc.table_of("All metrics", names, columns, caption)])
 
+    def cell(category: str, metric: str) -> Cell:
+        return metric_cell(found.get((category, metric)), metric, limits=category == OVERALL)
 
-def _found_cell(found: Mapping[tuple[str, str], Row], category: str, metric: str) -> Cell:
-    return metric_cell(found.get((category, metric)), metric, limits=category == OVERALL)
-
-
-def _subtitle(result: Evaluation) -> str:
-    facts, manifest = result.facts, result.manifest
-    parts = [
-        f"{count(facts['prompts'], 'prompt')}, {count(facts['responses'], 'response')} of {result.benchmark}"
-    ]
-    if facts["clusters"]:
-        unit = "pair" if facts["responses"] == 2 * facts["prompts"] else "prompt"
-        parts = [
-            f"{count(facts['clusters'], 'question')}, {count(facts['prompts'], unit)} of {result.benchmark}"
-        ]
-    official = find_value(result.rows, "official_score") or find_value(result.rows, "rewardbench_score")
-    if official is not None and official["value"] is not None:
-        parts.append(f"score {official['value']:.3f}")
-    parts += [str(manifest[key]) for key in ("dtype", "device", "source") if manifest.get(key)]
-    timings = manifest.get("timings")
-    if isinstance(timings, dict) and timings.get("finished"):
-        parts.append(f"scored {str(timings['finished'])[:10]}")
-    return clean_line(" · ".join(parts))
+    columns: Columns = {Column("metric", text=True): lambda name: Cell(name, note=meaning_of(name))}
+    columns |= {Column(clean_line(category)): partial(cell, category) for category in categories}
+    caption = f"metrics.csv has all intervals, and the reason for each empty cell.{left}"
+    return doc.table_of("All metrics", names, columns, caption)

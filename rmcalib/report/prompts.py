@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.terminal import REPLACEMENT, clean_line
+from rmcalib._util.display import REPLACEMENT, clean_line
 from rmcalib.benchmarks import Item
-from rmcalib.metrics.views import tied_categories
+from rmcalib.benchmarks._official import tied_categories
 from rmcalib.report.document import script_json
 
 if TYPE_CHECKING:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib._util.display import bracketed, number, percent, points, temperature_text
-from rmcalib._util.terminal import clean_line, count
+from rmcalib._util import display
+from rmcalib._util.display import bracketed, clean_line, count, number, percent, temperature_text
 from rmcalib.report import document as doc
 from rmcalib.report import figures
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Tile, entry, table_of
-from rmcalib.report.sentences import p_text
+from rmcalib.report.sentences import metric_name, p_text
 
 if TYPE_CHECKING:
     from rmcalib.integrations.watching import Watch
@@ -34,7 +34,6 @@ WATCHED = {
     "mean_reward": Column("reward", "mean reward"),
     "right": Column("right", "fraction of samples that are correct"),
     "gap": Column("gap", "mean probability minus right, in points"),
-    "gap_fitted": Column("gap, fitted", "the same with b and T fitted on the first prompts", page_only=True),
     "auroc": Column("order", "how often a correct sample beats a wrong one of its prompt"),
     "length_correlation": Column("with length", "correlation of reward and length", page_only=True),
     "drift": Column(
@@ -43,7 +42,6 @@ WATCHED = {
     "ties": Column("ties", "fraction of samples with the reward of another one", page_only=True),
 }
 _PERCENT = ("right", "ties")
-_POINTS = ("gap", "gap_fitted")
 _BRACKETED = ("gap", "auroc")
 
 
@@ -97,8 +95,6 @@ def decisions_document(found: Decisions) -> Document:
     """Return the document of decisions: the threshold, and accuracy by how sure the model is."""
     choice, sure = found.choice, f"of those, with {found.level:.0%} confidence"
     above = "–" if choice.threshold is None else f"{choice.threshold:.3g}"
-    shown: Columns = {key: entry(key, percent) for key in ("fraction", "says", "right", "low", "high")}
-    table = table_of("The surest prompts", found.curve, shown)
     return Document(
         title="When to accept its choice",
         subtitle=count(found.n, "prompt"),
@@ -109,7 +105,6 @@ def decisions_document(found: Decisions) -> Document:
             Tile("wrong, at most", percent(choice.high), meaning=sure),
         ],
         first=[decisions_drawing(found)],
-        sections=[doc.Section("curve", "Accuracy of the surest prompts", [table])],
     )
 
 
@@ -127,28 +122,30 @@ def applied_document(found: Applied) -> Document:
     table = found.table
     accepted = "" if found.accepted is None else f" {percent(found.accepted)} of the prompts are accepted."
     sentence = f"Probabilities at T = {temperature_text(found.calibrator.temperature)}.{accepted}"
-    shown: Columns = {str(name): partial(_applied_cell, name) for name in table.columns}
-    stated = (
-        table[[name for name in found.added if name.startswith("probability")]].to_numpy(dtype=float).ravel()
-    )
-    counts, edges = np.histogram(stated[np.isfinite(stated)], bins=20, range=(0, 1))
-    bins = [
-        {"low": low, "high": high, "count": n}
-        for low, high, n in zip(edges[:-1], edges[1:], counts, strict=True)
-    ]
+    stated = [name for name in found.added if name.startswith("probability")]
+    # A terminal has room for the first column, which names the rows, and for what was added to single responses.
+    brief = [table.columns[0], *(found.added if len(stated) == 1 else ())]
+    shown: Columns = {
+        Column(str(name), page_only=name not in brief): partial(_applied_cell, name) for name in table.columns
+    }
+    if len(stated) > 1:
+        shown["probabilities"] = partial(_joined, stated)
+    values = np.concatenate([np.asarray(found.added[name], dtype=float) for name in stated])
+    drawn = partial(figures.histogram_figure, values, "probability", "responses")
     return Document(
         title="What the rewards mean",
         subtitle=f"{count(len(table), 'row')}, {count(found.n, 'prompt')}",
         sentences=[sentence],
         first=[
             table_of("The first rows", table.head(10).to_dict("records"), shown),
-            Drawing(
-                "probabilities",
-                partial(figures.histogram_figure, bins, "probability", "responses"),
-                "Histogram of the probabilities",
-            ),
+            Drawing("probabilities", drawn, "Histogram of the probabilities"),
         ],
     )
+
+
+def _joined(names: Sequence[str], row: Any) -> str:
+    """Return the probabilities of a row that holds several responses; rows may have different numbers of them."""
+    return ", ".join(f"{row[name]:.3f}" for name in names if np.isfinite(row[name]))
 
 
 def _applied_cell(name: str, row: Any) -> Cell:
@@ -162,12 +159,18 @@ def _applied_cell(name: str, row: Any) -> Cell:
 def calibration_sentences(found: Calibration) -> list[str]:
     """Return the temperature, its gain on other prompts, and whether categories need others."""
     fitted = found.calibrator
-    gain, low, high = found.gain
-    shown = "" if low > 0 else ", which chance can explain"
+    gain = dict(zip(("value", "low", "high"), found.gain, strict=True))
+    best = {"value": fitted.temperature, "low": fitted.low, "high": fitted.high}
+    shown = "" if gain["low"] > 0 else ", which chance can explain"
+    moved = ""
+    if fitted.threshold is not None:
+        b = {"value": fitted.threshold, "low": fitted.threshold_low, "high": fitted.threshold_high}
+        moved = (
+            f"Subtract b = {bracketed(b)} from the rewards, where a response is as likely correct as not. "
+        )
     sentences = [
-        f"Divide the rewards by T = {temperature_text(fitted.temperature)} [{temperature_text(fitted.low)}, "
-        f"{temperature_text(fitted.high)}]: the log loss on held-out prompts falls by an estimated {number(gain)} "
-        f"[{number(low)}, {number(high)}]{shown}."
+        f"{moved}Divide the rewards by T = {bracketed(best, temperature_text)}: the log loss on held-out prompts "
+        f"falls by an estimated {bracketed(gain)}{shown}."
     ]
     if found.p_equal is not None:
         p = p_text(found.p_equal)
@@ -183,10 +186,10 @@ def calibration_sentences(found: Calibration) -> list[str]:
 
 def calibration_document(found: Calibration) -> Document:
     """Return the document of a calibration: the temperature, and metrics before and after."""
-    from rmcalib.report.pages import metric_cell, metric_column
+    from rmcalib.report.pages import metric_cell
 
     overall = {(row["stage"], row["metric"]): row for row in found.rows if row["category"] == "overall"}
-    columns: Columns = {Column("metric", text=True): lambda name: metric_column(name).label}
+    columns: Columns = {Column("metric", text=True): metric_name}
 
     def value(stage: str, name: str) -> Cell:
         return metric_cell(overall.get((stage, name)), name)
@@ -219,10 +222,8 @@ def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
         same = f"on these same {count(found.n, 'prompt')}"
         return f"{start} {same}, so they do not show whether it holds on others."
     seen = "is not shown to be off here" if found.holds else "does not hold here"
-    return (
-        f"{start} on {bench} and {seen}: on these {count(found.n, 'prompt')} the best one is "
-        f"{temperature_text(found.temperature)} [{temperature_text(found.low)}, {temperature_text(found.high)}]."
-    )
+    best = bracketed({"value": found.temperature, "low": found.low, "high": found.high}, temperature_text)
+    return f"{start} on {bench} and {seen}: on these {count(found.n, 'prompt')} the best one is {best}."
 
 
 # Panels.
@@ -230,27 +231,21 @@ def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
 
 def panel_sentences(found: Panel) -> list[str]:
     """Return what the panel gains over its best member and a uniform guess, and who is redundant."""
-    panels = {row["panel"]: row for row in found.panels}
     sentences = []
-    for name, row in panels.items():
-        if row.get("gain_low") is None or name in ("best member", "uniform guess"):
+    for row in found.panels:
+        if row.get("gain_low") is None or row["panel"] in ("best member", "uniform guess"):
             continue
-        gain = f"{number(row['gain'])} [{number(row['gain_low'])}, {number(row['gain_high'])}] nats"
+        verdict = "is not shown to be better than its best member"
         if row["gains"]:
-            sentences.append(
-                f"The panel ({name}) is better than its best member: its log loss is lower by {gain}."
-            )
+            verdict = "is better than its best member"
         elif row["gain_high"] < 0:
-            loss = {"value": -row["gain"], "low": -row["gain_high"], "high": -row["gain_low"]}
-            sentences.append(
-                f"The panel ({name}) is worse than its best member: its log loss is higher by {bracketed(loss)} nats."
-            )
-        else:
-            informed = row["information_low"] is not None and row["information_low"] > 0
-            others = "its best member" if informed else "its best member and a uniform guess"
-            sentences.append(
-                f"The panel ({name}) is not shown to be better than {others} (log loss lower by {gain})."
-            )
+            verdict = "is worse than its best member"
+        elif row["information_low"] is None or row["information_low"] <= 0:
+            verdict += " and a uniform guess"
+        change = {"value": -row["gain"], "low": -row["gain_high"], "high": -row["gain_low"]}
+        sentences.append(
+            f"The panel ({row['panel']}) {verdict}: its log loss differs by {bracketed(change, display.signed)} nats."
+        )
     redundant = [clean_line(row["judge"]) for row in found.members if row["redundant"]]
     if redundant:
         sentences.append(f"Not shown to add anything: {', '.join(redundant)}.")
@@ -311,7 +306,7 @@ def watch_document(found: Watch) -> Document:
         subtitle=f"{count(len(found.steps), 'step')}, {first:g} to {last:g}",
         sentences=watch_sentences(found),
         first=[
-            Drawing("curves", partial(figures.watch_figure, drawn), label),
+            Drawing("curves", partial(figures.curves_figure, drawn, figures.WATCHED), label),
             table_of("steps", found.steps, columns, newest=True),
         ],
         footer=f"Intervals: 95%, prompts as clusters. Probabilities: {_REFERENCE[found.reference['kind']]}.",
@@ -362,6 +357,6 @@ def step_cell(name: str, row: Mapping[str, Any]) -> Cell:
         return Cell(f"{value:,}", value)
     low = row.get(f"{name}_low") if name in _BRACKETED else None
     both = {"value": value, "low": low if _known(low) else None, "high": row.get(f"{name}_high")}
-    if name in _POINTS:
-        return Cell(points(both), value)
+    if name == "gap":
+        return Cell(display.points(both), value)
     return Cell(bracketed(both, percent if name in _PERCENT else number), value)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.hub import folder_name
-from rmcalib._util.storage import StorageError, as_path, find_files, read_file, similar_file, within
-from rmcalib._util.terminal import clean_line
+from rmcalib._util.display import clean_line
+from rmcalib._util.storage import as_path, find_files, read_file, similar_file, within
 from rmcalib._util.texts import parse_json
 from rmcalib.report.evaluation import UNNAMED
 from rmcalib.runs import read_run
@@ -46,24 +44,15 @@ def runs_by_benchmark(
     """Find the finished runs under some folders, by benchmark, or those of one; return them with notes.
 
     A run that is found twice (the same hash) counts once. Runs of one model with different hashes are all
-    kept, and labelled by their folders. A part of a benchmark (``--part``) is left out if its model was scored
-    on the whole, too. The folder ``real`` is the built-in board. A file of scores counts as one run for each of
-    its models.
+    kept, and labelled by their folders. The folder ``real`` is the built-in board. A file of scores counts as
+    one run for each of its models.
     """
     runs, notes = _finished_runs(folders)
     if benchmark is not None:
         runs = _of_benchmark(runs, benchmark)
-    whole = {(run.model, run.benchmark) for run in runs}
     groups: dict[str, list[ScoredRun]] = {}
     for run in runs:
-        base = re.sub(r"-\d+of\d+$", "", run.benchmark)
-        if base != run.benchmark and (run.model, base) in whole:
-            part, all_of_it = clean_line(run.benchmark), clean_line(base)
-            notes.append(
-                f"{clean_line(run.model)}: {part} is left out, because {all_of_it} has its prompts, too."
-            )
-        else:
-            groups.setdefault(run.benchmark, []).append(run)
+        groups.setdefault(clean_line(run.benchmark), []).append(run)
     return {name: _tell_apart(same) for name, same in groups.items()}, notes
 
 
@@ -85,18 +74,22 @@ def training_steps(runs: Sequence[ScoredRun]) -> list[int]:
     return known if one_model and len(set(known)) == len(runs) else []
 
 
-def open_scores(source: str | Path) -> tuple[Scores, str]:
-    """Read scores from a run folder, a folder with one run, or a file; return them with the model's name."""
+def open_scores(source: str | Path, **reading: Any) -> Scores:
+    """Read the scores of one model from a run folder, a folder with one run, or a file; the manifest names it.
+
+    ``reading`` are options of `load_scores` for files.
+    """
     path = _named(source)
-    if is_built_in(source) or path.is_file():
-        scores = load_scores(source)
-        return scores, str(scores.manifest.get("model") or path.stem)
-    runs, _ = _finished_runs([path])
-    runs = _tell_apart(runs)
-    if len(runs) > 1:
-        have = ", ".join(str(run.folder) for run in runs[:3])
-        raise ValueError(f"{path}: {len(runs)} runs in it; name one of them, such as {have}")
-    return runs[0].scores(), runs[0].label
+    if any(reading.values()) or is_built_in(source) or path.is_file():
+        scores = load_scores(source, **reading)
+        name = str(scores.manifest.get("model") or path.stem)
+    else:
+        runs = _tell_apart(_finished_runs([path])[0])
+        if len(runs) > 1:
+            have = ", ".join(str(run.folder) for run in runs[:3])
+            raise ValueError(f"{path}: {len(runs)} runs in it; name one of them, such as {have}")
+        scores, name = runs[0].scores(), runs[0].label
+    return replace(scores, manifest={**scores.manifest, "model": name})
 
 
 def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list[str]]:
@@ -104,20 +97,18 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
     runs: list[ScoredRun] = []
     notes: list[str] = []
     for name in dict.fromkeys(map(str, folders)):
-        if name in BOARDS and not Path(name).exists():
-            runs += [_of_scores(Path(name), model, scores) for model, scores in load_board(name).items()]
+        folder = Path(name)
+        if name in BOARDS and not folder.exists():
+            runs += _of_scores(folder, load_board(name))
             continue
         folder = _named(name)
         if folder.is_file():
-            found = load_all_scores(folder)
-            runs += [_of_scores(folder, model, scores) for model, scores in found.items()]
+            runs += _of_scores(folder, load_all_scores(folder))
             continue
         if not folder.is_dir():
-            hint = similar_file(folder) or " (runs are written by `rmcalib eval --output`)"
-            raise ValueError(f"{folder}: no such folder or file{hint}")
-        scored = {
-            path.parent for path in find_files(folder, "scores.parquet") if not _is_hidden(path, folder)
-        }
+            raise ValueError(f"{folder}: no such folder or file{similar_file(folder)}")
+        scored = {path.parent for path in find_files(folder, "scores.parquet")}
+        scored = {path for path in scored if not _is_hidden(path, folder)}
         begun = {path.parent for path in find_files(folder, "run.json")}
         if not scored | begun:
             raise ValueError(
@@ -129,26 +120,42 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
             if path in scored and run.manifest.get("status", "finished") == "finished":
                 runs.append(run)
             else:
-                model, bench = clean_line(run.model), clean_line(run.benchmark)
-                notes.append(f"The run of {model} on {bench} is not finished, and left out.")
+                notes.append(
+                    clean_line(f"The run of {run.model} on {run.benchmark} is not finished, and left out.")
+                )
     if not runs:
         raise ValueError("no finished run; run the same `rmcalib eval` command again to finish one")
     return runs, notes
 
 
-def _of_scores(source: Path, model: str, scores: Scores) -> ScoredRun:
-    """Return a model of a file or of a built-in board as a run; its folder is only a name."""
-    manifest = {key: value for key, value in scores.manifest.items() if key != "hash"}
-    return ScoredRun(
-        source / model, manifest, model, str(manifest.get("benchmark") or UNNAMED), model, scores
-    )
+def _of_scores(source: Path, found: dict[str, Scores]) -> list[ScoredRun]:
+    """Return the models of a file or of a built-in board as runs; their folders are only names."""
+    return [
+        ScoredRun(
+            source / model,
+            {key: value for key, value in scores.manifest.items() if key != "hash"},
+            model,
+            str(scores.manifest.get("benchmark") or UNNAMED),
+            clean_line(model),
+            scores,
+        )
+        for model, scores in found.items()
+    ]
 
 
 def _read_run(folder: Path) -> ScoredRun:
     """Read the manifest of a run folder; without one, the names are taken from the folders."""
-    manifest = _manifest(folder / "run.json")
+    path = folder / "run.json"
+    try:
+        manifest = parse_json(read_file(path), str(path))
+    except FileNotFoundError:
+        manifest = {}
+    if not isinstance(manifest, dict):
+        raise ValueError(f"{path}: not a readable manifest: expected an object")
     model = str(manifest.get("model") or folder.parent.name.replace("__", "/", 1))
-    return ScoredRun(folder, manifest, model, str(manifest.get("benchmark") or folder.name), model)
+    return ScoredRun(
+        folder, manifest, model, str(manifest.get("benchmark") or folder.name), clean_line(model)
+    )
 
 
 def _named(source: str | Path) -> Path:
@@ -167,34 +174,13 @@ def _is_hidden(path: Path, top: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(top).parts)
 
 
-def _manifest(path: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(read_file(path), str(path))
-    except FileNotFoundError:
-        return {}
-    except StorageError:
-        raise
-    except OSError as error:
-        raise ValueError(f"{path}: not a readable manifest: {clean_line(error)}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: not a readable manifest: expected an object")
-    return content
-
-
 def _of_benchmark(runs: list[ScoredRun], wanted: str) -> list[ScoredRun]:
-    """Return the runs of one benchmark, by its name, its format, or the name of its folder."""
-
-    def names(run: ScoredRun) -> tuple[Any, ...]:
-        folder = folder_name(run.benchmark)
-        return (
-            run.benchmark,
-            run.manifest.get("benchmark_format"),
-            folder,
-            folder.partition("__")[2],
-            run.folder.name,
-        )
-
-    kept = [run for run in runs if wanted in names(run)]
+    """Return the runs of one benchmark, by its name, with or without the owner, or by its format."""
+    kept = [
+        run
+        for run in runs
+        if wanted in (run.benchmark, run.benchmark.rpartition("/")[2], run.manifest.get("benchmark_format"))
+    ]
     if not kept:
         have = ", ".join(dict.fromkeys(run.benchmark for run in runs))
         raise ValueError(f"--benchmark {wanted}: no run of it (have: {have})")
@@ -209,10 +195,12 @@ def _tell_apart(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
         by_model.setdefault(run.model, []).append(run)
     found = []
     for same in by_model.values():
-        more = training_steps(same)
-        labels = [f"step {step}" for step in more] or [str(run.folder) for run in same]
+        if len(same) == 1:
+            found += same
+            continue
+        labels = [f"step {step}" for step in training_steps(same)] or [str(run.folder) for run in same]
         found += [
-            run if len(same) == 1 else replace(run, label=f"{run.model} ({label})")
+            replace(run, label=clean_line(f"{run.model} ({label})"))
             for run, label in zip(same, labels, strict=True)
         ]
     return found

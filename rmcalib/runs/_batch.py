@@ -31,10 +31,9 @@ from rmcalib.benchmarks._entries import known_entry
 from rmcalib.judges import Judge, Recipe, load_judge
 from rmcalib.judges._files import identify, is_local, locate
 from rmcalib.judges._registry import remember_model
-from rmcalib.judges._scoring import indifference_note
+from rmcalib.runs import _folder, _plan
 from rmcalib.runs._engine import LocalEngine, Part, RayEngine, Stopped, Task, cause
-from rmcalib.runs._folder import finished_scores, inputs_hash, is_finished, keep_scores, locked, run_folder
-from rmcalib.runs._plan import Batch, PlanEntry, loaded_benchmark, published_plan, scoring_plan, selected
+from rmcalib.runs._plan import Batch, PlanEntry
 from rmcalib.runs._run import Run, asked_for, score_inputs, scored_before, shard
 from rmcalib.scores import Scores, published_scores
 from rmcalib.scores._formats import NoScoresError
@@ -87,13 +86,13 @@ def run_batch(
     benchmark: Benchmark | None
     if batch.published:
         commit = resolve_commit(RESULTS, repo_type="dataset")
-        plan = published_plan(batch, commit)
+        plan = _plan.published_plan(batch, commit)
         benchmark = None if evaluate is None else _texts()
     else:
-        entries = selected(batch)  # refuses an empty selection before anything is downloaded
-        benchmark = loaded_benchmark(batch)
-        plan = scoring_plan(batch, entries, benchmark)
-    with locked(output, ".batch.lock"):
+        entries = _plan.selected(batch)  # refuses an empty selection before anything is downloaded
+        benchmark = _plan.loaded_benchmark(batch)
+        plan = _plan.scoring_plan(batch, entries, benchmark)
+    with _folder.locked(output, ".batch.lock"):
         status = Status(output, plan, on_change)
         entries = [entry for entry in plan if not entry.skipped]
         running = _Running(batch, output, status, benchmark, evaluate)
@@ -305,10 +304,8 @@ class _Running:
         stop: Callable[[], None] = lambda: None,
     ) -> None:
         """Find the scores of each model, `at_once` at a time. Meanwhile, evaluate those that are there."""
-        finding, evaluating = (
-            ThreadPoolExecutor(at_once),
-            ThreadPoolExecutor(1),
-        )  # Matplotlib needs one thread
+        finding = ThreadPoolExecutor(at_once)
+        evaluating = ThreadPoolExecutor(1)  # Matplotlib needs one thread
 
         def one(entry: PlanEntry) -> None:
             with contextlib.suppress(Stopped), self.attempt(entry.model):
@@ -359,7 +356,7 @@ class _Running:
         else:
             engine = RayEngine(cluster, on_cpu=self.batch.options.device == "cpu")
         with contextlib.ExitStack() as opened:
-            opened.enter_context(engine)
+            opened.callback(engine.close)
             downloading = ThreadPoolExecutor(1)
             opened.callback(downloading.shutdown, wait=False, cancel_futures=True)
             following = dict(zip((entry.model for entry in entries), entries[1:], strict=False))
@@ -371,9 +368,8 @@ class _Running:
 
             self.each(entries, find, engine.at_once, engine.stop)
 
-    def asked(self, entry: PlanEntry) -> tuple[Judge, str | None, Path, str | None]:
+    def asked(self, entry: PlanEntry, benchmark: Benchmark) -> tuple[Judge, str | None, Path, str | None]:
         """Return the judge of a model, which is not loaded yet, its commit, its folder and the request."""
-        assert self.benchmark is not None
         options, commit = self.batch.options, None
         if entry.options is None:
             commit = None if is_local(entry.model) else identify(entry.model)
@@ -384,14 +380,15 @@ class _Running:
             given |= {} if entry.recipe == Recipe(entry.model) else {"recipe": entry.recipe}
             given |= entry.options
         judge = load_judge(entry.model, **given)
-        folder = run_folder(self.output, entry.model, self.benchmark.name)
-        return judge, commit, folder, asked_for(judge, self.benchmark)
+        folder = _folder.run_folder(self.output, entry.model, benchmark.name)
+        return judge, commit, folder, asked_for(judge, benchmark)
 
     def fetch(self, entry: PlanEntry) -> None:
         """Download a model while another one is scored; errors are reported when the model is due."""
+        assert self.benchmark is not None
         with contextlib.suppress(Exception):
-            _, commit, folder, asked = self.asked(entry)
-            if commit is not None and (self.batch.fresh or not is_finished(folder, asked)):
+            _, commit, folder, asked = self.asked(entry, self.benchmark)
+            if commit is not None and (self.batch.fresh or not _folder.is_finished(folder, asked)):
                 options = dataclasses.replace(self.batch.options, recipe=entry.recipe, revision=commit)
                 locate(entry.model, options)
 
@@ -399,29 +396,26 @@ class _Running:
         """Score a model unless it is done; return its folder, its scores, and whether they are new."""
         bench, name, fresh = self.benchmark, entry.model, self.batch.fresh
         assert bench is not None
-        judge, commit, folder, asked = self.asked(entry)
-        there = None if fresh else finished_scores(folder, asked)
+        judge, commit, folder, asked = self.asked(entry, bench)
+        there = None if fresh else _folder.finished_scores(folder, asked)
         if there is not None:
             return folder, there, False
         before = set() if fresh else scored_before(folder)
         items = [item for item in bench.items if item.id not in before]
-        n_shards = engine.shards(entry)
+        cluster = self.batch.cluster
+        n_shards = 1 if cluster is None or entry.served else cluster.shards
         shards = [shard(items, rank, n_shards) for rank in range(n_shards)]
         tasks = [Task(judge, one, commit if self.batch.free_disk else None) for one in shards if one]
         with contextlib.closing(engine.run(tasks or [Task(judge, [])], entry)) as parts:
-            for part in parts:  # until a worker has loaded the judge
-                if part.identity is not None:
-                    break
-                self.status.change(name, "downloading")
-            else:
-                raise ValueError("no worker has loaded the model")
-            about = dict(part.about or {}) | ({} if asked is None else {"asked": asked})
-            with Run(
-                folder, bench, score_inputs(judge, bench, part.identity), about=about, fresh=fresh
-            ) as run:
+            next(parts)  # a worker has started
+            self.status.change(name, "downloading")
+            first = next(part for part in parts if part.identity is not None)  # a worker has loaded the judge
+            inputs = score_inputs(judge, bench, first.identity)
+            about = {**(first.about or {}), **({} if asked is None else {"asked": asked})}
+            with Run(folder, bench, inputs, about=about, fresh=fresh) as run:
                 self.status.change(name, "scoring")
                 if run.remaining:
-                    self.collect(run, name, part, parts)
+                    self.collect(run, name, first, parts)
                 scores = run.finish(processes=len(tasks))
         self.status.change(name, "scored")
         return folder, scores, True
@@ -430,53 +424,38 @@ class _Running:
         """Add what the workers yield to a run."""
         total = sum(len(item.responses) for item in run.remaining)
         done = tokens = 0
-        distinct: set[bool | None] = set()
         for part in itertools.chain([first], others):
-            _check_same(first.identity or {}, part.identity)
+            if part.identity not in (None, first.identity):
+                raise ValueError(
+                    "the nodes of the cluster would score differently: set what differs, for example -J dtype=float32 "
+                    f"({first.identity} and {part.identity})"
+                )
             if part.scored:
                 run.add(part.scored)
             for text in part.warnings:
                 self.status.warn(name, text)
-            distinct |= {item.distinct for item in part.scored}
             done += sum(len(item.rewards) for item in part.scored)
             tokens += sum(max(0, n) for item in part.scored for n in item.n_tokens)
             self.status.progress(name, done, total, tokens)
-        if note := indifference_note(distinct):
-            self.status.warn(name, f"{name}: {note}")
+        if run.note:
+            self.status.warn(name, run.note)
 
     def take(self, entry: PlanEntry, commit: str) -> _Found | None:
         """Download the scores of a model unless it is done. A model without scores is marked as skipped."""
         benchmark = f"{known_entry('reward-bench-2').hub_id}-published"
-        folder, fresh = run_folder(self.output, entry.model, benchmark), self.batch.fresh
-        asked = inputs_hash({"model": entry.model, "results": commit, "recipe": asdict(entry.recipe)})
-        there = None if fresh else finished_scores(folder, asked)
+        folder, fresh = _folder.run_folder(self.output, entry.model, benchmark), self.batch.fresh
+        asked = _folder.inputs_hash({"model": entry.model, "results": commit, "recipe": asdict(entry.recipe)})
+        there = None if fresh else _folder.finished_scores(folder, asked)
         if there is not None:
             return folder, there, False
-        mark = {} if fresh else read_object(folder / "skipped.json")
-        if mark.get("asked") == asked:
-            self.status.change(entry.model, "skipped", why=str(mark.get("why", "")))
-            return None
         self.status.change(entry.model, "downloading")
         try:
             scores = remember_model(published_scores(entry.model, revision=commit), entry.recipe)
         except NoScoresError:
-            why = "a generative judge: it has no scores"
-            write_json(folder / "skipped.json", {"asked": asked, "why": why})
-            self.status.change(entry.model, "skipped", why=why)
+            self.status.change(entry.model, "skipped", why="a generative judge: it has no scores")
             return None
-        keep_scores(folder, scores, asked=asked, fresh=fresh)
+        _folder.keep_scores(folder, scores, asked=asked, fresh=fresh)
         return folder, scores, True
-
-
-def _check_same(identity: dict[str, Any], other: dict[str, Any] | None) -> None:
-    """Refuse a worker whose scores would differ, for example because of its dtype."""
-    if other is None or other == identity:
-        return
-    differing = sorted(key for key in {**identity, **other} if identity.get(key) != other.get(key))
-    shown = "; ".join(f"{key}: {identity.get(key)} and {other.get(key)}" for key in differing)
-    raise ValueError(
-        f"the nodes of the cluster would score differently ({shown}): set it, for example -J dtype=float32"
-    )
 
 
 def _texts() -> Benchmark | None:

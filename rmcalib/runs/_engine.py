@@ -8,6 +8,7 @@ shared disk. If a node is lost, Ray runs its tasks again elsewhere.
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import multiprocessing
 import os
@@ -127,10 +128,10 @@ def _own_warnings() -> Iterator[list[str]]:
 
 
 class LocalEngine:
-    """A process on this machine for each judge, one after the other.
+    """A process on this machine that scores one judge after another.
 
-    If a judge crashes its process (out of memory, a fault in compiled code), only this judge fails. The
-    output of libraries goes to a log file.
+    If a judge crashes the process (out of memory, a fault in compiled code), only this judge fails, and the next
+    one gets a new process. The output of libraries goes to a log file.
     """
 
     at_once = 1
@@ -139,69 +140,79 @@ class LocalEngine:
         """Store the path of the log."""
         self.log = log
         self._stopping = False
-        self._process: Any = None
-
-    def __enter__(self) -> LocalEngine:
-        """Return the engine."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the process."""
-        self.stop()
+        self._worker: tuple[Any, Connection] | None = None  # the process, and our end of its pipe
 
     def stop(self) -> None:
         """End the process, even while it scores. Whoever waits for a part raises `Stopped`."""
         self._stopping = True
-        if self._process is not None:
-            self._process.terminate()
+        if self._worker is not None:
+            self._worker[0].terminate()
 
-    def shards(self, _: PlanEntry) -> int:
-        """Return the number of tasks per judge."""
-        return 1
+    close = stop
 
     def run(self, tasks: Sequence[Task], _: PlanEntry) -> Generator[Part]:
         """Run a task and yield its parts; raises `WorkerError` if it fails."""
         (task,) = tasks
-        # Spawned, not forked: torch's threads do not survive a fork.
-        spawn = multiprocessing.get_context("spawn")
-        parts, sender = spawn.Pipe(duplex=False)
-        process = spawn.Process(target=_send_parts, args=(task, sender, str(self.log)))
-        with spared():
-            process.start()
-        self._process = process
-        sender.close()  # only the worker keeps this end open, so that its end closes the stream
+        if self._worker is None:
+            self._worker = self._started()
+        process, pipe = self._worker
+        failure: WorkerError | None = None
+        is_ready = False  # for the next task
         try:
-            while True:
-                part = parts.recv()
+            pipe.send(task)
+            while (part := pipe.recv()) is not None:
                 if isinstance(part, WorkerError):
-                    raise part
-                yield part
-        except EOFError:
+                    failure = part
+                else:
+                    yield part
+            is_ready = True
+        except (EOFError, ConnectionError):
             process.join()
             if self._stopping:
                 raise Stopped from None
-            if process.exitcode:
-                ending = _ending(process.exitcode)
-                raise WorkerError(f"the scoring process {ending} (its output is in {self.log})") from None
+            ending = _ending(process.exitcode)
+            failure = failure or WorkerError(f"the scoring process {ending} (its output is in {self.log})")
         finally:
-            process.terminate()
-            process.join()
-            parts.close()
+            if not is_ready:  # also if the caller wants no more parts
+                self._worker = None
+                process.terminate()
+                process.join()
+                pipe.close()
+        if failure is not None:
+            raise failure
+
+    def _started(self) -> tuple[Any, Connection]:
+        # Spawned, not forked: torch's threads do not survive a fork.
+        spawn = multiprocessing.get_context("spawn")
+        pipe, other_end = spawn.Pipe()
+        process = spawn.Process(target=_serve, args=(other_end, str(self.log)))
+        with spared():
+            process.start()
+        other_end.close()  # only the worker keeps it open, so that `recv` notices if the worker dies
+        return process, pipe
 
 
-def _send_parts(task: Task, parts: Connection, log: str) -> None:
-    """Score in a worker, whose output goes to the log, and which ends with the batch."""
+def _serve(pipe: Connection, log: str) -> None:
+    """Score in a worker, one task after another. None says that it is ready for the next one."""
     end_with_parent()
-    with Path(log).open("ab") as file:
+    with Path(log).open("ab") as file:  # the output of libraries
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
-    try:
-        for part in scored_parts(task):
-            parts.send(part)
-    except Exception as error:
-        sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
-        # Not the error itself, which may not be picklable.
-        parts.send(WorkerError(cause(error)))
+    while True:
+        task = pipe.recv()
+        try:
+            for part in scored_parts(task):
+                pipe.send(part)
+        except Exception as error:
+            sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
+            pipe.send(WorkerError(cause(error)))  # the error itself may not be picklable
+            if not isinstance(error, ValueError) or isinstance(error.__cause__, RuntimeError):
+                return  # a device may be unusable now
+        del task
+        gc.collect()  # frees the model
+        if "torch" in sys.modules:
+            sys.modules["torch"].cuda.empty_cache()
+        pipe.send(None)
 
 
 def _ending(code: int) -> str:
@@ -217,7 +228,7 @@ class RayEngine:
     at_once = 256  # judges that wait for Ray at the same time
 
     def __init__(self, cluster: Cluster, *, on_cpu: bool = False) -> None:
-        """Store the settings; `on_cpu` means that no judge needs a GPU."""
+        """Connect to the cluster; an existing connection is used and kept. `on_cpu`: no judge needs a GPU."""
         # After an interruption, a waiting thread must not start another cluster.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -229,28 +240,23 @@ class RayEngine:
         self.cluster, self.on_cpu = cluster, on_cpu
         self._stopping = threading.Event()
         self._ours = not ray.is_initialized()
-
-    def __enter__(self) -> RayEngine:
-        """Connect to the cluster. An existing connection is used and kept."""
         # Ray prints a page of logs to standard output whenever a worker is lost, and has no option for it.
         self._printing = self.ray._private.worker.print_to_stdstream
         self.ray._private.worker.print_to_stdstream = lambda *_, **__: None
         if not self._ours:
-            return self
-        address = self.cluster.address
+            return
         local: dict[str, Any] = {}
-        if address == "local":
+        if cluster.address == "local":
             # Without these, Ray listens on an address that other machines can reach.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         try:
-            self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
+            ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR", **local)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            self.__exit__()
-            raise ValueError(f"--address {address}: no Ray cluster there: {cause(error)}") from None
-        return self
+            self.close()
+            raise ValueError(f"--address {cluster.address}: no Ray cluster there: {cause(error)}") from None
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         """Leave the cluster."""
         if self._ours:
             self.ray.shutdown()
@@ -260,14 +266,10 @@ class RayEngine:
         """Let everyone who waits for a part raise `Stopped`."""
         self._stopping.set()
 
-    def shards(self, entry: PlanEntry) -> int:
-        """Return the number of tasks per judge."""
-        return 1 if entry.served else self.cluster.shards
-
     def run(self, tasks: Sequence[Task], entry: PlanEntry) -> Generator[Part]:
         """Run tasks and yield their parts as they arrive; raises `WorkerError` if one fails."""
-        needs = self._resources(entry)
-        worker = self.ray.remote(num_returns="streaming", max_retries=_RETRIES, **needs)(scored_parts)
+        how = {"num_returns": "streaming", "max_retries": _RETRIES, "num_gpus": self._gpus(entry)}
+        worker = self.ray.remote(**how)(scored_parts)
         streams = [worker.remote(task) for task in tasks]
         try:
             while streams:
@@ -280,32 +282,30 @@ class RayEngine:
                     except StopIteration:
                         continue
                     streams.append(stream)
-        except GeneratorExit:
-            for stream in streams:
-                self.ray.cancel(stream)
-            raise
         except self.ray.exceptions.RayTaskError as error:
             raised = error.cause if isinstance(error.cause, Exception) else error
             raise WorkerError(cause(raised)) from None
         except self.ray.exceptions.RayError as error:
             lost = f"a worker was lost {_RETRIES + 1} times, because of its memory or its node"
             raise WorkerError(f"{lost}: {cause(error)[:300]}") from None
+        finally:  # after a failure, or if the caller wants no more parts
+            for stream in streams:
+                self.ray.cancel(stream)
 
-    def _resources(self, entry: PlanEntry) -> dict[str, float]:
-        """Return what a task needs; raises if no node is large enough, because Ray would wait for one."""
-        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        gpus = self.cluster.gpus
+    def _gpus(self, entry: PlanEntry) -> float:
+        """Return the GPUs of a task; raises if no node has so many, because Ray would wait for one."""
         if entry.served or self.on_cpu:
-            gpus = 0.0
-        elif gpus is None:
+            return 0.0
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        largest = max((node.get("GPU", 0.0) for node in nodes), default=0.0)
+        needed = self.cluster.gpus
+        if needed is None:
             shared = int((entry.options or {}).get("tensor_parallel", 1))
-            needed_gpus = max(shared, math.ceil((entry.memory or 0) / self.cluster.gpu_memory))
-            gpus = float(needed_gpus) if any(node.get("GPU") for node in nodes) else 0.0
-        for kind, needed in (("CPU", self.cluster.cpus), ("GPU", gpus)):
-            largest = max((node.get(kind, 0.0) for node in nodes), default=0.0)
-            if needed > largest:
-                raise WorkerError(
-                    f"needs {needed:g} {kind}s on one node, and the largest has {largest:g} "
-                    "(see --gpus and --gpu-memory)"
-                )
-        return {"num_cpus": self.cluster.cpus, "num_gpus": gpus}
+            by_memory = math.ceil((entry.memory or 0) / self.cluster.gpu_memory)
+            needed = float(max(shared, by_memory)) if largest else 0.0
+        if needed > largest:
+            raise WorkerError(
+                f"needs {needed:g} GPUs on one node, and the largest has {largest:g} "
+                "(see --gpus and --gpu-memory)"
+            )
+        return needed

@@ -22,7 +22,7 @@ from typing import Any
 from rmcalib import __version__
 from rmcalib._util.files import kind_on_disk, read_object, write_json
 from rmcalib._util.hub import folder_name
-from rmcalib._util.storage import StorageError, as_path, find_files, is_remote
+from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, remove_file
 from rmcalib.judges._files import identify
 from rmcalib.scores import Scores
 
@@ -136,11 +136,11 @@ def claim(folder: Path, manifest: Mapping[str, Any], *, fresh: bool = False) -> 
         )
     if fresh or not same:
         for path in existing:
-            path.unlink(missing_ok=True)
+            remove_file(path)
         write_json(folder / "run.json", manifest)
     if not is_remote(folder):
         for leftover in folder.glob(".*.tmp"):
-            leftover.unlink(missing_ok=True)
+            remove_file(leftover)
 
 
 def files_of(folder: Path, pattern: str) -> list[Path]:
@@ -151,7 +151,7 @@ def files_of(folder: Path, pattern: str) -> list[Path]:
 def remove_journals(folder: Path) -> None:
     """Remove the journals of a finished run, also if it was killed before it could do so."""
     for file in files_of(folder, JOURNAL):
-        file.unlink(missing_ok=True)
+        remove_file(file)
 
 
 def write_scores(folder: Path, scores: Scores, manifest: Mapping[str, Any]) -> Scores:
@@ -282,8 +282,6 @@ def _difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
         f"{key}: {theirs.get(key, 'nothing')} there, {ours.get(key, 'nothing')} now"
         for key in sorted({*ours, *theirs})
         if ours.get(key) != theirs.get(key)
-        # A different number of prompts explains their different hash.
-        and not (key == "items_sha256" and ours.get("n_items") != theirs.get("n_items"))
     ]
     return "; ".join(changed) or "with other scores"
 

@@ -62,8 +62,6 @@ class Cluster:
         Number of GPUs per worker. Default: as many as the model needs, or none if the cluster has none.
     gpu_memory : float
         Memory of one GPU in bytes.
-    cpus : float
-        Number of CPUs per worker.
 
     Examples
     --------
@@ -75,7 +73,6 @@ class Cluster:
     shards: int = 1
     gpus: float | None = None
     gpu_memory: float = 80e9
-    cpus: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -210,12 +207,9 @@ def plan_batch(batch: Batch) -> list[PlanEntry]:
 
 def loaded_benchmark(batch: Batch) -> Benchmark:
     """Return the benchmark of a batch."""
-    given = batch.benchmark
-    return (
-        given
-        if isinstance(given, Benchmark)
-        else load_benchmark(given, format=batch.format, limit=batch.limit)
-    )
+    if isinstance(batch.benchmark, Benchmark):
+        return batch.benchmark
+    return load_benchmark(batch.benchmark, format=batch.format, limit=batch.limit)
 
 
 def scoring_plan(batch: Batch, entries: list[PlanEntry], benchmark: Benchmark | None) -> list[PlanEntry]:
@@ -242,9 +236,7 @@ def scoring_plan(batch: Batch, entries: list[PlanEntry], benchmark: Benchmark | 
         if entry.parameters is not None:
             chosen = "float32" if device == "cpu" else recipe.dtype or "bfloat16"
             width = _BYTES[chosen if options.dtype == "auto" else options.dtype]
-            n_models = (
-                2 if entry.options and "reference" in entry.options else 1
-            )  # a policy and its reference
+            n_models = 2 if "reference" in (entry.options or {}) else 1  # a policy and its reference
             needed = n_models * entry.parameters * 1e9 * width * _OVERHEAD
             seconds = entry.parameters * 1e9 * seconds_per_parameter
         if not reason and needed and needed > memory and not batch.ignore_memory:

@@ -1,9 +1,8 @@
 """Score a benchmark with a judge: resumable, by one process or several.
 
-While a run scores, `scored-0.jsonl` in its folder gets one line per prompt, and a blank line after each chunk of
-prompts that were scored together. At the end, `scores.parquet` is written once and the journal is removed. A line
-has a check of its content. A half-written chunk at the end is ignored, because the last bits of a reward can
-depend on the whole chunk. Any other damage is an error.
+While a run scores, `scored-0.jsonl` in its folder gets one line per chunk of prompts that were scored together,
+with a check of its content. At the end, `scores.parquet` is written once and the journal is removed. A half-written
+line at the end is ignored. Any other damage is an error.
 """
 
 from __future__ import annotations
@@ -16,19 +15,20 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rmcalib._util.display import count
 from rmcalib._util.files import read_object, utc, write_bytes
 from rmcalib._util.processes import Team, joined, process_rank
 from rmcalib._util.storage import is_remote, read_file
-from rmcalib._util.terminal import count
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Judge, ScoredItem, load_judge
-from rmcalib.judges._judge import about_judge, close_judge, scored_chunks
-from rmcalib.judges._prompts import answers_summary
-from rmcalib.judges._scoring import CHUNK, indifference_note
+from rmcalib.judges._judge import about_judge, close_judge, indifference_note, scored_chunks, tells_apart
+from rmcalib.judges._readings import answers_summary
+from rmcalib.judges._scoring import CHUNK
 from rmcalib.runs import _folder
 from rmcalib.runs._folder import RunError
 from rmcalib.scores import Scores
@@ -268,8 +268,8 @@ class Run:
         self.hash = _folder.inputs_hash(inputs)
         self.manifest = {**inputs, **described, "status": "running", "hash": self.hash, "inputs": inputs}
         self._fresh, self._rank = fresh, rank
-        self._items = {item.id: item for item in benchmark.items}
         self._scored: dict[str, ScoredItem] = {}
+        self._distinct: set[bool | None] = set()
         self._finished: Scores | None = None
         self._started = time.time()
         self._parts = 0
@@ -282,6 +282,12 @@ class Run:
         if self._finished is not None:
             return []
         return [item for item in self.benchmark.items if item.id not in self._scored]
+
+    @property
+    def note(self) -> str:
+        """A warning if all rewards of every prompt that this process has added are equal; else empty."""
+        found = indifference_note(self._distinct)
+        return found and f"{self.manifest['model']}: {found}"
 
     def __enter__(self) -> Run:
         """Take the lock, check that existing files belong to the same inputs, and read what is done."""
@@ -303,16 +309,17 @@ class Run:
 
     def add(self, scored: Iterable[ScoredItem]) -> None:
         """Append a chunk of scored prompts to the journal. After this call they survive a crash."""
-        scored = list(scored)
-        if not scored:
+        chunk = {one.id: one for one in scored}
+        if not chunk:
             return
-        lines = "".join((*(_line(self.hash, one) for one in scored), "\n")).encode()
+        line = _line(self.hash, chunk.values())
         if is_remote(self.folder):  # objects cannot be appended to, and another process may write here, too
-            write_bytes(self.folder / f"scored-{self._writer}-{self._parts:05d}.jsonl", lines)
+            write_bytes(self.folder / f"scored-{self._writer}-{self._parts:05d}.jsonl", line)
         else:
-            _append(self.folder / f"scored-{self._rank}.jsonl", lines, trim=not self._parts)
+            _append(self.folder / f"scored-{self._rank}.jsonl", line, trim=not self._parts)
         self._parts += 1
-        self._scored.update((one.id, one) for one in scored)
+        self._scored |= chunk
+        self._distinct |= set(map(tells_apart, chunk.values()))
 
     def finish(self, **about: Any) -> Scores:
         """Write the scores of all processes to `scores.parquet`, in the benchmark's order."""
@@ -347,18 +354,18 @@ class Run:
     def _read_journals(self) -> dict[str, ScoredItem]:
         found: dict[str, ScoredItem] = {}
         for file in _folder.files_of(self.folder, _folder.JOURNAL):
-            records = _read_journal(file)
-            if any(run != self.hash for run, _ in records):
+            runs, scored = _read_journal(file)
+            if not runs <= {self.hash}:
                 warnings.warn(f"{file}: belongs to another run, and is ignored", stacklevel=3)
                 continue
-            found |= {one.id: one for _, one in records if one.id in self._items}
+            found |= scored
         return found
 
 
 def scored_before(folder: Path) -> set[str]:
     """Return the ids of the prompts in the journals of a run that is not open."""
     files = _folder.files_of(folder, _folder.JOURNAL)
-    return {one.id for file in files for _, one in _read_journal(file)}
+    return {item for file in files for item in _read_journal(file)[1]}
 
 
 def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) -> None:
@@ -374,12 +381,10 @@ def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) ->
             on_progress(done, total, tokens)
 
     progress(0, 0)
-    distinct: set[bool | None] = set()
     for scored in scored_chunks(judge, items, progress):
         run.add(scored)
-        distinct |= {item.distinct for item in scored}
-    if note := indifference_note(distinct):
-        warnings.warn(f"{judge.name}: {note}", stacklevel=2)
+    if run.note:
+        warnings.warn(run.note, stacklevel=2)
 
 
 def _work(team: Team, judge: Judge) -> dict[str, dict[str, int]]:
@@ -406,60 +411,46 @@ def _rows(item: Item, scored: ScoredItem) -> Iterable[dict[str, Any]]:
         }
 
 
-def _line(run: str, scored: ScoredItem) -> str:
-    """Return the line of a prompt in the journal."""
-    record = {
-        "run": run,
-        "id": scored.id,
-        "rewards": [float(reward) for reward in scored.rewards],
-        "n_tokens": [int(n) for n in scored.n_tokens],
-        "truncated": [bool(cut) for cut in scored.truncated],
-        "details": {name: [float(value) for value in values] for name, values in scored.details.items()},
-    }
-    text = json.dumps(record)
-    return f'{text[:-1]}, "check": "{_check(text)}"}}\n'
+def _line(run: str, scored: Iterable[ScoredItem]) -> bytes:
+    """Return the line of a chunk in the journal."""
+    record = {"run": run, "items": [asdict(one) for one in scored]}
+    return json.dumps({**record, "check": _folder.inputs_hash(record)}).encode() + b"\n"
 
 
-def _check(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _read_journal(file: Path) -> list[tuple[str, ScoredItem]]:
-    """Return the records of a journal, each with the hash of its run; none if the file was just removed."""
+def _read_journal(file: Path) -> tuple[set[str], dict[str, ScoredItem]]:
+    """Return the hashes of the runs that wrote a journal, and the prompts; none if the file was just removed."""
     try:
-        content = read_file(file)
+        lines = _whole_lines(read_file(file)).splitlines()
     except FileNotFoundError:
-        return []
-    found = []
-    for number, line in enumerate(_whole_chunks(content).split(b"\n"), 1):
-        if not line:
-            continue
+        lines = []
+    runs: set[str] = set()
+    found: dict[str, ScoredItem] = {}
+    for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-            check = record.pop("check")
-            if check != _check(json.dumps(record)):
+            if record.pop("check") != _folder.inputs_hash(record):
                 raise ValueError("the check does not match")
-            run = record.pop("run")
-            values = {key: tuple(value) for key, value in record.items() if isinstance(value, list)}
-            found.append((run, ScoredItem(**{**record, **values})))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            runs.add(record["run"])
+            for one in record["items"]:
+                values = {key: tuple(value) for key, value in one.items() if isinstance(value, list)}
+                found[one["id"]] = ScoredItem(**{**one, **values})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise RunError(f"{file}, line {number}: damaged; {_folder.REMEDY}") from error
-    return found
+    return runs, found
 
 
-def _whole_chunks(content: bytes) -> bytes:
+def _whole_lines(content: bytes) -> bytes:
     """Return the content of a journal without what was being written when the process was killed."""
-    end = content.rfind(b"\n\n")
-    return content[: end + 2] if end >= 0 else b""
+    return content[: content.rfind(b"\n") + 1]
 
 
-def _append(path: Path, lines: bytes, *, trim: bool) -> None:
-    """Append lines to a file; with `trim`, first remove the incomplete chunk that a killed process left."""
+def _append(path: Path, line: bytes, *, trim: bool) -> None:
+    """Append a line to a file; with `trim`, first remove the half line that a killed process left."""
     try:
         if trim and path.exists():
-            os.truncate(path, len(_whole_chunks(path.read_bytes())))
+            os.truncate(path, len(_whole_lines(path.read_bytes())))
         with path.open("ab") as file:
-            file.write(lines)
+            file.write(line)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

@@ -1,9 +1,8 @@
-"""Read tables from files (CSV, TSV, Parquet, JSONL, JSON) and frames; write scores as Parquet and JSONL."""
+"""Read tables from files (CSV, TSV, Parquet, JSONL, JSON) and frames; write scores as Parquet."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,22 +12,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.files import opened_parquet, write_file
+from rmcalib._util.files import opened_parquet, rows_of, write_file
 from rmcalib._util.storage import as_path, read_input
-from rmcalib._util.texts import LONGEST_ID, decoded, json_lines, parse_json
-from rmcalib.scores._schema import Columns, Place, row_place
+from rmcalib._util.texts import LONGEST_ID, brief, parse_json
+from rmcalib.scores._schema import Columns, Place, objects, row_place
 
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
 _METADATA = b"rmcalib.manifest"
 _DIGEST = "scores_sha256"  # in the manifest: a digest of the columns and of the rest of the manifest
-_CHUNK = 100_000  # rows that are Python objects at the same time
+_EMPTY = {"", "NA", "N/A", "NaN", "nan", "null", "None"}  # cells of CSV files without a value
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns as a source has them; the manifest is None unless rmcalib wrote the file."""
+    """Columns as a source has them, with None for an empty value; only files of rmcalib have a manifest."""
 
-    columns: dict[str, Any]
+    columns: Columns
     source: str
     place: Place = field(default=row_place)
     manifest: dict[str, Any] | None = None
@@ -37,30 +36,31 @@ class Table:
         """Return the number of rows."""
         return len(next(iter(self.columns.values()), ()))
 
+    def error(self, row: int, name: str, problem: str) -> ValueError:
+        """Return an error about a value: its place, its column and what it is."""
+        value = self.columns[name][row]
+        return ValueError(f"{self.source}: {self.place(row)}: {name} is {brief(value)}: {problem}")
+
 
 def read_table(path: str | Path, content: Any = None) -> Table:
     """Read a file as a table. `content` is that of a `.json` file which was already parsed."""
     source, ending = str(path), as_path(path).suffix.lower()
     if ending == ".parquet":
-        columns, manifest = _read_parquet(path)
+        columns, manifest = read_parquet(path)
         return Table(columns, source, manifest=manifest)
-    if ending in (".csv", ".tsv"):
-        return _read_csv(path, "," if ending == ".csv" else "\t")
-    if ending == ".jsonl":
-        places: list[str] = []
-        rows: list[Any] = []
-        for where, row in json_lines(read_input(path), source):
-            if not isinstance(row, dict):
-                raise ValueError(f"{source}, {where}: expected an object {{...}}")
-            places.append(where)
-            rows.append(row)
-        return Table(columns_of(rows), source, places.__getitem__)
+    if ending not in ENDINGS:
+        raise ValueError(f"{source!r}: unknown file type; a file of scores ends in {', '.join(ENDINGS)}")
     if ending == ".json":
         content = parse_json(read_input(path), source) if content is None else content
         return Table(_columns_of_json(content, source), source, lambda row: f"entry {row}")
-    raise ValueError(
-        f"{source or repr('')}: unknown file type; a file of scores ends in {', '.join(ENDINGS)}"
-    )
+    lines = [*rows_of(as_path(path), read_input(path))]
+    columns = columns_of([row for _, row in lines])
+    if ending != ".jsonl":  # all cells are texts: an id such as 007 stays what it is
+        columns = {
+            name: objects([None if one in _EMPTY else one for one in cells])
+            for name, cells in columns.items()
+        }
+    return Table(columns, source, lambda row: lines[row][0])
 
 
 def is_frame(value: object) -> bool:
@@ -69,83 +69,46 @@ def is_frame(value: object) -> bool:
 
 
 def read_frame(frame: Any, source: str = "table") -> Table:
-    """Return a pandas or Arrow table (or a mapping of names to values) as a `Table`."""
+    """Return a pandas or Arrow table as a `Table`."""
     if hasattr(frame, "column_names"):  # of Arrow
         return Table({str(name): _array(frame.column(name)) for name in frame.column_names}, source)
     columns = {}
-    for name in frame.columns if hasattr(frame, "columns") else frame:
-        values = frame[name]
-        missing = values.isna().to_numpy() if hasattr(values, "isna") else None
-        array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values, dtype=object)
-        if missing is not None and missing.any() and array.dtype.kind not in "f":
-            array = array.astype(object)
-            array[missing] = None  # pandas has several kinds of empty values
+    for name in frame.columns:
+        array, missing = frame[name].to_numpy(), frame[name].isna().to_numpy()
+        if array.dtype.kind not in "biuf" or (missing.any() and array.dtype.kind != "f"):
+            # pandas has several kinds of empty values, and arrays as cells
+            array = objects([one.tolist() if isinstance(one, np.ndarray) else one for one in array])
+            array[missing] = None
         columns[str(name)] = array
     return Table(columns, source)
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> Columns:
     """Turn rows into columns, with None where a row has no value."""
     names = dict.fromkeys(name for row in rows for name in row)
-    shared: dict[str, str] = {}  # ids are repeated for every response; one copy in memory is enough
-
-    def value_of(row: Mapping[str, Any], name: str) -> Any:
-        value = row.get(name)
-        return shared.setdefault(value, value) if isinstance(value, str) else value
-
-    return {str(name): [value_of(row, name) for row in rows] for name in names}
+    return {str(name): objects([row.get(name) for row in rows]) for name in names}
 
 
-def _columns_of_json(content: Any, source: str) -> dict[str, Any]:
+def _columns_of_json(content: Any, source: str) -> Columns:
     """Read a list of objects, or an object of lists of one length (or pandas' objects by row)."""
     if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
         return columns_of(content)
     if isinstance(content, dict):
-        lists = {
-            name: [*value.values()] if isinstance(value, dict) else value for name, value in content.items()
+        columns = {
+            name: objects(value.values() if isinstance(value, dict) else value)
+            for name, value in content.items()
+            if isinstance(value, (list, dict))
         }
-        lists = {name: values for name, values in lists.items() if isinstance(values, list)}
-        if lists and len({len(values) for values in lists.values()}) == 1:
-            return lists
+        if columns and len({len(values) for values in columns.values()}) == 1:
+            return columns
     raise ValueError(f"{source}: expected a list of objects, one per row, or an object of equally long lists")
 
 
-def _read_csv(path: str | Path, delimiter: str) -> Table:
-    """Read all cells as texts (an id such as 007 stays what it is); empty cells become None."""
-    import pyarrow
-    import pyarrow.csv as arrow_csv
+def read_parquet(path: str | Path) -> tuple[Columns, dict[str, Any] | None]:
+    """Return the columns of a Parquet file, and its manifest if it has one.
 
-    content = decoded(read_input(path), str(path)).encode()
-    options = {
-        "parse_options": arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        "read_options": arrow_csv.ReadOptions(use_threads=False, block_size=max(1 << 20, len(content) + 1)),
-    }
-    try:
-        names = arrow_csv.open_csv(io.BytesIO(content), **options).schema.names
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"{path}: two columns are called {twice!r}: rename one")
-        texts = arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pyarrow.string()),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=True,
-            null_values=["", "NA", "N/A", "NaN", "nan", "null", "None"],
-        )
-        table = arrow_csv.read_csv(io.BytesIO(content), convert_options=texts, **options)
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{path}: not CSV: {_why(error)}") from error
-    columns = {name: table.column(name).to_numpy() for name in table.column_names}
-    return Table(columns, str(path), lambda row: f"row {row + 1} after the header")
-
-
-def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Return the columns of a Parquet file and its manifest, which is empty if it has none."""
-    columns, manifest = _read_parquet(path)
-    return columns, manifest or {}
-
-
-def _read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any] | None]:
-    """Read a Parquet file. One that we wrote carries a digest of its content, and is refused if it changed."""
+    A file that we wrote carries a digest of its content, and is refused if it changed.
+    """
     import pyarrow
 
     content = read_input(path)
@@ -157,9 +120,8 @@ def _read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[s
             raise ValueError("its content does not match its digest")
         columns = {name: _array(table.column(name)) for name in table.column_names}
     except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise ValueError(
-            f"{path}: damaged, or not a Parquet file: {_why(error).removeprefix(f'{path}: ')}"
-        ) from error
+        why = (str(error) or type(error).__name__).splitlines()[0].removeprefix(f"{path}: ")
+        raise ValueError(f"{path}: damaged, or not a Parquet file: {why}") from error
     return columns, manifest
 
 
@@ -170,9 +132,9 @@ def _manifest(metadata: Mapping[bytes, bytes]) -> dict[str, Any] | None:
         if any(key.startswith(b"rmcalib") or key.endswith(b".manifest") for key in metadata):
             raise ValueError("its metadata are damaged")
         return None
-    manifest = json.loads(metadata[_METADATA])
+    manifest = parse_json(metadata[_METADATA], "its manifest")
     if not isinstance(manifest, dict):
-        raise ValueError(f"its metadata {_METADATA.decode()!r} is not a JSON object")
+        raise ValueError("its manifest is not a JSON object")
     return manifest
 
 
@@ -216,17 +178,16 @@ def _array(column: Any) -> npt.NDArray[Any]:
     """Return a column of Arrow as an array. Texts are converted by their distinct values, which are few."""
     import pyarrow
 
-    if not _is_text(column):
-        if column.null_count and not pyarrow.types.is_floating(column.type):
-            return np.array([*column.to_pylist(), None], dtype=object)[:-1]
-        array: npt.NDArray[Any] = column.to_numpy()
-        return array
-    if not column.null_count:
+    if _is_text(column) and not column.null_count:
         texts, numbers = _distinct(column)
+        # numpy's fixed-width texts drop a final NUL, and are large if one is long
         if not any("\0" in text or len(text) > LONGEST_ID for text in texts):
             return np.array(texts, dtype=np.str_)[numbers]
-    # numpy's fixed-width texts hold no None, drop a final NUL, and are large if one is long
-    return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+    types = pyarrow.types
+    if types.is_floating(column.type) or (types.is_primitive(column.type) and not column.null_count):
+        array: npt.NDArray[Any] = column.to_numpy()
+        return array
+    return objects(column.to_pylist())
 
 
 def _is_text(column: Any) -> bool:
@@ -245,8 +206,3 @@ def _distinct(column: Any) -> tuple[list[str], npt.NDArray[Any]]:
     if isinstance(encoded, pyarrow.ChunkedArray):
         encoded = encoded.chunk(0)
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
-
-
-def _why(error: BaseException) -> str:
-    text = getattr(error, "strerror", None) or str(error)
-    return text.splitlines()[0] if text else type(error).__name__

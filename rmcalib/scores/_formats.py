@@ -9,22 +9,18 @@ problem, rejected, verdict, chosen_position`; response 0 is the correct one.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from annotated_types import Ge, Len
-from pydantic import BeforeValidator, Strict
+from annotated_types import Ge
 from typing_extensions import TypedDict
 
-from rmcalib._util.terminal import count
-from rmcalib._util.texts import typed
-from rmcalib.benchmarks._entries import known_entry
-from rmcalib.benchmarks._items import distinct_ids
-from rmcalib.scores._files import Table
-from rmcalib.scores._schema import Problems, as_lists, shown
+from rmcalib._util.display import count
+from rmcalib._util.texts import repeated, typed
+from rmcalib.scores._files import Table, columns_of
+from rmcalib.scores._schema import as_lists, objects
 from rmcalib.scores._tables import to_columns
 
 Columns = dict[str, Any]
@@ -33,6 +29,7 @@ _ABOUT = ("model", "model_type", "chat_template")
 _DEFECT = "Factuality", list(map(str, range(30, 40))), list(map(str, range(10)))
 _CORRECT = "human_to_GPT-4"
 _LETTERS = ("A", "B")
+_VERDICTS = ("model", "problem", "rejected", "verdict", "chosen_position")
 _REWARDMATH = {"benchmark": "rewardmath", "benchmark_format": "rewardmath"}
 
 
@@ -40,63 +37,71 @@ class NoScoresError(ValueError):
     """A published file of a generative judge, which gives no scores."""
 
 
-def _single(value: Any) -> Any:
-    """Return the number in nested lists of one element."""
-    while isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    return value
-
-
-_Text = Annotated[str, Strict(), Len(1)] | Annotated[int, Strict()]
-_Score = Annotated[float, Strict(), BeforeValidator(_single)]
-
-
 class RewardBenchFile(TypedDict):
-    """The lists of a file in RewardBench's layout."""
+    """The lists of a file in RewardBench's layout. A score may be a list of one number."""
 
-    id: list[_Text]
-    subset: list[_Text]
-    scores: list[Annotated[list[_Score], Len(1)]]
-    num_correct: list[Annotated[int, Strict(), Ge(1)]]
+    id: list[str | int]
+    subset: list[str | int]
+    scores: list[list[Any]]
+    num_correct: list[Annotated[int, Ge(1)]]
 
 
-def is_rewardbench(content: Any) -> bool:
-    """Return whether the content of a JSON file has RewardBench's layout."""
-    return isinstance(content, Mapping) and all(name in content for name in RewardBenchFile.__annotations__)
+class RewardMathProblem(TypedDict):
+    """The solutions of a problem in RewardMATH's own layout."""
+
+    problem: str
+    solution_reference: list[str]
+    score: list[Any]
+
+
+def models_of_json(content: Any, source: str, stem: str) -> dict[str, tuple[Columns, About]]:
+    """Return columns and manifest of the model of a published JSON file; empty if it has another layout."""
+    if isinstance(content, Mapping) and {*RewardBenchFile.__annotations__} <= {*content}:
+        columns, about = rewardbench_columns(content, source)
+        return {str(about.get("model") or stem): (columns, about)}
+    first = content[0] if isinstance(content, list) and content else None
+    if isinstance(first, dict) and {*RewardMathProblem.__annotations__} <= {*first}:
+        table, notes = _rewardmath_table(content, source, stem)
+        ((columns, about),) = models_of_table(table).values()
+        return {stem: (columns, about | {"model": stem, "notes": [*notes, *about.get("notes", [])]})}
+    return {}
+
+
+def models_of_table(table: Table) -> dict[str, tuple[Columns, About]]:
+    """Return columns and manifest of each model of a table in RewardMATH's tidy layout, which has no labels."""
+    names = {*table.columns}
+    if names >= {*_VERDICTS}:
+        return _verdicts(table)
+    if not names >= {"model", "problem", "response", "score"} or {"label", "is_correct"} & names:
+        return {}
+    correct = np.array([str(number) == "0" for number in table.columns["response"]])
+    category = np.full(len(table), "MATH")
+    labelled = Table({**table.columns, "label": correct, "category": category}, table.source)
+    roles = {"model": "model", "prompt": "problem", "response": "response", "reward": "score"}
+    parts = to_columns(labelled, {role: [name] for role, name in roles.items()})
+    return {str(model): _meant(own, {"model": model, **_REWARDMATH}) for model, own in parts.items()}
 
 
 def rewardbench_columns(content: Any, source: str) -> tuple[Columns, About]:
     """Return the columns of scores and the manifest of RewardBench's layout; correct responses come first."""
-    if not is_rewardbench(content):
-        raise ValueError(f"{source}: not RewardBench scores")
-    scored = content["scores"]
-    if isinstance(scored, list) and any(own is None for own in scored):
+    if isinstance(content, dict) and isinstance(content.get("scores"), list) and None in content["scores"]:
         raise NoScoresError(f"{source}: prompts without scores (a generative judge gives none)")
     file = typed(RewardBenchFile, content, source)
-    n = len(file["id"])
-    if not n == len(file["subset"]) == len(file["scores"]) == len(file["num_correct"]):
+    subsets, scores, n_correct = [*map(str, file["subset"])], file["scores"], file["num_correct"]
+    ids, repaired = _repaired_ids([*map(str, file["id"])], subsets)
+    if not len(ids) == len(subsets) == len(scores) == len(n_correct):
         raise ValueError(f"{source}: its lists have different lengths")
+    if (twice := repeated(zip(subsets, ids, strict=True))) is not None:
+        raise ValueError(f"{source}: the id {twice[1]!r} of {twice[0]} appears twice")
     about: About = {"source": source, "benchmark_format": "reward-bench-2"}
     about |= {key: content[key] for key in _ABOUT if key in content}
-    categories = [str(one) for one in file["subset"]]
-    ids, repaired = _repaired_ids([str(one) for one in file["id"]], categories)
     if repaired:
         about["repaired_ids"] = repaired
         about["notes"] = [f"{repaired} ids of Factuality that the file has wrong (30 to 39) were repaired."]
-    names = distinct_ids(ids, categories, keep=known_entry("reward-bench-2").no_single_answer)
-    twice = [f"the id {name!r} appears {times} times" for name, times in Counter(names).items() if times > 1]
-    Problems(source, twice).raise_if_any()
-    sizes = [len(own) for own in file["scores"]]
-    numbers = [i for size in sizes for i in range(size)]
-    correct = np.repeat(file["num_correct"], sizes)
-    columns: Columns = {
-        "item_id": np.repeat(names, sizes),
-        "category": np.repeat(categories, sizes),
-        "response": numbers,
-        "label": (np.array(numbers) < correct).astype(np.float64),
-        "reward": [score for own in file["scores"] for score in own],
-    }
-    return columns, about
+    labels = [[float(i < n) for i in range(len(own))] for n, own in zip(n_correct, scores, strict=True)]
+    lists = {"prompt": ids, "category": subsets, "reward": scores, "label": labels}
+    table = Table({role: objects(values) for role, values in lists.items()}, source)
+    return to_columns(table, {role: [role] for role in lists})[None], about
 
 
 def _repaired_ids(ids: list[str], categories: Sequence[str]) -> tuple[list[str], int]:
@@ -112,85 +117,43 @@ def _repaired_ids(ids: list[str], categories: Sequence[str]) -> tuple[list[str],
     return repaired, len(right)
 
 
-class RewardMathProblem(TypedDict):
-    """The solutions of a problem in RewardMATH's own layout."""
-
-    problem: str
-    solution_reference: list[str]
-    score: list[Any]
-
-
-def is_rewardmath(content: Any) -> bool:
-    """Return whether the content of a JSON file has RewardMATH's own layout."""
-    keys = {*RewardMathProblem.__annotations__}
-    return (
-        isinstance(content, list) and bool(content) and isinstance(content[0], dict) and keys <= {*content[0]}
-    )
-
-
-def is_rewardmath_table(columns: Mapping[str, Any]) -> bool:
-    """Return whether a table has RewardMATH's tidy layout of many models (which has no labels)."""
-    names = {*columns}
-    if names >= {"model", "problem", "rejected", "verdict", "chosen_position"}:
-        return True
-    return names >= {"model", "problem", "response", "score"} and not {"label", "is_correct"} & names
-
-
-def rewardmath_table(content: Sequence[Any], source: str, model: str) -> tuple[Table, list[str]]:
+def _rewardmath_table(content: Sequence[Any], source: str, model: str) -> tuple[Table, list[str]]:
     """Return a file in RewardMATH's own layout as a tidy table of one model, and notes."""
     verdicts = "chosen_position" in content[0]
     rows: list[dict[str, Any]] = []
     known: set[str] = set()
-    problems = Problems(source)
     for number, entry in enumerate(typed(list[RewardMathProblem], content, source)):
         authors, scores = entry["solution_reference"], entry["score"]
         places = content[number].get("chosen_position") if verdicts else scores
-        if not isinstance(places, list) or not len(authors) == len(scores) == len(places):
-            problems.append(f"entry {number}: its lists have different lengths")
-        elif not scores:
-            problems.append(f"entry {number}: has no solutions")
-        elif not verdicts and (authors.count(_CORRECT) != 1 or len(scores) < 2):
-            problems.append(
-                f"entry {number}: expected one solution by {_CORRECT} (the correct one) and another"
+        if not isinstance(places, list) or not 0 < len(authors) == len(scores) == len(places):
+            raise ValueError(f"{source}: entry {number}: its lists are empty, or have different lengths")
+        if not verdicts and (authors.count(_CORRECT) != 1 or len(scores) < 2):
+            raise ValueError(
+                f"{source}: entry {number}: expected one solution by {_CORRECT} (the correct one) and another"
             )
-        elif (key := repr((entry["problem"], authors))) not in known:
-            own = {"model": model, "problem": len(known)}
-            known.add(key)
-            if verdicts:
-                answers = enumerate(zip(scores, places, strict=True), start=1)
-                rows += [own | {"rejected": j, "verdict": a, "chosen_position": b} for j, (a, b) in answers]
-            else:
-                first = authors.index(_CORRECT)
-                ordered = [scores[first], *scores[:first], *scores[first + 1 :]]
-                rows += [own | {"response": j, "score": score} for j, score in enumerate(ordered)]
-    problems.raise_if_any()
-    repeated = len(content) - len(known)
-    note = f"{count(repeated, 'problem')} repeated in the file; only the first of each is used."
-    return Table({name: [row[name] for row in rows] for name in rows[0]}, source), [note] if repeated else []
-
-
-def rewardmath_models(table: Table) -> dict[str, tuple[Columns, About]]:
-    """Return columns and manifest of each model of a tidy table.
-
-    >>> columns = {"model": ["m"] * 2, "problem": [0, 0], "response": [0, 1], "score": [[2.5], [1.0]]}
-    >>> rewardmath_models(Table(columns, "x.parquet"))["m"][0]["reward"]
-    [2.5, 1.0]
-    """
-    if "verdict" in table.columns:
-        return _verdicts(table)
-    correct = [str(number) == "0" for number in table.columns["response"]]
-    labelled = Table(table.columns | {"label": correct, "category": ["MATH"] * len(table)}, table.source)
-    roles = {"model": "model", "prompt": "problem", "response": "response", "reward": "score"}
-    parts = to_columns(labelled, {role: [name] for role, name in roles.items()})
-    return {str(model): _meant(own, {"model": model, **_REWARDMATH}) for model, own in parts.items()}
+        key = repr((entry["problem"], authors))
+        if key in known:
+            continue
+        own = {"model": model, "problem": len(known)}
+        known.add(key)
+        if verdicts:
+            answers = enumerate(zip(scores, places, strict=True), start=1)
+            rows += [own | {"rejected": j, "verdict": a, "chosen_position": b} for j, (a, b) in answers]
+        else:
+            first = authors.index(_CORRECT)
+            ordered = [scores[first], *scores[:first], *scores[first + 1 :]]
+            rows += [own | {"response": j, "score": score} for j, score in enumerate(ordered)]
+    again = len(content) - len(known)
+    note = f"{count(again, 'problem')} repeated in the file; only the first of each is used."
+    return Table(columns_of(rows), source), [note] if again else []
 
 
 def _meant(columns: Columns, about: About) -> tuple[Columns, About]:
     """Find out whether the scores of a model are rewards, ratings or lists of step scores."""
-    values = [value.tolist() if hasattr(value, "tolist") else value for value in columns.pop("reward")]
+    values = columns.pop("reward").tolist()
     if any(isinstance(value, list) and len(value) != 1 for value in values):
         return columns | {"steps": values}, about
-    rewards = [_single(value) for value in values]
+    rewards = [value[0] if isinstance(value, list) else value for value in values]
     numbers = [value for value in rewards if isinstance(value, (int, float)) and value == value]
     if all(0 <= value <= 10 and value == int(value) for value in numbers):
         about |= {"scale": "ratings", "score_kind": "ratings"}
@@ -199,26 +162,23 @@ def _meant(columns: Columns, about: About) -> tuple[Columns, About]:
 
 def _verdicts(table: Table) -> dict[str, tuple[Columns, About]]:
     """Return verdicts on pairs. A verdict that is not a letter counts as half a win."""
-    names = ("model", "problem", "rejected", "verdict", "chosen_position")
-    found: dict[str, dict[Any, dict[int, tuple[Any, Any]]]] = {}
-    problems = Problems(table.source)
-    for row, values in enumerate(zip(*(table.columns[name] for name in names), strict=True)):
+    found: dict[str, dict[Any, list[tuple[Any, Any]]]] = {}
+    for row, values in enumerate(zip(*(table.columns[name].tolist() for name in _VERDICTS), strict=True)):
         model, problem, number, verdict, place = values
-        own = found.setdefault(str(model), {}).setdefault(problem, {})
+        own = found.setdefault(str(model), {}).setdefault(problem, [])
         if place not in _LETTERS:
-            problems.append(f"{table.place(row)}: chosen_position is {shown(place)}, not A or B")
-        elif number != len(own) + 1:
-            problems.append(f"{table.place(row)}: rejected is {shown(number)}: expected {len(own) + 1} next")
-        own[len(own) + 1] = verdict, place
-    problems.raise_if_any()
+            raise table.error(row, "chosen_position", "expected A or B")
+        own.append((verdict, place))
+        if str(number) != str(len(own)):
+            raise table.error(row, "rejected", f"expected {len(own)} next")
     # The same judge may be in both kinds of tables.
     return {f"{model} (pairs)": _compared(f"{model} (pairs)", own) for model, own in found.items()}
 
 
-def _compared(model: str, by_problem: Mapping[Any, Mapping[int, tuple[Any, Any]]]) -> tuple[Columns, About]:
+def _compared(model: str, by_problem: Mapping[Any, list[tuple[Any, Any]]]) -> tuple[Columns, About]:
     """Return the columns and the manifest of the verdicts of one judge."""
-    pairs = [pair for own in by_problem.values() for pair in own.values()]
-    wins = [[_win(*pair) for pair in own.values()] for own in by_problem.values()]
+    pairs = [pair for own in by_problem.values() for pair in own]
+    wins = [[_win(*pair) for pair in own] for own in by_problem.values()]
     sizes = [1 + len(own) for own in wins]
     numbers = [i for size in sizes for i in range(size)]
     columns = {

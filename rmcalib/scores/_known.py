@@ -7,21 +7,16 @@ numbers of the leaderboard are in separate small files.
 
 from __future__ import annotations
 
-import difflib
-import json
 import math
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import numpy as np
-
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, folder_name, resolve_commit, translated
-from rmcalib._util.texts import parse_yaml
+from rmcalib._util.texts import did_you_mean, parse_json, parse_yaml, typed
 from rmcalib.benchmarks._entries import known_entry
-from rmcalib.benchmarks._items import distinct_ids
+from rmcalib.scores._files import read_table
 from rmcalib.scores._formats import rewardbench_columns, star
 from rmcalib.scores._scores import Scores
 
@@ -33,6 +28,7 @@ RESULTS = "allenai/reward-bench-2-results"
 """The data set with published scores."""
 _DEMO = Path(__file__).parents[1] / "demo"
 _SCORES, _FIGURES = "eval-set-scores", "eval-set"  # folders of the data set
+_SHARED = ("item_id", "category", "response", "label", "votes", "ties", "characters")
 _KEPT = ("model_type", "chat_template", "repaired_ids", "notes")
 
 
@@ -63,8 +59,8 @@ def load_board(name: str = "rewardmath") -> dict[str, Scores]:
     if name not in BOARDS:
         raise ValueError(f"{name}: no such board (have: {', '.join(BOARDS)})")
     if name == REAL:
-        return {**_rewardmath(), **_rewardbench2()}
-    return dict({"rewardmath": _rewardmath, "reward-bench-2": _rewardbench2, "pandalm": _pandalm}[name]())
+        return {**_board("rewardmath"), **_board("reward-bench-2")}
+    return dict(_board(name))
 
 
 def built_in_scores(name: str) -> Scores:
@@ -81,72 +77,26 @@ def is_built_in(source: Any) -> bool:
     return str(source).startswith(f"{REAL}/") and not Path(source).exists()
 
 
-@lru_cache(maxsize=1)
-def _rewardmath() -> dict[str, Scores]:
-    with np.load(_DEMO / "rewardmath.npz", allow_pickle=False) as file:
-        models, rewards = file["models"].tolist(), file["rewards"]
-    about = _about("rewardmath")
-    return {
-        model: Scores.from_arrays(own, category="MATH", manifest={"model": model, **about})
-        for model, own in zip(models, rewards, strict=True)
-    }
+@lru_cache(maxsize=len(BOARDS))
+def _board(name: str) -> dict[str, Scores]:
+    """Return the scores of a built-in file, which has a column of rewards for each model.
 
-
-@lru_cache(maxsize=1)
-def _rewardbench2() -> dict[str, Scores]:
-    table = _read("rewardbench2")
-    categories = table.pop("subset")
-    keep = known_entry("reward-bench-2").no_single_answer
-    response = np.array(table.pop("response"), dtype=np.int64)
-    columns = {
-        "item_id": distinct_ids(table.pop("id"), categories, keep=keep),
-        "category": categories,
-        "response": response,
-        "label": (response < np.array(table.pop("num_correct"))).astype(np.float64),
-    }
-    return {
-        model: Scores.from_columns(
-            columns | {"reward": rewards}, {"model": model, **_about("reward-bench-2")}
-        )
-        for model, rewards in table.items()
-    }
-
-
-@lru_cache(maxsize=1)
-def _pandalm() -> dict[str, Scores]:
-    """Return two judges' verdicts with the votes: 1 and 2 name a response, 0 is a tie, others are unread."""
-    table = _read("pandalm")
-    people = np.array([table[f"annotator{i}"] for i in (1, 2, 3)])
-    n = people.shape[1]
-    columns = {
-        "item_id": np.repeat([str(one) for one in table["id"]], 2),
-        "category": np.repeat(np.array(table["application"], dtype=object), 2),
-        "response": np.tile([0, 1], n),
-        "votes": np.stack([(people == i).sum(axis=0) for i in (1, 2)], axis=1).ravel(),
-        "ties": np.repeat((people == 0).sum(axis=0), 2),
-        "characters": np.stack([table["characters_1"], table["characters_2"]], axis=1).ravel(),
-    }
-    votes = columns["votes"].reshape(n, 2)
-    columns["label"] = (votes > votes[:, ::-1]).astype(np.float64).ravel()
+    If people voted, it has verdicts instead: P(the response beats the other one of its pair).
+    """
+    about: dict[str, Any] = parse_yaml((_DEMO / "boards.yaml").read_bytes(), "boards.yaml")[name]
+    table = read_table(_DEMO / f"{name}.parquet").columns
+    verdicts = about.pop("verdicts", {})
+    shared = {column: table.pop(column) for column in _SHARED if column in table}
     found = {}
-    for name, model in (("gpt_35_turbo", "gpt-3.5-turbo"), ("pandalm_7b", "WeOpenML/PandaLM-7B-v1")):
-        wins = [{"1": 1.0, "2": 0.0}.get(str(verdict), 0.5) for verdict in table[name]]
-        counts = {"pairs": n, "unclear": sum(str(verdict) not in ("0", "1", "2") for verdict in table[name])}
-        about = {"model": model, **_about("pandalm"), "verdicts": counts}
-        found[model] = Scores.from_columns(columns | {"beats": star([[p] for p in wins])}, about)
+    for model, values in table.items():
+        manifest = {"model": model, **about}
+        if verdicts:
+            own = {"beats": star([[p] for p in values[::2]])}
+            manifest["verdicts"] = verdicts[model]
+        else:
+            own = {"reward": values}
+        found[model] = Scores.from_columns(shared | own, manifest)
     return found
-
-
-def _about(board: str) -> dict[str, Any]:
-    found: dict[str, Any] = parse_yaml((_DEMO / "boards.yaml").read_bytes(), "boards.yaml")[board]
-    return found
-
-
-def _read(name: str) -> dict[str, Any]:
-    import pyarrow.parquet
-
-    table: dict[str, Any] = pyarrow.parquet.read_table(_DEMO / f"{name}.parquet").to_pydict()
-    return table
 
 
 def published_scores(model: str, *, revision: str | None = None, cache: Path | None = None) -> Scores:
@@ -182,7 +132,7 @@ def published_scores(model: str, *, revision: str | None = None, cache: Path | N
     if stored.is_file():
         return Scores.from_parquet(stored)
     source = f"{RESULTS}/{_SCORES}/{model}.json"
-    columns, about = rewardbench_columns(_parse(_content(model, commit), source), source)
+    columns, about = rewardbench_columns(parse_json(_content(model, commit), source), source)
     manifest: dict[str, Any] = {
         "model": model,
         "benchmark": known_entry("reward-bench-2").hub_id,
@@ -219,77 +169,38 @@ def published_models(*, revision: str | None = None) -> list[str]:
     from huggingface_hub.hf_api import RepoFile
 
     commit = resolve_commit(RESULTS, repo_type="dataset", revision=revision)
+    where: dict[str, Any] = {"recursive": True, "revision": commit, "repo_type": "dataset"}
     with translated(RESULTS, repo_type="dataset", revision=revision):
-
-        def listed() -> list[Any]:
-            return [
-                *HfApi().list_repo_tree(
-                    RESULTS, _SCORES, recursive=True, revision=commit, repo_type="dataset"
-                )
-            ]
-
-        entries = downloaded(listed, RESULTS)
-        paths = [PurePosixPath(entry.path) for entry in entries if isinstance(entry, RepoFile)]
+        entries = downloaded(lambda: [*HfApi().list_repo_tree(RESULTS, _SCORES, **where)], RESULTS)
+    paths = [PurePosixPath(entry.path) for entry in entries if isinstance(entry, RepoFile)]
     return sorted(str(p.relative_to(_SCORES).with_suffix("")) for p in paths if p.suffix == ".json")
 
 
-def published_figures(
-    models: Iterable[str], *, revision: str | None = None, jobs: int = 8
-) -> tuple[dict[str, dict[str, float]], str]:
-    """Download the numbers that RewardBench 2's leaderboard shows.
+def published_figures(models: Iterable[str]) -> tuple[dict[str, dict[str, float]], str]:
+    """Download the numbers that RewardBench 2's leaderboard shows, and return them with their commit.
 
-    Files are kept in the Hub's cache: each is downloaded once per commit, and later read without a network.
-
-    Parameters
-    ----------
-    models : Iterable[str]
-        Hub ids of the models.
-    revision : str, optional
-        Branch, tag or commit of the data set of results; default the current one.
-    jobs : int
-        Number of simultaneous downloads.
-
-    Returns
-    -------
-    figures : dict of str to dict
-        The value of each category by model; models without numbers are missing.
-    commit : str
-        The commit of the data set.
-
-    Examples
-    --------
-    This needs the Hub::
-
-        figures, commit = published_figures(["Skywork/Skywork-Reward-V2-Llama-3.1-8B"])
+    They are by model and category; models without numbers are missing. Files are kept in the Hub's cache: each
+    is downloaded once per commit.
     """
-    commit = resolve_commit(RESULTS, repo_type="dataset", revision=revision)
-    names = [name for name in dict.fromkeys(models) if _is_repo_id(name)]
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        found = list(pool.map(lambda name: _figures(name, commit), names))
-    return {name: figures for name, figures in zip(names, found, strict=True) if figures}, commit
-
-
-def _figures(model: str, commit: str) -> dict[str, float]:
-    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+    from huggingface_hub import snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()  # the files are tiny
-    name = f"{_FIGURES}/{model}.json"
-    if try_to_load_from_cache(RESULTS, name, revision=commit, repo_type="dataset") is _CACHED_NO_EXIST:
-        return {}
+    commit = resolve_commit(RESULTS, repo_type="dataset")
+    names = {name: f"{_FIGURES}/{name}.json" for name in models if _is_repo_id(name)}
+
+    def download() -> Path:
+        files = [*names.values()]
+        return Path(snapshot_download(RESULTS, repo_type="dataset", revision=commit, allow_patterns=files))
+
     with translated(RESULTS, repo_type="dataset"):
-        try:
-            path = downloaded(
-                lambda: Path(hf_hub_download(RESULTS, name, repo_type="dataset", revision=commit)), RESULTS
-            )
-        except LocalEntryNotFoundError:  # the Hub was not reached
-            raise
-        except EntryNotFoundError:
-            return {}
-    content = _parse(path.read_bytes(), f"{RESULTS}/{name}")
-    if not isinstance(content, dict):
-        raise ValueError(f"{RESULTS}/{name}: not a JSON object")
+        folder = downloaded(download, RESULTS)
+    found = {name: _figures(folder / file) for name, file in names.items() if (folder / file).is_file()}
+    return {name: figures for name, figures in found.items() if figures}, commit
+
+
+def _figures(path: Path) -> dict[str, float]:
+    content = typed(dict[str, Any], parse_json(path.read_bytes(), str(path)), str(path))
     numbers = {key: value for key, value in content.items() if type(value) in (int, float)}
     return {key: float(value) for key, value in numbers.items() if math.isfinite(value)}
 
@@ -312,13 +223,5 @@ def _content(model: str, commit: str) -> bytes:
             return bytes(downloaded(lambda: HfFileSystem().cat_file(path), RESULTS))
         except FileNotFoundError:
             known = published_models(revision=commit)
-            near = difflib.get_close_matches(model, known, n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"{len(known)} other models have some"
+            hint = did_you_mean(model, known, f"{len(known)} other models have some")
             raise HubError(f"{model}: no published scores in {RESULTS} ({hint})") from None
-
-
-def _parse(content: bytes, source: str) -> Any:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{source}: not JSON: {error}") from error

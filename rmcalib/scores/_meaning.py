@@ -5,20 +5,20 @@ Everything here turns numbers into rewards, whose softmax within a prompt is P(t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib.scores._scores import Scores
 
-Scale = Literal["reward", "probability", "logprob", "rating", "logit"]
 SCALES = ("reward", "probability", "logprob", "rating", "logit")
 """What numbers can be; see `to_rewards`."""
 Missing = Literal["refuse", "lowest", "drop"]
 """What to do about responses without a score; see `load_scores`."""
-MISSING = ("refuse", "lowest", "drop")
+MISSING: tuple[Missing, ...] = get_args(Missing)
 _EDGE = 1e-8  # smallest distance of a probability from 0 and 1; float32 rounds 1 - 1e-8 to 1
 _FEW = 20  # with fewer numbers, only exact signs count
 
@@ -52,15 +52,6 @@ class Meaning:
     measured_as: str = "reward"
     asked: bool = False
     reversed: float | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether there is nothing to say."""
-        return self.looks_like == "reward" and not self.asked and self.reversed is None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the entry ``meaning`` of a manifest."""
-        return asdict(self)
 
 
 def look(scores: Scores) -> Meaning:
@@ -193,9 +184,9 @@ def measured(scores: Scores, scale: str | None, *, guess: bool) -> Scores:
     meaning = look(scores)
     used = scale or (meaning.looks_like if meaning.certain else "reward")
     meaning = replace(meaning, measured_as=used, asked=scale is not None)
-    if meaning.is_plain:
-        return scores
-    about = {**scores.manifest, "meaning": meaning.as_dict()}
+    if meaning.looks_like == "reward" and not meaning.asked and meaning.reversed is None:
+        return scores  # there is nothing to say
+    about = {**scores.manifest, "meaning": asdict(meaning)}
     if used in ("probability", "logprob", "logit"):
         about |= {"score_kind": used, "scale": "log-probabilities" if used != "logit" else "log-utilities"}
     elif used == "rating":
@@ -203,58 +194,38 @@ def measured(scores: Scores, scale: str | None, *, guess: bool) -> Scores:
     return replace(scores, reward=to_rewards(scores.reward, scores.offsets, used), manifest=about)
 
 
-def step_rewards(values: FloatArray, counts: IntArray, steps: str = "product") -> tuple[FloatArray, bool]:
-    """Return one reward per response from the scores of its steps.
+_COMBINED: dict[str, Callable[[FloatArray], Any]] = {
+    "product": np.sum,  # of logarithms
+    "min": np.min,
+    "last": lambda row: row[-1],
+    "mean": np.mean,
+    "geometric_mean": np.mean,  # of logarithms
+}
+STEPS = tuple(_COMBINED)
+"""Ways to combine the step scores of a response: the values of ``steps``."""
+
+
+def step_rewards(lists: Sequence[FloatArray], steps: str = "product") -> tuple[FloatArray, bool]:
+    """Return one reward per response from the scores of its steps, and whether these were probabilities.
 
     If all step scores are from 0 to 1, they are probabilities that a step is correct. They are combined into
     a probability p that the response is correct, and the reward is its log-odds, log p − log(1 − p). If
     exactly one response of a prompt is correct, and the responses are independent, the softmax of these
     rewards is the probability that it is this one. Other step scores are combined without a transformation.
 
-    Parameters
-    ----------
-    values : float (S,)
-        The steps' scores, response after response.
-    counts : int (N,)
-        The number of steps of each response, at least 1.
-    steps : str
-        How to combine them, one of ``STEPS``.
-
-    Returns
-    -------
-    rewards : float array (N,)
-        The rewards.
-    probabilities : bool
-        Whether the step scores were probabilities.
-
-    Examples
-    --------
-    >>> rewards, _ = step_rewards(np.array([0.5, 0.5, 0.25]), np.array([2, 1]), "product")
+    >>> rewards, _ = step_rewards([np.array([0.5, 0.5]), np.array([0.25])], "product")
     >>> rewards.round(4)  # both are 0.25
     array([-1.0986, -1.0986])
     """
-    check_choice(steps, "steps", STEPS)
-    starts = np.cumsum(counts) - counts
-    in_logs = steps in ("product", "geometric_mean")
+    combine, in_logs = _COMBINED[steps], steps in ("product", "geometric_mean")
+    values = np.concatenate(lists)
     outside = values[(values < 0) | (values > 1)]
     if len(outside) and in_logs:
         raise ValueError(
             f"steps: {steps} needs scores from 0 to 1, but one is {outside[0]:g}: use min, last, mean"
         )
-    p = values if len(outside) else np.clip(values, _EDGE, 1 - _EDGE)
-    if steps == "min":
-        combined = np.minimum.reduceat(p, starts)
-    elif steps == "last":
-        combined = p[starts + counts - 1]
-    else:
-        combined = np.add.reduceat(np.log(p) if in_logs else p, starts)
-        combined = combined if steps == "product" else combined / counts
     if len(outside):
-        return combined, False
-    logs = combined if in_logs else np.log(combined)
-    rewards: FloatArray = logs - np.log(-np.expm1(logs))
-    return rewards, True
-
-
-STEPS = ("product", "min", "last", "mean", "geometric_mean")
-"""Ways to combine the step scores of a response: the values of ``steps``."""
+        return np.array([combine(row) for row in lists]), False
+    p = [np.clip(row, _EDGE, 1 - _EDGE) for row in lists]
+    logs = np.array([combine(np.log(row)) if in_logs else np.log(combine(row)) for row in p])
+    return logs - np.log(-np.expm1(logs)), True

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
-from rmcalib._util.texts import LONGEST_ID
+from rmcalib._util.texts import LONGEST_ID, brief
 
 Columns = dict[str, npt.NDArray[Any]]
 Lists = npt.NDArray[np.object_]
@@ -56,7 +56,7 @@ SCHEMA: dict[str, Field] = {
     "reward": Field(
         "double",
         f"a finite number of at most {LARGEST_REWARD:g}",
-        "score it again, or say missing='lowest' or missing='drop' (--missing)",
+        "name another column (--columns reward=NAME), or say missing='lowest' or missing='drop' (--missing)",
         -LARGEST_REWARD,
         LARGEST_REWARD,
     ),
@@ -77,8 +77,8 @@ _DETAIL = Field("double", "a finite number, or empty", "leave it empty", may_be_
 class Problems(list[str]):
     """What is wrong with a source of scores. `raise_if_any` puts all of it into one error."""
 
-    def __init__(self, source: str, found: Iterable[str] = ()) -> None:
-        super().__init__(found)
+    def __init__(self, source: str) -> None:
+        super().__init__()
         self.source = source
 
     def raise_if_any(self) -> None:
@@ -94,19 +94,6 @@ class Problems(list[str]):
 def row_place(row: int) -> str:
     """Name a row by its number, counted from 0."""
     return f"row {row}"
-
-
-def shown(value: Any) -> str:
-    """Return a value for a message."""
-    if value is None:
-        return "empty"
-    text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def taken(values: Any, rows: IntArray) -> Any:
-    """Return some rows of a column."""
-    return values[rows] if isinstance(values, np.ndarray) else [values[i] for i in rows]
 
 
 def starts_of(item_id: npt.NDArray[np.str_]) -> IntArray:
@@ -146,7 +133,7 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
             row = int(bad[0])
             several = f" ({len(bad):,} values)" if len(bad) > 1 else ""
             problems.append(
-                f"{place(row)}{_whose(arrays, row)}: {name} is {shown(columns[name][row])}, not "
+                f"{place(row)}{_whose(arrays, row)}: {name} is {brief(columns[name][row])}, not "
                 f"{field.expected}{several}: {field.remedy}"
             )
         elif found is not None:
@@ -162,8 +149,8 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
 
 def as_column(values: Any) -> npt.NDArray[Any] | None:
     """Return further values as an array (N,); None if they are neither texts nor numbers nor truth values."""
-    array = values if isinstance(values, np.ndarray) else _objects(values)
-    if array.ndim != 1 or array.dtype.kind not in "OUbiuf":
+    array = objects(values)
+    if array.dtype.kind not in "OUbiuf":
         return None
     if array.dtype.kind == "O":
         kinds = {type(value) for value in array.tolist()} - {type(None)}
@@ -173,15 +160,16 @@ def as_column(values: Any) -> npt.NDArray[Any] | None:
             empty = any(value is None for value in array.tolist())
             return array.astype(np.float64) if empty or float in kinds else np.array(array.tolist())
         if str in kinds and len(kinds) > 1:  # Arrow has no columns of several types
-            return _objects(None if value is None else str(value) for value in array.tolist())
+            return objects(None if value is None else str(value) for value in array.tolist())
     return array
 
 
-def _objects(values: Iterable[Any]) -> npt.NDArray[np.object_]:
-    listed = [value.item() if isinstance(value, np.generic) else value for value in values]
-    array = np.empty(len(listed), dtype=object)
-    array[:] = listed
-    return array
+def objects(values: Any) -> npt.NDArray[Any]:
+    """Return values as a column (N,): an array as it is, others as objects."""
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        return values
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return np.fromiter(plain, dtype=object, count=len(plain))
 
 
 def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any] | None, IntArray]:
@@ -189,14 +177,16 @@ def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any] | None, IntArray
     if field.type == "lists":
         wrong_rows = [row for row, value in enumerate(values) if not _is_list_of_probabilities(value)]
         return (None if wrong_rows else as_lists(values)), np.array(wrong_rows, dtype=np.int64)
-    array = values if isinstance(values, np.ndarray) and values.ndim == 1 else _objects(values)
+    array = objects(values)
     if field.type == "string":
         return _texts(array)
     if field.type == "bool" and array.dtype.kind in "OU":
-        array = _objects({"true": 1, "false": 0}.get(str(value).lower(), value) for value in array)
+        array = objects({"true": 1, "false": 0}.get(str(value).lower(), value) for value in array)
     unread: BoolArray = np.zeros(len(array), dtype=bool)
     if array.dtype.kind not in _SAFE[field.type]:
         array, unread = _floats(array)
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64, copy=False)  # the limits do not fit into float32
     wrong = ~((array >= field.low) & (array <= field.high) & np.isfinite(array))
     if field.may_be_empty:
         wrong &= ~np.isnan(array)
@@ -208,17 +198,12 @@ def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any] | None, IntArray
 
 def _floats(array: npt.NDArray[Any]) -> tuple[FloatArray, BoolArray]:
     """Return the numbers of a column, also of texts, with NaN for None, and which values are none."""
-    if array.dtype.kind in "OU":
-        try:
-            return array.astype(np.float64), np.zeros(len(array), dtype=bool)
-        except (TypeError, ValueError, OverflowError):  # one of them is none
-            listed = array.tolist()
-            numbers = [as_number(value) for value in listed]
-            unread = [one is None and value is not None for one, value in zip(numbers, listed, strict=True)]
-            return np.array(numbers, dtype=np.float64), np.array(unread)
     if array.dtype.kind in "fiub":
         return array.astype(np.float64), np.zeros(len(array), dtype=bool)
-    return np.full(len(array), np.nan), np.ones(len(array), dtype=bool)
+    listed = array.tolist() if array.dtype.kind in "OU" else [()] * len(array)
+    numbers = [as_number(value) for value in listed]
+    unread = [one is None and value is not None for one, value in zip(numbers, listed, strict=True)]
+    return np.array(numbers, dtype=np.float64), np.array(unread, dtype=bool)
 
 
 def as_number(value: Any) -> float | None:
@@ -281,30 +266,22 @@ def _inconsistent(arrays: Columns) -> list[str]:
     item_id, response = arrays["item_id"], arrays["response"]
     starts = starts_of(item_id)
     sizes = np.diff(np.r_[starts, len(item_id)])
-    found = []
-
-    def several(bad: BoolArray) -> str:
-        return f" ({bad.sum():,} rows)" if bad.sum() > 1 else ""
-
     expected = np.arange(len(item_id)) - np.repeat(starts, sizes)
-    twice = np.r_[False, (response[1:] == response[:-1]) & (item_id[1:] == item_id[:-1])]
-    gap = response != expected
-    if twice.any():
-        row = int(np.flatnonzero(twice)[0])
-        found.append(f"item {str(item_id[row])!r}: response {response[row]} appears twice{several(twice)}")
-    elif gap.any():
-        row = int(np.flatnonzero(gap)[0])
+    found = []
+    wrong = np.flatnonzero(response != expected)
+    if len(wrong):
+        row = int(wrong[0])
         found.append(
-            f"item {str(item_id[row])!r}, response {response[row]}: expected response {expected[row]} next; "
-            "an item's responses are numbered 0, 1, 2, ..."
+            f"item {str(item_id[row])!r}: response {response[row]} instead of {expected[row]}: number a prompt's "
+            "responses 0, 1, 2, ..., each once"
         )
     for name in _OF_THE_PROMPT:
         if name in arrays:
-            bad = arrays[name] != np.repeat(arrays[name][starts], sizes)
-            if bad.any():
-                where = _whose(arrays, int(np.flatnonzero(bad)[0]))
-                found.append(f"{name} differs between the responses of a prompt{where}{several(bad)}")
-    if "beats" in arrays and not twice.any():
+            wrong = np.flatnonzero(arrays[name] != np.repeat(arrays[name][starts], sizes))
+            if len(wrong):
+                where = _whose(arrays, int(wrong[0]))
+                found.append(f"{name} differs between the responses of a prompt{where}")
+    if "beats" in arrays:
         try:
             flat_beats(arrays["beats"], sizes)
         except ValueError as error:
@@ -348,47 +325,20 @@ def as_lists(values: Iterable[Sequence[float | None]]) -> Lists:
 
 
 def flat_beats(column: Lists, sizes: IntArray) -> FloatArray:
-    """Return the column as one array (Σ m²,), NaN where unknown; a ValueError names the first bad row.
+    """Return the column as one array (Σ m²,), NaN where unknown; a ValueError names the first bad prompt.
 
     >>> flat_beats(as_lists([[None, 1], [0, None]]), np.array([2]))
     array([nan,  1.,  0., nan])
     """
-    wanted = np.repeat(sizes, sizes)
-    lengths = np.fromiter((len(row) for row in column), dtype=np.int64, count=len(column))
-    if (lengths != wanted).any():
-        row = int(np.flatnonzero(lengths != wanted)[0])
-        raise ValueError(f"row {row}: beats has {lengths[row]} entries for {wanted[row]} responses")
-    flat = np.array([one for row in column for one in row], dtype=np.float64)
-    other = flat[transposed(sizes)]
-    wrong = (np.abs(flat + other - 1) > _TOLERANCE) | (np.isnan(flat) != np.isnan(other))
-    i, j = _indices(sizes)
-    wrong[i == j] = False
-    if wrong.any():
-        first = int(np.flatnonzero(wrong)[0])
-        row = int(np.searchsorted(np.cumsum(wanted), first, side="right"))
-        raise ValueError(
-            f"row {row}: beats says P({i[first]} beats {j[first]}) = {flat[first]:g} and "
-            f"P({j[first]} beats {i[first]}) = {other[first]:g}; the two must sum to 1"
-        )
-    flat[i == j] = np.nan
-    return flat
-
-
-def transposed(sizes: IntArray) -> IntArray:
-    """Return the index of entry (j, i) for each entry (i, j) of the flat array.
-
-    >>> transposed(np.array([2]))
-    array([0, 2, 1, 3])
-    """
-    i, j = _indices(sizes)
-    squares = sizes * sizes
-    base = np.repeat(np.cumsum(squares) - squares, squares)
-    return base + j * np.repeat(sizes, squares) + i
-
-
-def _indices(sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """Return row and column of each entry within its prompt: (Σ m²,) each."""
-    squares = sizes * sizes
-    within = np.arange(squares.sum()) - np.repeat(np.cumsum(squares) - squares, squares)
-    width = np.repeat(sizes, squares)
-    return within // width, within % width
+    tables, start = [], 0
+    for m in sizes.tolist():
+        rows = column[start : start + m].tolist()
+        if any(len(row) != m for row in rows):
+            raise ValueError(f"row {start}: beats needs {m} entries for each of {m} responses")
+        p = np.array(rows, dtype=np.float64)
+        np.fill_diagonal(p, np.nan)
+        if not np.allclose(p, 1 - p.T, rtol=0, atol=_TOLERANCE, equal_nan=True):
+            raise ValueError(f"row {start}: beats: P(i beats j) and P(j beats i) must sum to 1")
+        tables.append(p.ravel())
+        start += m
+    return np.concatenate(tables)

@@ -11,39 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    as_floats,
-    as_integers,
-    segment_log_softmax,
-)
-from rmcalib.scores import _files
-from rmcalib.scores._schema import (
-    DETAIL,
-    LARGEST_REWARD,
-    SCHEMA,
-    UNKNOWN_LENGTH,
-    Place,
-    as_lists,
-    checked,
-    flat_beats,
-    row_place,
-    starts_of,
-    voted_labels,
-)
+from rmcalib._util import arrays
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib.scores import _files, _schema
+from rmcalib.scores._schema import DETAIL, Place, row_place
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
 
-_OF_THE_RUN = (
-    "hash",
-    "asked",
-    "scores_sha256",
-)  # entries of a manifest that hold for the unchanged rewards only
+_OF_THE_RUN = ("hash", "asked", "scores_sha256")  # of a manifest; they hold for the unchanged rewards only
 _OPTIONAL = ("votes", "ties", "beats", "cluster")
 
 
@@ -126,7 +104,7 @@ class Scores:
     @cached_property
     def offsets(self) -> IntArray:
         """Index of the first response of each prompt, and N at the end: int (n_items + 1,)."""
-        return np.append(starts_of(self.item_id), len(self)).astype(np.int64)
+        return np.append(_schema.starts_of(self.item_id), len(self)).astype(np.int64)
 
     @property
     def n_items(self) -> int:
@@ -147,7 +125,7 @@ class Scores:
         >>> Scores.from_arrays([[np.log(3.0), 0.0]]).probabilities.round(4).tolist()
         [0.75, 0.25]
         """
-        return np.exp(segment_log_softmax(self.reward, np.diff(self.offsets)))
+        return np.exp(arrays.segment_log_softmax(self.reward, np.diff(self.offsets)))
 
     @property
     def n_votes(self) -> IntArray:
@@ -161,7 +139,7 @@ class Scores:
     @cached_property
     def pair_probabilities(self) -> FloatArray | None:
         """P(i beats j) as one flattened matrix per prompt: float (Σ m²,), NaN where unknown; None without."""
-        return None if self.beats is None else flat_beats(self.beats, np.diff(self.offsets))
+        return None if self.beats is None else _schema.flat_beats(self.beats, np.diff(self.offsets))
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the columns of a file by name, those that there are.
@@ -260,7 +238,7 @@ class Scores:
             raise ValueError(f"temperature: {temperature!r} is not a positive finite number")
         with np.errstate(over="ignore"):
             reward = self.reward / temperature
-        if np.abs(reward).max() > LARGEST_REWARD:
+        if np.abs(reward).max() > _schema.LARGEST_REWARD:
             raise ValueError(f"temperature: {temperature!r} makes a reward too large")
         about = {key: value for key, value in self.manifest.items() if key not in _OF_THE_RUN}
         about["temperature"] = float(about.get("temperature", 1.0)) * float(temperature)
@@ -312,19 +290,19 @@ class Scores:
         >>> Scores.from_arrays([[0.5, 1.5, 0.0]], correct=1).is_correct.tolist()
         [False, True, False]
         """
-        reward = as_floats(rewards, "rewards", ndim=2)
+        reward = arrays.as_floats(rewards, "rewards", ndim=2)
         n, m = reward.shape
         columns: dict[str, Any] = {
-            "item_id": np.repeat(_names(item_id, n, "item_id", [str(i) for i in range(n)]), m),
-            "category": np.repeat(_names(category, n, "category", ["all"] * n), m),
+            "item_id": np.repeat(_shaped(range(n) if item_id is None else item_id, "item_id", n), m),
+            "category": np.repeat(_shaped("all" if category is None else category, "category", n), m),
             "response": np.tile(np.arange(m), n),
             "reward": reward.ravel(),
         }
         if cluster is not None:
-            columns["cluster"] = np.repeat(_names(cluster, n, "cluster", []), m)
+            columns["cluster"] = np.repeat(_shaped(cluster, "cluster", n), m)
         if votes is not None:
-            columns["votes"] = _counts(votes, "votes", (n, m)).ravel()
-            columns["ties"] = np.repeat(_counts(0 if ties is None else ties, "ties", (n,)), m)
+            columns["votes"] = _shaped(votes, "votes", n, m).ravel()
+            columns["ties"] = np.repeat(_shaped(0 if ties is None else ties, "ties", n), m)
         elif ties is not None:
             raise ValueError("ties: give votes too")
         if correct is not None or votes is None:  # otherwise votes decide
@@ -375,7 +353,7 @@ class Scores:
         correct = given.pop("is_correct", None)
         given.setdefault("label", np.full(n, np.nan) if correct is None else correct)
         given.setdefault("category", np.full(n, "all"))
-        given.setdefault("n_tokens", np.full(n, UNKNOWN_LENGTH))
+        given.setdefault("n_tokens", np.full(n, _schema.UNKNOWN_LENGTH))
         given.setdefault("truncated", np.zeros(n, dtype=bool))
         if "votes" in given:
             given.setdefault("ties", np.zeros(n, dtype=np.int64))
@@ -383,10 +361,11 @@ class Scores:
         if "beats" in given and "reward" not in given:
             given["reward"] = [_mean_win(row) for row in given["beats"]]
             about |= {"score_kind": "pairs", "scale": "pairs"}
-        arrays = checked(given, source=source, place=place)
-        if "votes" in arrays:
-            arrays["label"] = voted_labels(arrays["label"], arrays["votes"], starts_of(arrays["item_id"]))
-        return cls(**_fields(arrays), manifest=about)
+        found = _schema.checked(given, source=source, place=place)
+        if "votes" in found:
+            starts = _schema.starts_of(found["item_id"])
+            found["label"] = _schema.voted_labels(found["label"], found["votes"], starts)
+        return cls(**_fields(found), manifest=about)
 
     @classmethod
     def from_rows(
@@ -425,7 +404,7 @@ class Scores:
 
 def _fields(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
     """Turn columns into fields of `Scores`: details and further columns are one field each."""
-    own = {name: array for name, array in columns.items() if name in SCHEMA}
+    own = {name: array for name, array in columns.items() if name in _schema.SCHEMA}
     details = {name.removeprefix(DETAIL): array for name, array in columns.items() if name.startswith(DETAIL)}
     others = {
         name: array
@@ -435,25 +414,13 @@ def _fields(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
     return {**own, "details": details, "extra": others}
 
 
-def _names(
-    given: str | Iterable[str] | None, n: int, name: str, default: list[str]
-) -> npt.NDArray[np.object_]:
+def _shaped(values: Any, name: str, *shape: int) -> npt.NDArray[np.object_]:
+    """Return one value for all, or an array of this shape, as such an array."""
     # As objects, so that the schema can refuse values that are not texts, and name their row.
-    values = default if given is None else [given] * n if isinstance(given, str) else list(given)
-    if len(values) != n:
-        raise ValueError(f"{name}: expected one for each of the {n} prompts, got {len(values)}")
-    array = np.empty(n, dtype=object)
-    array[:] = values
-    return array
-
-
-def _counts(values: ArrayLike, name: str, shape: tuple[int, ...]) -> IntArray:
-    array = np.asarray(values)
-    if array.ndim == 0 and len(shape) == 1:
-        array = np.full(shape, array)
-    if array.shape != shape:
+    array = np.asarray(values if isinstance(values, str | np.ndarray | int) else list(values), dtype=object)
+    if array.shape not in ((), shape):
         raise ValueError(f"{name}: expected shape {shape}, like the rewards, got {array.shape}")
-    return as_integers(array, name, ndim=len(shape))
+    return np.broadcast_to(array, shape)
 
 
 def _labels(correct: ArrayLike | None, shape: tuple[int, int]) -> FloatArray:
@@ -469,7 +436,7 @@ def _labels(correct: ArrayLike | None, shape: tuple[int, int]) -> FloatArray:
             f"correct: expected an index, one index for each of the {n} prompts, or truth values or labels "
             f"of shape {shape}; got {array.dtype} of shape {array.shape}"
         )
-    index = as_integers(array, "correct", ndim=1)
+    index = arrays.as_integers(array, "correct", ndim=1)
     bad = np.flatnonzero((index < 0) | (index >= m))
     if len(bad):
         raise ValueError(f"correct: row {bad[0]} is {index[bad[0]]}, but responses are numbered 0 to {m - 1}")
@@ -486,6 +453,6 @@ def _softened(beats: npt.NDArray[np.object_], temperature: float) -> npt.NDArray
     """Divide the log-odds of all pairs by a temperature."""
     from scipy.special import expit, logit
 
-    return as_lists(
+    return _schema.as_lists(
         [[None if p is None else float(expit(logit(p) / temperature)) for p in row] for row in beats]
     )

@@ -15,9 +15,8 @@ the run was restarted, replaces the former one.
 
 from __future__ import annotations
 
-import difflib
+import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,14 +25,16 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray
 from rmcalib._util.storage import read_input
-from rmcalib.scores._files import read_parquet
-from rmcalib.scores._schema import Problems, shown, taken
+from rmcalib._util.texts import json_lines, parse_json
+from rmcalib.scores._files import Table, columns_of, read_parquet
+from rmcalib.scores._load import load_all_scores
+from rmcalib.scores._schema import Problems
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._tables import KNOWN, parse_columns
+from rmcalib.scores._tables import KNOWN, ROW, check_names, parse_columns, to_columns
 
 Row = dict[str, Any]
+Parser = Callable[[Path], Iterable[Row]]
 _LABELS = re.compile(r"(^|_)(acc|accuracy|correct|correctness|is_correct|exact|exact_match|label|truth)(_|$)")
 _NUMBERS = (int, float, bool)
 
@@ -46,7 +47,8 @@ def load_rollouts(
     Parameters
     ----------
     source : str or Path
-        The folder into which verl, TRL, ms-swift or NeMo-RL writes samples, or one of its files.
+        The folder into which verl, TRL, ms-swift or NeMo-RL writes samples, or one of its files; or any file
+        of scores, with or without a column of steps.
     columns : mapping or str, optional
         Which columns are rewards and labels: ``"reward=score,label=acc"``, or several rewards with
         ``"reward=a+b"``. By default, the label is a column with a name such as ``acc`` or ``correct``, and
@@ -74,7 +76,7 @@ def load_rollouts(
     ...     _ = Path(folder, "5.jsonl").write_text("\\n".join(map(json.dumps, rows)))
     ...     scores = load_rollouts(folder)["score"]
     >>> scores.n_items, scores.is_correct.tolist(), scores.extra["step"].tolist()
-    (1, [False, False, True, False], [5, 5, 5, 5])
+    (1, [False, False, True, False], [5.0, 5.0, 5.0, 5.0])
     """
     return RolloutReader(source, columns, split=split).read()
 
@@ -90,7 +92,9 @@ class RolloutReader:
 
     def read(self) -> dict[str, Scores]:
         """Return the scores of everything that is written so far, by reward; see `load_rollouts`."""
-        files = _files_of(Path(self.source), self.split)
+        files, other = _files_of(Path(self.source), self.split)
+        if other is not None:
+            return load_all_scores(other, self.columns)
         steps: dict[int, list[Row]] = {}
         for path, parse in files:
             seen: set[int] = set()
@@ -112,7 +116,7 @@ class RolloutReader:
             raise ValueError(f"{self.source}: no complete sample in its files yet")
         return _scores(rows, parse_columns(self.columns), str(self.source))
 
-    def _rows(self, path: Path, parse: Callable[[Path], Iterable[Row]]) -> list[Row]:
+    def _rows(self, path: Path, parse: Parser) -> list[Row]:
         about = path.stat()
         state = (about.st_mtime_ns, about.st_size)
         if path not in self._parsed or self._parsed[path][0] != state:
@@ -120,25 +124,27 @@ class RolloutReader:
         return self._parsed[path][1]
 
 
-def _files_of(source: Path, split: str) -> list[tuple[Path, Callable[[Path], Iterable[Row]]]]:
-    """Return the files of a run in the order of their steps, each with its parser."""
+def _files_of(source: Path, split: str) -> tuple[list[tuple[Path, Parser]], Path | None]:
+    """Return the files of a run in the order of their steps, each with its parser, or a file of scores."""
     if source.is_dir():
         paths = [*source.iterdir(), *(source / "completions").glob("*.parquet")]
     elif source.is_file():
         paths = [source]
     else:
         raise ValueError(f"{source}: no such folder or file")
-    nemo = re.compile(rf"{split}_data_step(\d+)\.jsonl")
-    known: list[tuple[re.Pattern[str], Callable[[Path], Iterable[Row]]]] = [
-        (re.compile(r"(\d+)\.jsonl"), _verl),
-        (re.compile(r"completions_(\d+)\.parquet"), _trl),
-        (re.compile(r"completions()\.jsonl"), _swift),
-        (nemo, _nemo),
-    ]
-    for pattern, parse in known:
-        found = [(int(match[1] or 0), path) for path in paths if (match := pattern.fullmatch(path.name))]
+    known: dict[str, Parser] = {
+        r"(\d+)\.jsonl": _verl,
+        r"completions_(\d+)\.parquet": _trl,
+        r"completions()\.jsonl": _swift,
+        rf"{split}_data_step(\d+)\.jsonl": _nemo,
+    }
+    for pattern, parse in known.items():
+        found = [(int(match[1] or 0), path) for path in paths if (match := re.fullmatch(pattern, path.name))]
         if found:
-            return [(path, parse) for _, path in sorted(found)]
+            return [(path, parse) for _, path in sorted(found)], None
+    pairs = source / "generated_predictions.jsonl"  # of LLaMA-Factory, which has no steps
+    if source.is_file() or pairs.is_file():
+        return [], source if source.is_file() else pairs
     raise ValueError(
         f"{source}: no samples of verl (<step>.jsonl), TRL (completions_<step>.parquet), ms-swift "
         f"(completions.jsonl) or NeMo-RL ({split}_data_step<N>.jsonl)"
@@ -147,27 +153,25 @@ def _files_of(source: Path, split: str) -> list[tuple[Path, Callable[[Path], Ite
 
 def _objects(path: Path) -> Iterable[Row]:
     """Yield the objects of a JSONL file; a last line that is cut off is left for the next time."""
-    lines = read_input(path).split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            if number == len(lines):
-                return
-            raise ValueError(f"{path}, line {number}: not JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise ValueError(f"{path}, line {number}: expected an object {{...}}")
-        yield row
+    content = read_input(path)
+    whole, _, last = content.rpartition(b"\n")
+    with contextlib.suppress(ValueError):
+        parse_json(last, str(path))
+        whole = content
+    yield from (row for _, row in json_lines(whole, str(path)))
+
+
+def _sample(values: Row, step: Any, prompt: str, text: str) -> Row:
+    """Return a sample: its numbers, its step, an id of its prompt, and its length. Texts are left out."""
+    numbers = {name: value for name, value in values.items() if isinstance(value, _NUMBERS)}
+    digest = hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()[:16]
+    return numbers | {"step": int(step), "prompt": digest, "characters": len(text)}
 
 
 def _verl(path: Path) -> Iterable[Row]:
     for row in _objects(path):
-        numbers = {name: value for name, value in row.items() if isinstance(value, _NUMBERS)}
-        output = str(row.get("output") or "")
-        step = int(row.get("step") or path.stem)
-        yield numbers | {"step": step, "prompt": str(row.get("input")), "characters": len(output)}
+        step, output = row.get("step") or path.stem, str(row.get("output") or "")
+        yield _sample(row, step, str(row.get("input")), output)
 
 
 def _trl(path: Path) -> Iterable[Row]:
@@ -176,7 +180,7 @@ def _trl(path: Path) -> Iterable[Row]:
     except ValueError:
         return  # not finished: it is read the next time
     listed = {name: values.tolist() for name, values in columns.items()}
-    yield from _samples(listed, step=int(path.stem.rpartition("_")[2]))
+    yield from _samples(listed, step=path.stem.rpartition("_")[2])
 
 
 def _swift(path: Path) -> Iterable[Row]:
@@ -186,30 +190,26 @@ def _swift(path: Path) -> Iterable[Row]:
         yield from _samples(lists)
 
 
-def _samples(lists: Mapping[str, list[Any]], step: int | None = None) -> Iterable[Row]:
-    """Yield samples of columns; texts other than the prompt are left out."""
+def _samples(lists: Mapping[str, list[Any]], step: str | None = None) -> Iterable[Row]:
+    """Yield the samples of columns."""
     n = len(lists.get("prompt", ()))
     for i in range(n):
         row = {name: values[i] for name, values in lists.items() if len(values) == n}
-        numbers = {name: value for name, value in row.items() if isinstance(value, _NUMBERS)}
         own = row.get("step", step)
-        if own is None:
-            continue
-        text = str(row.get("completion") or "")
-        yield numbers | {"step": int(own), "prompt": repr(row["prompt"]), "characters": len(text)}
+        if own is not None:
+            yield _sample(row, own, repr(row["prompt"]), str(row.get("completion") or ""))
 
 
 def _nemo(path: Path) -> Iterable[Row]:
-    step = int(path.stem.rpartition("step")[2])
     for row in _objects(path):
+        # A value may be a list with one entry, and the prompt is the first part of the content.
         flat = {name: value[0] if _is_single(value) else value for name, value in row.items()}
+        if isinstance(flat.get("rewards"), _NUMBERS):
+            flat["score"] = flat.pop("rewards")
         content = row.get("content")
         parts = content if isinstance(content, list) else [content]
-        numbers = {name: value for name, value in flat.items() if isinstance(value, _NUMBERS)}
-        if "rewards" in numbers:
-            numbers["score"] = numbers.pop("rewards")
         text = "".join(map(str, parts[1:]))
-        yield numbers | {"step": step, "prompt": str(parts[0]), "characters": len(text)}
+        yield _sample(flat, path.stem.rpartition("step")[2], str(parts[0]), text)
 
 
 def _is_single(value: Any) -> bool:
@@ -218,47 +218,30 @@ def _is_single(value: Any) -> bool:
 
 def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dict[str, Scores]:
     """Return the scores of each reward."""
-    names = [*dict.fromkeys(name for row in rows for name in row)]
-    problems = Problems(source)
-    for role in ("reward", "label"):
-        for name in given.get(role, ()):
-            if name.removeprefix("-") not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"has {', '.join(names)}"
-                problems.append(f"no column {name!r} for {role} ({hint})")
-    problems.raise_if_any()
+    columns, problems = columns_of(rows), Problems(source)
+    names = [*columns]
+    check_names({role: own for role, own in given.items() if role in ("reward", "label")}, names, problems)
     label = given["label"][0] if "label" in given else _label_of(names, problems)
     rewards = given.get("reward") or _rewards_of(names, label)
     if not rewards:
         problems.append(f"no column of rewards (has {', '.join(names)}): name it, --columns reward=NAME")
     problems.raise_if_any()
-    labels = None if label is None else _truth(rows, label, problems)
-    digest = [hashlib.sha256(row["prompt"].encode("utf-8", "replace")).hexdigest()[:16] for row in rows]
-    items = [f"{prompt}@{row['step']}" for prompt, row in zip(digest, rows, strict=True)]
-    shared: dict[str, Any] = {
-        "item_id": items,
-        "cluster": digest,
-        "step": np.array([row["step"] for row in rows]),
-        "characters": np.array([row["characters"] for row in rows]),
-    }
-    problems.raise_if_any()
-    import pandas as pd
-
     found = {}
     for name in rewards:
-        plain, sign = (name.removeprefix("-"), -1.0) if name not in names else (name, 1.0)
-        values = np.array([_float(row.get(plain)) for row in rows])
-        there = np.flatnonzero(np.isfinite(values))
-        if not len(there):
+        plain = name if name in columns else name.removeprefix("-")
+        there = np.isfinite(columns[plain].astype(np.float64))
+        if not there.any():
             continue
-        own: dict[str, Any] = {key: taken(column, there) for key, column in shared.items()}
-        own["response"] = pd.Series(own["item_id"]).groupby(own["item_id"]).cumcount().to_numpy()
-        own["reward"] = sign * values[there]
-        own["label"] = np.full(len(there), np.nan) if labels is None else labels[there]
+        roles = {"prompt": ["prompt"], "step": ["step"], "reward": [name]}
+        roles |= {"label": [label]} if label else {}
+        used = ["prompt", "step", "characters", plain, *([label] if label else [])]
+        table = Table({one: columns[one][there] for one in used}, f"{source}, {plain}")
         about: dict[str, Any] = {"model": plain, "source": source}
-        if len(there) < len(rows):
-            about["missing"] = {"responses": len(rows) - len(there), "treated": "left out"}
-        found[plain] = Scores.from_columns(own, about, source=f"{source}, {plain}")
+        if not there.all():
+            about["missing"] = {"responses": int((~there).sum()), "treated": "left out"}
+        scores = Scores.from_columns(to_columns(table, roles)[None], about, source=table.source)
+        del scores.extra[ROW]
+        found[plain] = scores
     if not found:
         raise ValueError(f"{source}: no finite reward in {', '.join(rewards)}")
     return found
@@ -275,18 +258,3 @@ def _rewards_of(names: list[str], label: str | None) -> list[str]:
     if "score" in names:
         return ["score"]
     return [name for name in names if name not in KNOWN["not_rewards"] and name != label]
-
-
-def _truth(rows: list[Row], name: str, problems: Problems) -> FloatArray:
-    values = np.array([_float(row.get(name)) for row in rows])
-    bad = np.flatnonzero((values < 0) | (values > 1))
-    if len(bad):
-        problems.append(
-            f"{name} is {shown(rows[bad[0]][name])}, and a label is 0, 1 or a share in between: turn it into "
-            "one, or name another column, --columns label=NAME"
-        )
-    return values
-
-
-def _float(value: Any) -> float:
-    return float(value) if isinstance(value, _NUMBERS) else float("nan")

@@ -10,7 +10,7 @@ import numpy as np
 from rmcalib._util.arrays import IntArray, check_choice
 from rmcalib.calibration import NullTest, full_rank, sub_k, top_k
 from rmcalib.calibration.binning import Discrepancy
-from rmcalib.calibration.notions import NotionProtocol
+from rmcalib.calibration.notions import NotionProtocol, NotionResult
 from rmcalib.ranking import PairMarginals, RankingDistribution
 from rmcalib.ranking.events import Family
 
@@ -163,58 +163,49 @@ class _Fold(NamedTuple):
     def notion(self, family: Family, k: int, notion: str, protocol: NotionProtocol) -> Iterator[Row]:
         """Yield the rows of one notion, one per discrepancy; none if the protocol does not have it."""
         coverage = 0.95 if notion.endswith("-95") else None
+        exact = protocol == "exact"
         if notion.startswith("full-rank"):
-            if protocol == "reference" or coverage is None:
-                yield self._strong(family, k, notion, protocol, coverage)
+            if exact and coverage is not None:
+                return
+            how: Row = {} if exact else {"support": self.support, "coverage": coverage}
+            how |= {"k": k, "family": family, "bandwidth": self.questions.bandwidth, "protocol": protocol}
+            strong = full_rank(self.dist, self.orders, **how)
+            row = self._row(family, k, notion, protocol, "l2-squared" if exact else "l1", strong.value)
+            yield row | (self._strong_columns(strong) if exact and self.questions.resamples else {})
             return
-        for discrepancy in self.questions.discrepancies:
-            if protocol == "exact" or discrepancy != "jeffreys":  # the public code has the mapped one only
-                yield self._weak(family, k, notion, protocol, discrepancy, coverage)
-
-    def _weak(
-        self,
-        family: Family,
-        k: int,
-        notion: str,
-        protocol: NotionProtocol,
-        discrepancy: Discrepancy,
-        coverage: float | None,
-    ) -> Row:
         ask: Any = sub_k if family == "sub" else top_k
-        chosen: Row = {"protocol": "reference", "support": self.support}
-        if protocol == "exact":
-            chosen = {"rng": self.rng} | ({"counted_on": self.counted_on} if coverage else {})
-        result = ask(self.dist, self.orders, k, discrepancy=discrepancy, coverage=coverage, **chosen)
-        row = self._row(family, k, notion, protocol, discrepancy, result.value)
-        row["n_events"] = result.n_events
-        resamples = self.questions.resamples
-        if protocol == "reference" or discrepancy != "abs" or not resamples:
-            return row
+        how = {"counted_on": self.counted_on} if coverage else {}
+        how = how if exact else {"protocol": "reference", "support": self.support}
+        for discrepancy in self.questions.discrepancies:
+            if not exact and discrepancy == "jeffreys":  # the public code has the mapped one only
+                continue
+            weak = ask(self.dist, self.orders, k, discrepancy=discrepancy, coverage=coverage, **how)
+            row = self._row(family, k, notion, protocol, discrepancy, weak.value)
+            row["n_events"] = weak.n_events
+            is_tested = exact and discrepancy == "abs" and self.questions.resamples
+            yield row | (self._weak_columns(weak) if is_tested else {})
+
+    def _weak_columns(self, result: NotionResult) -> Row:
+        resamples, columns = self.questions.resamples, {}
         if self.questions.intervals:
             # The same draws as the null test below, so that interval and test agree about 0.
             interval = result.interval(resamples=resamples, rng=deepcopy(self.rng))
-            row |= {"low": interval.low, "high": interval.high}
+            columns = {"low": interval.low, "high": interval.high}
         if self.ranks:
-            row |= _null_columns(result.null(resamples=resamples, rng=self.rng))
-        return row
+            columns |= _null_columns(result.null(resamples=resamples, rng=self.rng))
+        return columns
 
-    def _strong(
-        self, family: Family, k: int, notion: str, protocol: NotionProtocol, coverage: float | None
-    ) -> Row:
-        """Return the strong notion. Its interval is that of the excess, shifted by the null mean."""
-        chosen: Any = {"support": self.support, "coverage": coverage} if protocol == "reference" else {}
-        chosen |= {"k": k, "family": family, "bandwidth": self.questions.bandwidth, "protocol": protocol}
-        result = full_rank(self.dist, self.orders, **chosen)
-        norm = "l2-squared" if protocol == "exact" else "l1"
-        row = self._row(family, k, notion, protocol, norm, result.value)
+    def _strong_columns(self, result: NotionResult) -> Row:
+        """Return null test and interval. The interval is that of the excess, shifted by the null mean."""
+        if not self.ranks:
+            return {}
         resamples = self.questions.resamples
-        if protocol == "reference" or not resamples or not self.ranks:
-            return row
         null = result.null(resamples=resamples, rng=self.rng.spawn(1)[0])
+        columns = _null_columns(null)
         if self.questions.intervals:
             excess = result.interval(resamples=resamples, rng=self.rng.spawn(1)[0])
-            row |= {"low": null.mean + excess.low, "high": null.mean + excess.high}
-        return row | _null_columns(null)
+            columns |= {"low": null.mean + excess.low, "high": null.mean + excess.high}
+        return columns
 
     def _row(self, family: str, k: int, notion: str, protocol: str, discrepancy: str, value: float) -> Row:
         empty = dict.fromkeys(("low", "high", "n_events", "null_mean", "null_high", "p_value"))

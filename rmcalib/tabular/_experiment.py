@@ -2,26 +2,25 @@
 
 import hashlib
 import json
-import math
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
-from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integer
-from rmcalib._util.files import write_csv
-from rmcalib._util.processes import end_with_parent, spared
+from rmcalib._util.display import count
+from rmcalib._util.files import write_csv, write_text
+from rmcalib._util.processes import PeerError, end_with_parent, spared
 from rmcalib._util.storage import as_path, read_file
-from rmcalib._util.terminal import count
 from rmcalib.calibration import fit_temperature
 from rmcalib.ranking import Mixture, PairMarginals, PlackettLuce, RankingDistribution
 from rmcalib.ranking._distribution import HasTemperature
@@ -31,9 +30,6 @@ from rmcalib.tabular._evaluation import Questions, Row, evaluate
 from rmcalib.tabular._learners import LEARNERS, LearnerFactory
 from rmcalib.tabular._results import ProlrResult
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 COLUMNS = (
     *("dataset", "learner", "fold", "family", "notion", "k", "protocol", "discrepancy"),
     *("value", "low", "high", "n", "n_events", "null_mean", "null_high", "p_value", "training", "truth"),
@@ -42,7 +38,6 @@ COLUMNS = (
 the null distribution (mean, 95% point, p-value), and how the run was made."""
 NUMBERS = ("value", "low", "high", "null_mean", "null_high", "p_value")
 _CALIBRATION_SHARE = 0.2
-_MANY_EVENTS = 50_000
 
 
 @dataclass(frozen=True)
@@ -97,27 +92,6 @@ class Plan:
             raise ValueError("training: the reference setting has 5 folds and its own temperature")
         if self.truth == "model" and "rpc" in self.learners:
             raise ValueError("learner: rpc has no distribution over rankings, which truth='model' needs")
-
-    def costs(self, datasets: Sequence[Dataset]) -> list[str]:
-        """Return a line per data set and k that has more than 50,000 events, to show before a run.
-
-        >>> from rmcalib.tabular import synthetic_dataset
-        >>> Plan(questions=Questions(sub=(6,), top=())).costs([synthetic_dataset(50, 15)[0]])
-        ['synthetic-0: sub-6 has 3,603,600 events: 901 million probabilities (10 rows × 5 learners × 5 folds)']
-        """
-        lines = []
-        for data in datasets:
-            rows = f"{count(len(data) // self.folds, 'row')} × {count(len(self.learners), 'learner')}"
-            asked = [("sub", k) for k in self.questions.sub] + [("top", k) for k in self.questions.top]
-            for family, k in sorted(asked):
-                events = math.perm(data.n_items, k)
-                millions = events * len(data) * len(self.learners) / 1e6
-                if events > _MANY_EVENTS:
-                    lines.append(
-                        f"{data.name}: {family}-{k} has {events:,} events: {millions:,.0f} million "
-                        f"probabilities ({rows} × {self.folds} folds)"
-                    )
-        return lines
 
 
 def run_prolr(
@@ -190,7 +164,7 @@ def run_prolr(
     with TemporaryDirectory() as temporary:
         where = as_path(temporary if folder is None else folder)
         jobs = {
-            where / "parts" / f"{job.label}__{job.key}.csv": job
+            where / "parts" / f"{job.label}__{job.key}.json": job
             for job in (
                 Job(one, name, fold, plan, factory)
                 for one in datasets
@@ -204,7 +178,10 @@ def run_prolr(
         _run({path: job for path, job in jobs.items() if path not in done}, processes, on_done)
         import pandas as pd
 
-        table = pd.concat([_read_part(path) for path in jobs], ignore_index=True)
+        rows = [row for path in jobs for row in json.loads(read_file(path))]
+        table = pd.DataFrame(rows, columns=COLUMNS).astype(
+            {**dict.fromkeys(NUMBERS, "float64"), "n_events": "Int64"}
+        )
         write_csv(where / "results.csv", table)
     return ProlrResult(datasets, plan, table)
 
@@ -234,32 +211,11 @@ class Job:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _read_part(path: Path) -> "pd.DataFrame":
-    """Read the rows of a fold exactly as they were written; empty cells of numbers become NaN."""
-    import pandas as pd
-
-    # Python's float returns exactly what was written; pandas may differ in the last bit.
-    return pd.read_csv(
-        BytesIO(read_file(path)),
-        converters=dict.fromkeys(NUMBERS, lambda text: float(text or "nan")),
-        dtype={
-            "dataset": "str",
-            "learner": "str",
-            "fold": "int64",
-            "k": "int64",
-            "n": "int64",
-            "n_events": "Int64",
-        },
-        keep_default_na=False,
-        na_values={"n_events": [""]},
-    )
-
-
 def _run(jobs: dict[Path, Job], processes: int, on_done: Callable[[str], None]) -> None:
     """Make the rows of each fold, and write them to their file."""
     if processes == 1 or len(jobs) < 2:
         for path, job in jobs.items():
-            write_csv(path, fold_rows(job))
+            write_text(path, json.dumps(fold_rows(job)))
             on_done(job.label)
         return
     # Spawned, not forked: torch and BLAS threads do not survive a fork.
@@ -270,8 +226,13 @@ def _run(jobs: dict[Path, Job], processes: int, on_done: Callable[[str], None]) 
                 futures = {pool.submit(fold_rows, job): path for path, job in jobs.items()}
             for future in as_completed(futures):
                 path = futures[future]
-                write_csv(path, future.result())
+                write_text(path, json.dumps(future.result()))
                 on_done(jobs[path].label)
+        except BrokenProcessPool:
+            raise PeerError(
+                "a process was lost, probably because memory ran out; finished folds are kept: run the same "
+                "command again, with fewer --processes"
+            ) from None
         except BaseException:
             for process in list(pool._processes.values()):  # a fold may take minutes; do not wait for it
                 process.terminate()

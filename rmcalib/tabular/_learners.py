@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats
 from rmcalib.ranking import Mallows, PairMarginals, PairwiseProbabilities, PlackettLuce, SparseRankings
-from rmcalib.ranking._listed import index_of_orders, log_integer
-from rmcalib.ranking.events import as_orders
+from rmcalib.ranking._listed import log_integer
+from rmcalib.ranking.events import as_orders, index_of_orders
 
 if TYPE_CHECKING:
     import torch

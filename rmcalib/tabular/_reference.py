@@ -20,7 +20,7 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.ranking import PairMarginals, PlackettLuce, SparseRankings, ranks_from_orders
-from rmcalib.ranking._listed import index_of_orders
+from rmcalib.ranking.events import index_of_orders
 from rmcalib.tabular import _learners as learners
 from rmcalib.tabular._datasets import Dataset, fit_encoder
 

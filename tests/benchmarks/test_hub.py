@@ -1,6 +1,6 @@
 """Models, benchmarks and published scores from a Hub on 127.0.0.1, also when it fails.
 
-Each case runs in its own process, because the Hugging Face libraries read their settings when they are
+Each test runs in its own process, because the Hugging Face libraries read their settings when they are
 imported. The libraries run unchanged, except that they do not sleep between attempts.
 """
 
@@ -25,6 +25,7 @@ _FILES = ("GET /org", "GET /datasets", "GET /a")
 PRELUDE = (
     WITHOUT_WAITING
     + """
+import os
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import Recipe, load_model
 from rmcalib.scores import published_scores
@@ -33,6 +34,10 @@ def attempt(call):
         print(call())
     except ValueError as error:
         print(f"{type(error).__name__}: {error}")
+def offline():
+    import datasets
+    from huggingface_hub import constants
+    constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
 def bench(*args, **kwargs):
     attempt(lambda: (b := load_benchmark(*args, **kwargs)) and f"{len(b)} prompts at {b.revision}")
 def model(*args, **kwargs):
@@ -68,13 +73,12 @@ def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_pa
     at_model, at_bench = commit(hub, "models", MODEL), commit(hub, "datasets", BENCH)
     code = f"bench('reward-bench-2'); model('{MODEL}')"
     expected = [f"8 prompts at {at_bench}", f"causal at {at_model}"]
-    assert run(hub.url, tmp_path, f"{code}; {code}") == expected * 2
+    assert run(hub.url, tmp_path, f"{code}; {code}; offline(); {code}") == expected * 3
     contents = [request for request in hub.requests if request.startswith(_FILES) and "/api/" not in request]
     assert contents
     assert len(contents) == len(set(contents))  # no file was sent twice
     for kind, name in (("models", MODEL), ("datasets", BENCH)):  # the names were resolved twice
         assert hub.requests.count(f"GET /api/{kind}/{name}/revision/main") == 2
-    assert run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1") == expected
     hub.fail(".*", status=503)
     counted = "slept = []; time.sleep = slept.append\n"
     *lines, seconds = run(hub.url, tmp_path, f"{counted}{code}; print(sum(x for x in slept if x >= 0.5))")
@@ -82,21 +86,13 @@ def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_pa
     assert float(seconds) == 2.0  # one second for each name, then the cache is used
 
 
-def test_a_hub_that_drips_or_asks_for_long_pauses_is_not_waited_for(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_a_hub_that_drips_is_not_waited_for(hub: LoopbackHub, tmp_path: Path) -> None:
     env = environment(hub.url, tmp_path, RMCALIB_TIMEOUT="1")
     hub.fail(f"GET /{MODEL}", drip=0.05)
     done = run_python(["-m", "rmcalib", "eval", "--model", MODEL, "--benchmark", "demo"], env=env)
     assert done.returncode == 2
     assert f"error: {MODEL}: " in done.stderr
     assert "RMCALIB_TIMEOUT" in done.stderr
-    hub.faults.clear()
-    hub.fail("GET /api/", status=429, headers={"Retry-After": "86400"}, times=1)
-    show = "import warnings; warnings.showwarning = lambda text, *_: print(text)\n"
-    hold = "slept = []; time.sleep = slept.append\n"
-    *said, found, longest = run(hub.url, tmp_path, f"{show}{hold}model('{MODEL}'); print(max(slept))")
-    assert "86400 s" in said[0]
-    assert found == f"causal at {commit(hub, 'models', MODEL)}"
-    assert float(longest) == 60.0
 
 
 def test_benchmarks_of_several_data_sets(hub: LoopbackHub, tmp_path: Path) -> None:
@@ -130,6 +126,7 @@ model('{MODEL}', revision='v1'); model('{MODEL}', revision='{old}'); model('{MOD
 model('{MODEL}', revision='v9'); model('{MODEL}', revision='{"0" * 40}')
 bench('{BENCH}', revision='v2'); bench('{BENCH}', revision='v9')
 bench('{BENCH}'); bench('{BENCH}', split='train')
+offline(); bench('{BENCH}', revision='v2'); bench('{BENCH}'); bench('{BENCH}', revision='{"1" * 40}')
 """,
     )
     assert lines[:3] == [f"causal at {old}", f"causal at {old}", f"causal at {new}"]
@@ -141,61 +138,67 @@ bench('{BENCH}'); bench('{BENCH}', split='train')
     assert lines[8].startswith(f"HubError: {BENCH}: ")
     assert "train" in lines[8]
     # Offline, each revision is still distinct, and a missing one is not replaced by another.
-    code = f"bench('{BENCH}', revision='v2'); bench('{BENCH}'); bench('{BENCH}', revision='{'1' * 40}')"
-    offline = run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1")
-    assert offline[:2] == [lines[5], lines[7]]
-    assert "the cache has only another revision" in offline[2]
+    assert lines[9:11] == [lines[5], lines[7]]
+    assert "the cache has only another revision" in lines[11]
 
 
-def test_gated_missing_and_private(hub: LoopbackHub, files: dict[str, Path], tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_is_reported_in_one_line(
+    hub: LoopbackHub, files: dict[str, Path], tmp_path: Path
+) -> None:
     hub.add("models", "org/gated", files["model"], gated=True)
     hub.add("datasets", "org/gated-bench", files["bench"], gated=True)
-    code = "model('org/gated'); bench('org/gated-bench'); model('org/none'); bench('org/none')"
+    places = ("/api/models/org/a", r"org/b/resolve/.*safetensors", r"datasets/org/c/resolve/.*parquet")
+    for place, kind, name in zip(places, ("model", "model", "bench"), "abc", strict=True):
+        hub.add("models" if kind == "model" else "datasets", f"org/{name}", files[kind])
+        hub.fail(place, status=503)
+    code = f"""
+model('org/a'); model('org/b'); bench('org/c'); model('org/none'); bench('org/none')
+model('org/gated'); bench('org/gated-bench')
+os.environ["HF_TOKEN"] = {TOKEN!r}
+model('org/gated'); bench('org/gated-bench')
+"""
     lines = run(hub.url, tmp_path, code)
-    assert lines[0].startswith("HubError: org/gated: ")
-    assert f"{hub.url}/org/gated" in lines[0]
-    assert f"{hub.url}/datasets/org/gated-bench" in lines[1]
-    assert lines[2].startswith("HubError: org/none: no such model")
-    assert lines[3].startswith("HubError: org/none: no such data set")
-    lines = run(hub.url, tmp_path, "model('org/gated'); bench('org/gated-bench')", HF_TOKEN=TOKEN)
-    assert lines[0].startswith("causal at")
-    assert lines[1].startswith("8 prompts at")
+    for line, name in zip(lines, "abc", strict=False):
+        assert line.startswith(f"HubError: org/{name}: the Hub failed (503)")
+    assert lines[3].startswith("HubError: org/none: no such model")
+    assert lines[4].startswith("HubError: org/none: no such data set")
+    assert lines[5].startswith("HubError: org/gated: ")
+    assert f"{hub.url}/org/gated" in lines[5]
+    assert f"{hub.url}/datasets/org/gated-bench" in lines[6]
+    assert lines[7].startswith("causal at")
+    assert lines[8].startswith("8 prompts at")
 
 
 def test_temporary_failures_are_retried(hub: LoopbackHub, tmp_path: Path) -> None:
-    hub.fail(r"GET /api/models/org/tiny-rm/revision", status=429, times=1)
+    hub.fail(r"GET /api/models/org/tiny-rm/revision", status=429, headers={"Retry-After": "86400"}, times=1)
     hub.fail(r"HEAD .*/config\.json", status=429, times=2)
     hub.fail(r"GET /api/datasets/.*/revision/main", status=503, times=2)
     hub.fail(r"HEAD .*parquet", status=500, times=1)
     hub.fail(r"GET /[0-9a-f]{64}", cut=2000, times=2)  # the Parquet and the weights, or one of them twice
     hub.fail(r"GET .*/tokenizer\.json", delay=0.2, cut=100, times=1)
-    lines = run(hub.url, tmp_path, f"bench('{BENCH}'); model('{MODEL}')")
-    assert lines == [
+    code = f"""
+import warnings
+said, slept = [], []
+warnings.showwarning = lambda text, *_: said.append(str(text))
+time.sleep = slept.append
+bench('{BENCH}'); model('{MODEL}')
+print(max(slept), any("86400 s" in text for text in said))
+"""
+    assert run(hub.url, tmp_path, code) == [
         f"8 prompts at {commit(hub, 'datasets', BENCH)}",
         f"causal at {commit(hub, 'models', MODEL)}",
+        "60.0 True",  # a long pause is shown, and cut
     ]
     assert all(fault.times == 0 for fault in hub.faults)  # every failure occurred
 
 
-def test_permanent_failures_are_reported_in_one_line(
-    hub: LoopbackHub, files: dict[str, Path], tmp_path: Path
-) -> None:
-    places = ("/api/models/org/a", r"org/b/resolve/.*safetensors", r"datasets/org/c/resolve/.*parquet")
-    for place, kind, name in zip(places, ("model", "model", "bench"), "abc", strict=True):
-        hub.add("models" if kind == "model" else "datasets", f"org/{name}", files[kind])
-        hub.fail(place, status=503)
-    lines = run(hub.url, tmp_path, "model('org/a'); model('org/b'); bench('org/c')")
-    assert [line.partition(")")[0] for line in lines] == [
-        f"HubError: org/{name}: the Hub failed (503" for name in "abc"
-    ]
-
-
 def test_no_hub_and_an_empty_cache(tmp_path: Path) -> None:
-    code = f"model('{MODEL}'); bench('{BENCH}')"
-    for line, name in zip(run("http://127.0.0.1:9", tmp_path, code), (MODEL, BENCH), strict=True):
+    code = f"model('{MODEL}'); bench('{BENCH}'); offline(); model('{MODEL}'); bench('{BENCH}')"
+    lines = run("http://127.0.0.1:9", tmp_path, code)
+    for line, name in zip(lines, (MODEL, BENCH), strict=False):
         assert line.startswith(f"HubError: {name}: the Hub at http://127.0.0.1:9 cannot be reached")
-    for line in run("http://127.0.0.1:9", tmp_path, code, HF_HUB_OFFLINE="1"):
-        assert "HF_HUB_OFFLINE" in line
+    assert all("HF_HUB_OFFLINE" in line for line in lines[2:])
+    assert len(lines) == 4
 
 
 def pickled(folder: Path, model: Path) -> Path:
@@ -294,6 +297,7 @@ def published(name):
     attempt(lambda: (s := published_scores(name)) and
         f"{s.n_items} {len(s)} {s.reward.sum()} {s.manifest['source_revision']}")
 published('org/scored'); published('org/judge'); published('org/scroed'); published('../../x')
+offline(); published('org/scored'); published('org/judge')
 """
     lines = run(hub.url, tmp_path, code)
     expected = f"402 {400 * 4 + 3 + 5} {400 * 6 + 3 + 10.0} {commit(hub, 'datasets', RESULTS)}"
@@ -305,9 +309,8 @@ published('org/scored'); published('org/judge'); published('org/scroed'); publis
     stored = list((tmp_path / "rmcalib").rglob("*.parquet"))
     assert len(stored) == 1
     assert stored[0].stat().st_size < 100_000
-    offline = run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1")
-    assert offline[0] == expected
-    assert offline[1].startswith("HubError")
+    assert lines[4] == expected  # offline
+    assert lines[5].startswith("HubError")
 
 
 # Names and messages

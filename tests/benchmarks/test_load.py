@@ -45,6 +45,12 @@ def test_texts_ids_and_the_revision(tmp_path: Path) -> None:
     assert bench.categories == ("Math", "Focus")
 
 
+def test_rows_without_an_id_have_their_number(tmp_path: Path) -> None:
+    rows = [{key: value for key, value in good().items() if key != "id"}] * 2
+    bench = load_benchmark(str(write(tmp_path / "mine.jsonl", rows)))
+    assert [item.id for item in bench.items] == ["0", "1"]
+
+
 def test_a_repeated_id_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"mine\.jsonl, line 3: id '1' .*line 1"):
         load_benchmark(str(write(tmp_path / "mine.jsonl", [good(), good(id="2"), good()])))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcalib.calibration import MonteCarloWarning, full_rank, rankwise, stagewise, sub_k, top_k
+from rmcalib.calibration import full_rank, rankwise, stagewise, sub_k, top_k
 from rmcalib.ranking import (
     ExplicitRankings,
     Mallows,
@@ -16,6 +16,7 @@ from rmcalib.ranking import (
     PlackettLuce,
     all_rankings,
     conditional_probabilities,
+    ranks_from_orders,
 )
 from rmcalib.ranking import _mallows as mallows_module
 from rmcalib.ranking.events import all_events, most_frequent
@@ -73,12 +74,10 @@ def test_coverage_chooses_events_and_drops_no_instance() -> None:
     found = sub_k(d.forecast, d.orders, 3, coverage=0.5)
     counted = sub_k(d.forecast, d.orders, 3, coverage=0.8, counted_on=train.orders)
     limited = sub_k(d.forecast, d.orders, 3, max_events=50)
-    given = sub_k(d.forecast, d.orders, 3, events=[[1, 0, 3]])
     for result, events in (
         (found, most_frequent(d.orders, 3, "sub", 0.5)),
         (counted, most_frequent(train.orders, 3, "sub", 0.8)),
         (limited, most_frequent(d.orders, 3, "sub", 0.95)),
-        (given, np.array([[1, 0, 3]])),
     ):
         assert (result.events == events).all()
         assert result.n == 200
@@ -95,15 +94,11 @@ def test_chunk_size_does_not_change_results(monkeypatch: pytest.MonkeyPatch) -> 
     assert full_rank(d.forecast, d.orders, family="sub", k=3).value == pytest.approx(strong.value, abs=1e-12)
 
 
-def test_estimated_marginals_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marginals_that_take_too_long_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     d = synthetic_mallows(30, 6, rng=np.random.default_rng(0))
-    exact = sub_k(d.forecast, d.orders, 3)
-    assert exact.marginal_error == 0
     monkeypatch.setattr(mallows_module, "MAX_WORK", 10.0)
-    with pytest.warns(MonteCarloWarning):
-        estimated = sub_k(d.forecast, d.orders, 3)
-    assert 0 < estimated.marginal_error < 0.006
-    assert estimated.value == pytest.approx(exact.value, abs=0.02)
+    with pytest.raises(ValueError, match="sub-3"):
+        sub_k(d.forecast, d.orders, 3)
 
 
 # Null tests and intervals.
@@ -148,7 +143,7 @@ def test_calibrated_forecasts_pass_however_the_events_are_chosen(
     k: int, family: str, options: dict[str, Any]
 ) -> None:
     rejected = excluded = 0
-    for seed in range(12):
+    for seed in range(8):
         d = data(60, 6, seed=seed)
         result = NOTIONS[family](d.forecast, d.orders, k, **options)
         rejected += result.null(resamples=39, rng=seed).p_value <= 0.05
@@ -205,20 +200,20 @@ def test_pair_marginals_have_sub_2_and_its_interval_but_no_null() -> None:
 
 
 def test_stagewise_stops_at_the_first_large_error() -> None:
-    good, bad = data(500), data(500, confidence=5.0)
+    good, bad = data(200), data(200, confidence=5.0)
     walk, stopped = stagewise(good.forecast, good.orders), stagewise(bad.forecast, bad.orders)
     assert ([result.k for result in walk.results], walk.uncalibrated_from) == ([2, 3, 4], None)
     assert walk.nulls[1] == walk.results[1].null()
     assert (len(stopped.results), stopped.uncalibrated_from) == (1, 2)
-    few = [data(30, seed=seed) for seed in range(15)]  # noise alone makes errors above 0.1
-    assert sum(stagewise(d.forecast, d.orders).uncalibrated_from is not None for d in few) <= 3
+    few = [data(30, seed=seed) for seed in range(8)]  # noise alone makes errors above 0.1
+    assert sum(stagewise(d.forecast, d.orders).uncalibrated_from is not None for d in few) <= 2
 
 
 # The strong notions.
 
 
-def slow_canonical(p: list[list[float]], y: list[int], width: float, norm: int) -> float:
-    total = 0.0
+def slow_canonical(forecast: Any, outcomes: Any, width: float, norm: int = 2) -> float:
+    p, y, total = np.asarray(forecast).tolist(), list(outcomes), 0.0
     for j in range(len(p)):
         weights = []
         for i in range(len(p)):
@@ -235,14 +230,12 @@ def slow_canonical(p: list[list[float]], y: list[int], width: float, norm: int) 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_full_rank_matches_the_kernel_formula(norm: Any) -> None:
     rng = np.random.default_rng(0)
-    p, y = rng.dirichlet(np.ones(3), size=25), rng.integers(3, size=25)
-    result = full_rank(p, y, bandwidth=0.2, norm=norm)
-    assert result.value == pytest.approx(slow_canonical(p.tolist(), y.tolist(), 0.2, norm), abs=1e-10)
+    p, orders = rng.dirichlet(np.ones(3), size=25), rng.permuted(np.tile(np.arange(3), (25, 1)), axis=1)
+    result = full_rank(PlackettLuce(np.log(p)), orders, family="top", k=1, bandwidth=0.2, norm=norm)
+    assert result.value == pytest.approx(slow_canonical(p, orders[:, 0], 0.2, norm), abs=1e-10)
     assert result.value == pytest.approx(result.weights @ result.per_event)
-    drawn = []
-    for _ in range(300):
-        outcomes = [rng.choice(3, p=row) for row in p]
-        drawn.append(full_rank(p, outcomes, bandwidth=0.2, norm=norm).value)
+    outcomes = [[rng.choice(3, p=row) for row in p] for _ in range(100)]
+    drawn = [slow_canonical(p, one, 0.2, norm) for one in outcomes]
     assert result.null(resamples=300).mean == pytest.approx(np.mean(drawn), rel=0.05)
 
 
@@ -254,10 +247,10 @@ def test_strong_notions_are_classifications_of_the_marginals() -> None:
     pairs = []
     for i, j in combinations(range(4), 2):
         y = [int(order.index(i) > order.index(j)) for order in d.orders.tolist()]
-        pairs.append(full_rank(d.forecast.sub([[i, j], [j, i]]), y, bandwidth=0.1).value)
+        pairs.append(slow_canonical(d.forecast.sub([[i, j], [j, i]]), y, 0.1))
     expected: list[tuple[dict[str, Any], float]] = [
-        ({}, full_rank(np.exp(d.forecast.log_prob(everything)), index, bandwidth=0.1).value),
-        ({"family": "top", "k": 1}, full_rank(first, d.orders[:, 0], bandwidth=0.1).value),
+        ({}, slow_canonical(np.exp(d.forecast.log_prob(everything)), index, 0.1)),
+        ({"family": "top", "k": 1}, slow_canonical(first, d.orders[:, 0], 0.1)),
         ({"family": "sub", "k": 2}, float(np.mean(pairs))),
     ]
     for options, value in expected:
@@ -265,9 +258,9 @@ def test_strong_notions_are_classifications_of_the_marginals() -> None:
 
 
 def test_certain_forecasts_give_no_nan() -> None:
-    p = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    assert full_rank(p, [0, 1, 0, 1]).value == pytest.approx(0.0, abs=1e-12)
-    assert np.isfinite(full_rank(p, [2, 2, 0, 1]).value)
+    certain = ExplicitRankings([[0, 1, 2], [1, 0, 2]], [[1.0, 0.0], [0.0, 1.0]] * 2)
+    assert full_rank(certain, certain.mode()).value == pytest.approx(0.0, abs=1e-12)
+    assert np.isfinite(full_rank(certain, [[2, 1, 0], *certain.mode()[1:]]).value)
     d = PlackettLuce(1e4 * np.random.default_rng(0).normal(size=(20, 4)))
     assert np.isfinite(full_rank(d, d.mode()).value)
 
@@ -309,7 +302,7 @@ def test_partial_rankings(open_events: Any) -> None:
         expected = oracles.ece(p[kept, number].tolist(), soft[kept, number].tolist())
         assert result.per_event[number] == pytest.approx(expected, abs=1e-12)
     whole = sub_k(d.forecast, d.orders, 2)
-    complete = sub_k(d.forecast, PartialRankings.from_orders(d.orders), 2, open_events=open_events)
+    complete = sub_k(d.forecast, PartialRankings(ranks_from_orders(d.orders)), 2, open_events=open_events)
     assert complete.value == pytest.approx(whole.value, abs=1e-14)
     assert complete.null(resamples=20) == whole.null(resamples=20)
     assert complete.interval(resamples=20) == whole.interval(resamples=20)
@@ -342,31 +335,20 @@ TIED = PartialRankings([[0, 0, 1]])
     [
         (lambda: sub_k(D.forecast, D.orders, 1), "k: 1 is out of range, expected a whole number from 2 to 4"),
         (lambda: top_k(D.forecast, D.orders, 0), "k: 0 is out of range"),
-        (lambda: top_k(D.forecast, D.orders, 1.5), "k: 1.5 is not a whole number"),  # type: ignore[arg-type]
         (lambda: top_k(D.forecast, D.orders[:3], 1), "orders: 3 rankings for 5 instances"),
-        (lambda: top_k(D.forecast, D.orders[:, :3], 1), "rows have 3 items, expected 4"),
         (lambda: top_k(D.forecast, np.ones((5, 4)), 1), "orders: row 0"),
         (lambda: top_k(D.forecast, D.orders, 1, coverage=1.5), "coverage: 1.5"),
-        (lambda: top_k(D.forecast, D.orders, 1, events=[[0]], coverage=0.5), "coverage"),
-        (lambda: top_k(D.forecast, D.orders, 1, events=[[0, 1]]), "events: have 2 items each"),
         (lambda: top_k(D.forecast, D.orders, 1, weighting="none"), "weighting: unknown 'none'"),  # type: ignore[arg-type]
-        (lambda: top_k(D.forecast, D.orders, 1, protocol="public"), "protocol: unknown 'public'"),  # type: ignore[arg-type]
         (lambda: top_k(D.forecast, D.orders, 1, support=D.orders), "support"),
-        (lambda: sub_k(D.forecast, LISTS, 2, open_events="guess"), "open_events: unknown 'guess'"),  # type: ignore[arg-type]
         (lambda: sub_k(D.forecast, LISTS, 2, coverage=0.5), "coverage"),
         (lambda: sub_k(D.forecast, LISTS, 2, protocol="reference"), "needs complete rankings"),
         (lambda: sub_k(D.forecast, ONLY_FIRST, 2), "none of the 12 events"),
         (lambda: sub_k(LISTED, TIED, 2, open_events="marginalise"), "ExplicitRankings"),
         (lambda: sub_k(D.forecast, D.orders, 2, protocol="reference").null(), "reference"),
-        (lambda: full_rank(D.forecast, D.orders, protocol="reference").interval(), "reference"),
         (lambda: full_rank(D.forecast, LISTS), "full_rank needs complete rankings"),  # type: ignore[arg-type]
         (lambda: full_rank(D.forecast, D.orders, k=2), "family: k = 2"),
         (lambda: full_rank(D.forecast, D.orders, bandwidth=0.0), "bandwidth: 0.0"),
-        (lambda: full_rank(D.forecast, D.orders, norm=3), "norm: unknown 3"),  # type: ignore[arg-type]
-        (lambda: full_rank([[0.5, 0.6]], [0]), "probabilities: row 0 sums to 1.1"),
-        (lambda: full_rank([[0.5, 0.5]] * 2, [0, 2]), "outcomes: class 2"),
-        (lambda: full_rank([[0.5, 0.5]], [0]), "needs at least 2"),
-        (lambda: full_rank([[0.5, 0.5]] * 2, [0]), "outcomes: 1 outcomes for 2 rows"),
+        (lambda: full_rank(D.forecast.take(np.array([0])), D.orders[:1]), "needs at least 2"),
         (lambda: full_rank(Mallows([np.arange(15)] * 9, 1.0), [np.arange(15)] * 9), "k: 9 instances"),
     ],
 )

@@ -126,11 +126,11 @@ def test_a_calibrated_forecast_measures_as_uncalibrated_only_in_the_reference_pr
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bins": 15}, "10 bins"),
+        ({"bins": 15}, "bins"),
         ({"spacing": "mass"}, "spacing"),
         ({"discrepancy": "jeffreys"}, "discrepancy"),
         ({"coverage": 0.9}, "coverage"),
-        ({"events": [[0, 1]]}, "events"),
+        ({"max_events": 5}, "max_events"),
     ],
 )
 def test_options_that_the_protocol_does_not_have_raise(options: Any, message: str) -> None:

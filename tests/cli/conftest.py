@@ -16,7 +16,6 @@ import pytest
 
 from rmcalib.cli import main
 from tests.hub import tiny
-from tests.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 FILES = ["metrics.csv", "metrics.json", "reliability.png", "report.html", "run.json", "scores.parquet"]
@@ -32,11 +31,6 @@ class Outcome:
 
 
 Invoke = Callable[..., Outcome]
-
-
-@pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.save_model(tmp_path_factory.mktemp("models") / "tiny-rm")
 
 
 @pytest.fixture(scope="session")
@@ -105,9 +99,3 @@ def environment(**more: str) -> dict[str, str]:
 
 def command(*args: object) -> list[str]:
     return [sys.executable, "-c", "from rmcalib.cli import main; main()", *map(str, args)]
-
-
-def run_process(*args: object, cwd: Path, **more: str) -> Outcome:
-    """Run the command line as a process of its own."""
-    done = run_python(command(*args)[1:], cwd=cwd, env=environment(**more))
-    return Outcome(done.returncode, done.stdout, done.stderr)

@@ -54,9 +54,10 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("doctor", "--endpoint", "http://127.0.0.1:9"), "--model"),
     # Options that would do nothing.
     (("eval", "--columns", "reward=score"), "--columns"),
+    ((*SCORES, "--group-by", "length"), "length"),
     ((*SCORES, "--limit", "3"), "--limit"),
     (("eval", "--scores", "published"), "--model"),
-    (("report", "--category", "Math"), "--category"),
+    (("report", "--table", "t.csv", "--benchmark", "demo"), "--benchmark"),
     (("calibrate", "s.csv", "--limit", "3"), "--limit"),
     (("batch", "--scores", "published", "--limit", "3"), "--limit"),
     (("batch", "--dry-run", "-J", "beta=0.1"), "beta"),

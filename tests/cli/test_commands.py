@@ -93,9 +93,9 @@ def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
 
 
 def test_calibrate_a_model_and_write_its_checkpoint(
-    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+    plain: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
 ) -> None:
-    run = ("--model", tiny_model, "--benchmark", bench_file, "-J", "device=cpu")
+    run = ("--model", plain, "--benchmark", bench_file, "-J", "device=cpu")
     refused = invoke("calibrate", *run, "--checkpoint", "new", "--to", "c.json", "--output", "out")
     assert refused.code == 2  # random rewards: no temperature helps
     assert visible(folder_of(tmp_path / "out")) == ["run.json", "scores.parquet"]
@@ -147,7 +147,7 @@ def test_watch(tmp_path: Path, invoke: Invoke) -> None:
     assert len((tmp_path / "steps.csv").read_text().splitlines()) == 3
 
 
-def test_batch_plans_and_runs(tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke) -> None:
+def test_batch_plans_and_runs(plain: Path, bench_file: Path, tmp_path: Path, invoke: Invoke) -> None:
     listed = ("--models", ROOT / "configs/leaderboard.yaml", "-J", "device=cpu", "--ignore-memory")
     plan = json.loads(invoke("batch", *listed, "--max-params", "3B", "--dry-run", "--json").out)
     assert "OpenAssistant/reward-model-deberta-v3-large-v2" in {
@@ -155,7 +155,7 @@ def test_batch_plans_and_runs(tiny_model: Path, bench_file: Path, tmp_path: Path
     }
     assert invoke("batch", *listed, "--family", "gemma", "--dry-run").code == 0
     assert not (tmp_path / "runs").exists()
-    (tmp_path / "models.yaml").write_text(json.dumps([{"model": str(tiny_model)}, {"model": "./nowhere"}]))
+    (tmp_path / "models.yaml").write_text(json.dumps([{"model": str(plain)}, {"model": "./nowhere"}]))
     base = ("batch", "--models", "models.yaml", "-b", bench_file, "--limit", 8, "-J", "device=cpu", *QUICK)
     done = invoke(*base)
     assert done.code == 1
@@ -196,7 +196,7 @@ def test_doctor(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     from rmcalib import judges
     from rmcalib.judges._doctor import Diagnosis
 
-    found = Diagnosis({"rmcalib": "0"}, (), "offline", False, ())
+    found = Diagnosis({"rmcalib": "0"}, {}, "offline", ())
     monkeypatch.setattr(judges, "diagnose", lambda: found)
     assert json.loads(invoke("doctor", "--json").out)["hub"] == "offline"
     assert invoke("doctor").code == 0

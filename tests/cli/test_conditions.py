@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmcalib.cli.conditions import parse_condition
+from rmcalib.cli.conditions import holding, parse_condition
 
 OVER, UNDER, UNSURE = (0.1, 0.06, 0.14), (-0.1, -0.14, -0.06), (0.03, -0.01, 0.07)
 
@@ -34,13 +34,13 @@ def rows(value: float, low: float | None, high: float | None, **more: Any) -> li
 def test_bounds_and_sizes(text: str, gap: tuple[float, float, float], found: float, met: bool) -> None:
     condition = parse_condition(text)
     assert condition.value(rows(*gap)) == found
-    assert condition.met(rows(*gap)) is met
+    assert (text in holding({condition: found})) is met
 
 
 def test_a_category_goes_before_the_bound() -> None:
     condition = parse_condition("overconfidence[Precise IF].low>0.05")
     assert (condition.category, condition.part) == ("Precise IF", "low")
-    assert condition.met(rows(*OVER, category="Precise IF"))
+    assert condition.value(rows(*OVER, category="Precise IF")) == 0.06
     inside = parse_condition("abs(overconfidence[Math]).low>0.05")
     assert (inside.category, inside.size) == ("Math", True)
 

@@ -24,9 +24,9 @@ def values(done: Outcome) -> dict[tuple[str, str], float]:
 
 
 def test_a_model_is_scored_and_evaluated_and_not_scored_again(
-    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+    plain: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
 ) -> None:
-    base = ("eval", "--model", tiny_model, "--benchmark", bench_file, "-J", "device=cpu", *QUICK)
+    base = ("eval", "--model", plain, "--benchmark", bench_file, "-J", "device=cpu", *QUICK)
     done = invoke(*base)
     assert (done.code, done.err) == (0, "")
     folder = folder_of(tmp_path / "runs")
@@ -46,11 +46,9 @@ def test_a_model_is_scored_and_evaluated_and_not_scored_again(
     assert json.loads((folder / "run.json").read_text())["n_items"] == 8
 
 
-def test_several_models_and_benchmarks(
-    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
-) -> None:
+def test_several_models_and_benchmarks(plain: Path, bench_file: Path, tmp_path: Path, invoke: Invoke) -> None:
     other = write_rows(tmp_path / "other.jsonl", tiny.benchmark_rows(12))
-    wanted = ("--model", f"{tiny_model},./nowhere", "-b", bench_file, "-b", other)
+    wanted = ("--model", f"{plain},./nowhere", "-b", bench_file, "-b", other)
     done = invoke("eval", *wanted, "--limit", 10, *QUICK)
     assert done.code == 1
     assert "./nowhere" in done.err

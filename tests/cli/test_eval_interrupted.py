@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from rmcalib.scores import Scores
-from tests.cli.conftest import FILES, Invoke, command, environment, run_process, write_rows
+from tests.cli.conftest import FILES, Invoke, command, environment, write_rows, write_scores
 from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny
 
 
 def _has(output: Path, n: int) -> bool:
     """Whether the journal of a run has `n` prompts."""
-    return n == sum(file.read_bytes().count(b"}\n") for file in output.glob("*/*/scored-*.jsonl"))
+    return n == sum(file.read_bytes().count(b'"rewards"') for file in output.glob("*/*/scored-*.jsonl"))
 
 
 def _runs(process: subprocess.Popen[bytes]) -> bool:
@@ -26,10 +26,10 @@ def _runs(process: subprocess.Popen[bytes]) -> bool:
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
-    tiny_model: Path, tmp_path: Path, invoke: Invoke
+    plain: Path, tmp_path: Path, invoke: Invoke
 ) -> None:
     bench = write_rows(tmp_path / "long.jsonl", tiny.benchmark_rows(160))
-    base = ("eval", "--model", tiny_model, "--benchmark", bench, "-J", "token_budget=200", "--resamples", 20)
+    base = ("eval", "--model", plain, "--benchmark", bench, "-J", "token_budget=200", "--resamples", 20)
     whole = invoke(*base, "--output", tmp_path / "whole")
     assert (whole.code, whole.err) == (0, "")
     whole_scores = Scores.from_parquet(next((tmp_path / "whole").glob("*/*/scores.parquet")))
@@ -44,9 +44,9 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
     process.kill()
     assert process.wait() == -signal.SIGKILL
     assert not list((tmp_path / "killed").glob("*/*/scores.parquet"))
-    lines = next((tmp_path / "killed").glob("*/*/scored-0.jsonl")).read_text().splitlines()
-    before = sum(len(json.loads(line)["rewards"]) for line in lines if line)
-    resumed = run_process(*base, "--output", tmp_path / "killed", cwd=tmp_path, HF_HUB_OFFLINE="1")
+    (line,) = next((tmp_path / "killed").glob("*/*/scored-0.jsonl")).read_text().splitlines()
+    before = sum(len(item["rewards"]) for item in json.loads(line)["items"])
+    resumed = invoke(*base, "--output", tmp_path / "killed")
     assert resumed.code == 0, resumed.err
     assert f"{before:,} of {len(whole_scores.reward):,}" in resumed.err
     second = Scores.from_parquet(next((tmp_path / "killed").glob("*/*/scores.parquet")))
@@ -54,17 +54,16 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
         np.testing.assert_array_equal(getattr(whole_scores, column), getattr(second, column))
 
 
-def test_a_full_disk_is_one_line_and_leaves_no_halves(
-    tiny_model: Path, bench_file: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk_is_one_line_and_leaves_no_halves(tmp_path: Path) -> None:
     def small_files_only() -> None:
         import resource
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 
+    write_scores(tmp_path / "mine.csv")
     done = subprocess.run(
-        command("eval", "--model", tiny_model, "--benchmark", bench_file, "--resamples", "20"),
+        command("eval", "--scores", "mine.csv", "--resamples", "20"),
         cwd=tmp_path,
         env=environment(HF_HUB_OFFLINE="1"),
         capture_output=True,

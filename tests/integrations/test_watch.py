@@ -128,7 +128,7 @@ def test_rewards_of_any_scale_need_a_reference(tmp_path: Path) -> None:
     known = np.isfinite(found["start"].table["gap"]).tolist()
     assert known == [False] * 3 + [True] * 9  # the steps of the fit say nothing about it
     assert found["start"].reference["temperature"] == pytest.approx(5, rel=0.3)
-    assert abs(found["stated"].steps[-1]["gap_fitted"]) < 0.15 < found["stated"].steps[-1]["gap"]
+    assert abs(found["start"].steps[-1]["gap"]) < 0.15 < found["stated"].steps[-1]["gap"]
     waiting = Watcher("start", start=100)
     waiting.add(0, np.repeat(np.arange(40), 4), reward, label)
     assert waiting.result().waiting == 60
@@ -140,7 +140,6 @@ def test_without_labels_it_says_what_it_cannot_see() -> None:
         watcher.add(step, np.repeat(np.arange(30), 4), rng.normal(step, 1, size=120).round(1))
     found = watcher.result()
     assert found.misses == ("length_correlation", "right", "gap", "auroc")
-    assert found.sees == ("mean_reward", "reward_sd", "ties", "drift")
     assert found.alarm is None
     assert found.steps[2]["drift"] == pytest.approx(2, abs=0.5)
     assert found.steps[0]["ties"] > 0
@@ -230,7 +229,7 @@ def test_nothing_to_watch(tmp_path: Path) -> None:
     (tmp_path / "1.jsonl").write_text('{"input": "p", "a": 1.5, "b": 2.5}\n')
     with pytest.raises(ValueError, match="has a, b"):
         rmcalib.watch(tmp_path)
-    assert rmcalib.watch(tmp_path, reward="b").steps[0]["mean_reward"] == 2.5
+    assert rmcalib.watch(tmp_path, columns="reward=b").steps[0]["mean_reward"] == 2.5
 
 
 def test_pairs_of_llama_factory_and_files_of_any_loop(tmp_path: Path) -> None:

@@ -89,7 +89,8 @@ def run(family: str, n_devices: int, way: Any, dtype: torch.dtype) -> dict[str, 
     if family in ("gemma2", "mistral"):
         changes["sliding_window"] = 16
     real = family_model(family, **changes)
-    sharing = replace(how_to_share(real), branches=False) if way != "plain" else None
+    how: Any = how_to_share(real)
+    sharing = replace(how, branches=False) if way != "plain" else None
     devices = [torch.device("cuda", index) for index in range(n_devices)]
     with FakeTensorMode(allow_non_fake_inputs=True):
         model = replace(real, device=devices[0], dtype=dtype)
@@ -129,7 +130,7 @@ def main() -> None:
         source = Path(folder) / "guard.cpp"
         source.write_text(GUARD)
         build: Any = cpp_extension.load
-        build("rmcalib_cuda_guard", [str(source)], build_directory=folder, is_python_module=False)
+        build("guard", [str(source)], extra_cflags=["-O0"], build_directory=folder, is_python_module=False)
     if not hasattr(transformers.utils.import_utils, "is_fake_tensor"):  # 4.57
         # Newer versions see that a pretended mask has no values, and do not ask whether it hides anything.
         transformers.masking_utils._ignore_causal_mask_sdpa = lambda *_, **__: False

@@ -12,7 +12,7 @@ import torch
 import rmcalib
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import RewardModel, ScoredItem, load_model
-from rmcalib.judges._scoring import score_items
+from rmcalib.judges._scoring import ItemScorer
 from rmcalib.judges._sharing import how_to_share
 
 FOLDER = Path(rmcalib.__file__).parent / "demo"
@@ -31,7 +31,7 @@ def model() -> RewardModel:
 
 @pytest.fixture(scope="module")
 def scores(model: RewardModel, benchmark: Benchmark) -> dict[str, ScoredItem]:
-    return {item.id: item for chunk in score_items(model, benchmark.items) for item in chunk}
+    return {item.id: item for chunk in ItemScorer(model).chunks(benchmark.items) for item in chunk}
 
 
 def test_it_is_small_enough_for_a_wheel() -> None:
@@ -69,8 +69,10 @@ def test_the_model_is_better_than_chance_and_imperfect(
 def test_a_loaded_model_shares_its_prompts_with_the_same_rewards(
     model: RewardModel, benchmark: Benchmark, scores: dict[str, ScoredItem]
 ) -> None:
-    assert how_to_share(model).branches
-    for chunk in score_items(model, benchmark.items[::7], share=False):
+    how = how_to_share(model)
+    assert how is not None
+    assert how.branches
+    for chunk in ItemScorer(model, share=False).chunks(benchmark.items[::7]):
         for item in chunk:
             np.testing.assert_allclose(item.rewards, scores[item.id].rewards, atol=1e-5)
 

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rmcalib.judges import _doctor as doctor
 from tests.hooks import PATIENCE
-from tests.processes import run_python
 
 
 def test_diagnosis_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,21 +14,18 @@ def test_diagnosis_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # no server listens there
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    found = doctor.diagnose(prompts=6, timeout=PATIENCE)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)  # some CPUs report instructions that they lack
+    found = doctor.diagnose(prompts=3, timeout=PATIENCE)
     assert found.versions["torch"].startswith("2.")
-    assert found.devices[-1].device == "cpu"
-    assert found.devices[-1].memory > found.devices[-1].free > 0
-    assert not found.hub_reachable
+    assert found.devices["cpu"]["memory"] > found.devices["cpu"]["free"] > 0
     assert "127.0.0.1:9" in found.hub
     assert found.healthy
-    cpu = {check.dtype: check for check in found.checks if check.device == "cpu"}
+    cpu = {check.dtype: check for check in found.checks if check.where == "cpu"}
     assert cpu["float32"].reward_difference == 0
-    narrow = cpu["bfloat16"]  # some CPUs crash here, and the report says so
-    assert narrow.status in ("right", "failed")
-    if narrow.status == "right":
-        assert narrow.reward_difference is not None
-        assert 0 < narrow.reward_difference < 0.5
-        assert narrow.probability_difference is not None
+    narrow = cpu["bfloat16"]
+    assert narrow.status == "rounding"
+    assert narrow.reward_difference is not None
+    assert 0 < narrow.reward_difference < 0.5
 
 
 RIGHT = {"rewards": [[1.0, 0.0]], "seconds": 1.0}
@@ -42,7 +36,7 @@ def answers(**by_dtype: dict[str, Any]) -> Any:
 
 
 def test_differences_and_failures_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_hub", lambda: (True, "fine"))
+    monkeypatch.setattr(doctor, "_hub", lambda: "fine")
     wrong = {"rewards": [[1.0, 2.0]], "seconds": 1.0}
     monkeypatch.setattr(doctor, "_run", answers(float32=RIGHT, bfloat16=wrong))
     found = doctor.diagnose()
@@ -55,13 +49,6 @@ def test_differences_and_failures_are_reported(monkeypatch: pytest.MonkeyPatch) 
     assert (failed.status, failed.note) == ("failed", "out of order")
     monkeypatch.setattr(doctor, "_run", answers(float32={"error": "broken"}, bfloat16=RIGHT))
     assert not doctor.diagnose().healthy
-
-
-def test_half_precision_works_on_cpus_that_report_instructions_they_lack(tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
-    options = ("-J", "dtype=bfloat16", "-J", "device=cpu", "--limit", "30", "--resamples", "20", "--quiet")
-    done = run_python(["-m", "rmcalib", "eval", *options, "--output", tmp_path], env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_timeout_is_reported() -> None:

@@ -14,7 +14,7 @@ from rmcalib.benchmarks import Item
 from rmcalib.judges import load_judge
 from rmcalib.judges._generative import GenerativeJudge
 from rmcalib.judges._judge import scored_chunks
-from rmcalib.judges._prompts import Question
+from rmcalib.judges._questions import Question
 from tests.hub.tiny import tiny_config, tiny_tokenizer
 
 ITEMS = [

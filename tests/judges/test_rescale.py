@@ -72,14 +72,6 @@ def beside(folder: Path) -> tuple[Path, dict[str, Any]]:
     return path, {**recipe, "head_file": "head.pt"}
 
 
-def mixture(folder: Path) -> tuple[Path, dict[str, Any]]:
-    path, _ = with_head("unused", (32, 1), {})(folder)
-    for file, outputs in (("values.pt", 3 * 10), ("gates.pt", 3)):
-        layers = nn.Sequential(nn.Linear(32, 16), nn.LeakyReLU(), nn.Linear(16, outputs))
-        torch.save({f"network.{k}": v for k, v in layers.state_dict().items()}, path / file)
-    return path, {"head": "ldl", "head_file": "values.pt gates.pt"}
-
-
 KINDS: dict[str, Make] = {
     "llama": stock("llama"),
     "bert": stock("bert"),
@@ -91,7 +83,6 @@ KINDS: dict[str, Make] = {
     "pickled parts": pickled_in_parts,
     "bfloat16": in_bfloat16,
     "file": beside,
-    "mixture": mixture,
 }
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +34,6 @@ PROMPTS = st.lists(
     min_size=1,
     max_size=8,
 )
-OWN_ATTENTION = {"nemotron", "phimoe", "stablelm"}  # they do not use the interface
 RECURRENT = {"mamba", "falcon_mamba", "jamba", "minimax", "olmo_hybrid", "qwen3_next", "recurrent_gemma"}
 
 
@@ -44,7 +42,7 @@ def make_texts(prompts: Prompts) -> list[Text]:
     for number, (shared, own) in enumerate(prompts):
         for length in own:
             ids = (*range(100, 100 + shared), *(1000 + 100 * len(texts) + i for i in range(length)))
-            texts.append(Text(len(texts), number, Encoded(ids, shared, False, False), len(ids) - 1))
+            texts.append(Text(len(texts), number, Encoded(ids, shared, False), len(ids) - 1))
     return texts
 
 
@@ -143,7 +141,7 @@ def test_pooling_is_the_stock_rule_whatever_padding_follows(ids: list[int], pad:
 
 def outcome(family: str) -> tuple[str | None, float] | None:
     """Score texts alone and together; return how prompts were shared, and the error, if it can be built."""
-    texts = family_texts()
+    texts = family_texts(3)
     try:
         model = family_model(family)
         plain = ItemScorer(model, 1_000, share=False)
@@ -168,8 +166,6 @@ def test_every_family_gets_the_right_rewards_and_most_share() -> None:
     sharing = {family for family, (how, _) in found.items() if how}
     assert len(sharing) >= 45
     assert not sharing & RECURRENT
-    if not transformers.__version__.startswith("4."):
-        assert {found[family][0] for family in OWN_ATTENTION & set(found)} == {"mask"}
 
 
 @pytest.mark.parametrize(
@@ -184,4 +180,5 @@ def test_every_family_gets_the_right_rewards_and_most_share() -> None:
 def test_windows_count_only_where_they_are_applied(family: str, windows: dict[str, int | None]) -> None:
     model = family_model(family)
     model.backbone.config.sliding_window = WINDOW
-    assert how_to_share(model).windows == windows
+    how: Any = how_to_share(model)
+    assert how.windows == windows

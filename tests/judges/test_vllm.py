@@ -27,7 +27,6 @@ from rmcalib._util.hub import HubError
 from rmcalib.judges import Recipe, load_judge
 from rmcalib.judges import _vllm as vllm
 from rmcalib.judges._judge import scored_chunks
-from rmcalib.runs import Batch, run_batch
 from tests.hub.tiny import save_model, tiny_classifier, tiny_config
 from tests.judges.serving import Reply, Request, Server, serving
 
@@ -47,7 +46,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
         if self.path == "/health":
-            status, content = (200 if time.monotonic() > started + 0.5 else 503), b""
+            status, content = (200 if time.monotonic() > started + 0.1 else 503), b""
         else:
             asked = urllib.request.Request({backend!r} + self.path, body, {{"Served": options["--model"]}})
             try:
@@ -101,7 +100,6 @@ class Answers:
 
     classifier: Any = None
     squash: bool = False
-    pause: float = 0.0
 
     def __post_init__(self) -> None:
         self.known: dict[str, tuple[Any, Any]] = {}
@@ -123,7 +121,6 @@ class Answers:
             card = {"id": folder, "owned_by": "vllm", "root": folder, "max_model_len": 4000}
             return Reply({"data": [card]})
         if request.path == "/classify":
-            time.sleep(self.pause)
             values = [float(self.classifier(torch.tensor([ids])).logits[0, 0]) for ids in body["input"]]
             if self.squash:
                 values = [1 / (1 + math.exp(-value)) for value in values]
@@ -172,7 +169,7 @@ def classifier(folder: Path) -> Any:
 
 @pytest.fixture
 def fake(tmp_path: Path, classifier: Any) -> Iterator[Fake]:
-    with serving(Answers(classifier, pause=0.01)) as server:
+    with serving(Answers(classifier)) as server:
         yield program(tmp_path, server)
 
 
@@ -206,23 +203,32 @@ def asked(fake: Fake) -> list[Request]:
     return [request for request in fake.server.requests if request.path == "/classify"]
 
 
-def test_a_finished_run_starts_no_server(fake: Fake, folder: Path, tmp_path: Path) -> None:
-    bench = rmcalib.load_benchmark("demo", limit=4)
-    for _ in range(2):
-        rmcalib.score(str(folder), bench, backend="vllm", python=str(fake.python), output=tmp_path / "runs")
-    assert len(fake.starts) == 1
+def test_an_interrupted_run_leaves_no_server_and_resumes_and_a_finished_one_starts_none(
+    fake: Fake, folder: Path, tmp_path: Path
+) -> None:
+    class StopError(Exception):
+        pass
 
+    def stop(done: int, *_: int) -> None:
+        if done > 4 * 32:  # one chunk of 32 prompts is kept
+            raise StopError
 
-def test_a_batch_with_an_entry_for_vllm(fake: Fake, folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "models.yaml").write_text(
-        f"- {{model: {folder}, backend: vllm, python: {fake.python}, sign: -1}}\n"
-    )
-    status = run_batch(Batch(tmp_path / "models.yaml", "demo", tmp_path / "runs", limit=4))
-    assert status.counts() == {"done": 1}, status.content()
-    (file,) = (tmp_path / "runs").rglob("scores.parquet")
-    here = rewards(load_judge(str(folder), device="cpu"), 4)
-    assert rmcalib.load_scores(file).reward == pytest.approx(-here, abs=1e-4)
+    def score(**options: Any) -> Any:
+        bench = rmcalib.load_benchmark("demo", limit=34)
+        python = str(fake.python)
+        return rmcalib.score(
+            str(folder), bench, backend="vllm", python=python, output=tmp_path / "runs", **options
+        )
+
+    with pytest.raises(StopError):
+        score(on_progress=stop)
     assert fake.has_ended()
+    before = len(asked(fake))
+    score()
+    assert len(asked(fake)) - before < 20
+    assert fake.has_ended()
+    assert score().reward == pytest.approx(rewards(load_judge(str(folder), device="cpu"), 34), abs=1e-4)
+    assert len(fake.starts) == 2
 
 
 def test_a_judge_can_be_used_again_and_closed(fake: Fake, folder: Path) -> None:
@@ -231,7 +237,6 @@ def test_a_judge_can_be_used_again_and_closed(fake: Fake, folder: Path) -> None:
     judge.close()
     assert fake.has_ended()
     assert rewards(judge, 4).tolist() == first.tolist()
-    assert judge.identity() == load_judge(str(folder), backend="vllm", python=str(fake.python)).identity()
     assert len({start["argv"][start["argv"].index("--port") + 1] for start in fake.starts}) > 1
     judge.close()
 
@@ -243,14 +248,12 @@ def test_the_last_lines_of_a_child_that_dies(tmp_path: Path, folder: Path) -> No
             load_judge(str(folder), backend="vllm", python=str(dying.python)).identity()
 
 
-def test_a_python_that_does_not_exist(folder: Path) -> None:
-    with pytest.raises(ValueError, match="nowhere/python"):
-        load_judge(str(folder), backend="vllm", python="nowhere/python").identity()
-
-
-def test_an_environment_without_vllm(folder: Path) -> None:
-    with pytest.raises(ValueError, match="RMCALIB_VLLM"):
-        load_judge(str(folder), backend="vllm", python=sys.executable).identity()
+@pytest.mark.parametrize(
+    ("python", "named"), [("nowhere/python", "nowhere"), (sys.executable, "RMCALIB_VLLM")]
+)
+def test_a_python_that_does_not_exist_or_has_no_vllm(folder: Path, python: str, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        load_judge(str(folder), backend="vllm", python=python).identity()
 
 
 @pytest.mark.parametrize("fits", [True, False])
@@ -292,7 +295,7 @@ def test_heads_that_vllm_does_not_know(folder: Path, field: str) -> None:
     changed: dict[str, Any] = {field: "eager" if field == "attention" else "gpt_neox"}
     recipe = Recipe(str(folder), **changed)
     with pytest.raises(HubError, match=f"`{field}: "):
-        load_judge(str(folder), backend="vllm", recipe=recipe)
+        load_judge(str(folder), backend="vllm", recipe=recipe).identity()
 
 
 def test_language_models_are_no_classifiers(tmp_path: Path) -> None:
@@ -350,31 +353,12 @@ def test_settings_without_effect(options: dict[str, Any], name: str) -> None:
         load_judge("org/rm", **options)
 
 
-def test_a_killed_run_leaves_no_server_and_resumes(fake: Fake, folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rmcalib", "eval", "--model", str(folder), "--backend", "vllm"]
-    command += ["--benchmark", "demo", "--limit", "40", "-o", str(tmp_path / "runs")]
-    environment = {**os.environ, "RMCALIB_VLLM": str(fake.python), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    while not list((tmp_path / "runs").rglob("scored-*.jsonl")):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    assert fake.has_ended()
-    again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "were scored before" in again.stderr
-    assert fake.has_ended()
-    (file,) = (tmp_path / "runs").rglob("scores.parquet")
-    whole = rewards(load_judge(str(folder), device="cpu"), 40)
-    assert rmcalib.load_scores(file).reward == pytest.approx(whole, abs=1e-4)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_server_ends_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
     code = f"""
 import time
-from rmcalib.judges._vllm import Server
-server = Server("rm", [{str(tmp_path / "fake-vllm")!r}, "-m", "vllm", "--port", "0"], 0)
+from rmcalib.judges._vllm import Process
+server = Process("rm", [{str(tmp_path / "fake-vllm")!r}, "-m", "vllm", "--port", "0"], 0)
 print("started", flush=True)
 time.sleep(60)
 """

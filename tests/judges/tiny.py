@@ -29,19 +29,14 @@ _GROUPED = {**_SIZES, "num_key_value_heads": 2}
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", _GROUPED),
     "llama-stray-window": ("llama", {**_GROUPED, "sliding_window": 7}),  # llama has no windows: ignored
-    "qwen2": ("qwen2", _GROUPED),
     "qwen2-window": (
         "qwen2",
         {**_GROUPED, "use_sliding_window": True, "sliding_window": 7, "max_window_layers": 1},
     ),
     "qwen3": ("qwen3", {**_GROUPED, "head_dim": 16}),
-    "gemma": ("gemma", {**_GROUPED, "head_dim": 8}),
     "gemma2": ("gemma2", {**_GROUPED, "head_dim": 8, "sliding_window": 7, "query_pre_attn_scalar": 8}),
-    "mistral": ("mistral", {**_GROUPED, "sliding_window": None}),
     "mistral-window": ("mistral", {**_GROUPED, "sliding_window": 7}),
-    "mixtral": ("mixtral", {**_GROUPED, "num_local_experts": 4, "sliding_window": None}),
     "mixtral-window": ("mixtral", {**_GROUPED, "num_local_experts": 4, "sliding_window": 7}),
-    "phi3": ("phi3", {**_GROUPED, "sliding_window": None}),
     "phi3-window": ("phi3", {**_GROUPED, "sliding_window": 7}),
     "gpt_neox": ("gpt_neox", _SIZES),
     "olmo2": ("olmo2", _GROUPED),

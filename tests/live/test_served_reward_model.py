@@ -120,7 +120,7 @@ def test_the_server_returns_probabilities_by_default(served: Served) -> None:
 
 def test_doctor_finds_no_difference(served: Served) -> None:
     check = compare_served(str(served.folder), served.url)
-    assert (check.status, check.endpoint_kind) == ("right", "vllm")
+    assert (check.status, check.about["endpoint_kind"]) == ("right", "vllm")
 
 
 def test_a_killed_run_leaves_no_server_and_resumes(served: Served, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -199,6 +201,18 @@ def test_labels_of_any_kind() -> None:
     assert found[OVERALL, "accuracy"]["n"] == one
 
 
+def test_the_yes_of_a_language_model_is_measured_over_responses() -> None:
+    rng = np.random.default_rng(0)
+    rewards, correct = rng.normal(size=(30, 4)), rng.integers(4, size=30)
+    p, y = 1 / (1 + np.exp(-rewards.ravel())), np.eye(4)[correct].ravel()
+    scores = replace(Scores.from_arrays(rewards, correct), details={"p_yes": p})
+    found = table(scores)
+    assert found[OVERALL, "pointwise_gap"]["value"] == pytest.approx((p - y).mean())
+    ece = slow.ece(list(zip(p.tolist(), y == 1, strict=True)))
+    assert found[OVERALL, "pointwise_ece"]["value"] == pytest.approx(ece)
+    assert (OVERALL, "pointwise_gap") not in table(Scores.from_arrays(rewards, correct))
+
+
 def voted(*, n: int = 120, votes: int = 4, seed: int = 0, ties: float = 0.0) -> Scores:
     """Scores on pairs whose true fractions of votes are softmax(rewards)."""
     rng = np.random.default_rng(seed)
@@ -309,6 +323,34 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="'accuracy'"):
         chosen_metrics(["acuracy"])
     assert all(one.meaning and "|" not in one.meaning for one in catalogue().values())
+
+
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        ("measure: accurracy", "accurracy"),
+        ("measure: [gap, first_chioce]", "first_chioce"),
+        ("measure: gap", "view"),
+        ("measure: smooth_ece, lable: x", "lable"),
+        ("measure: smooth_ece, prompts: ones", "ones"),
+        ("measure: smooth_ece}, {name: mine, meaning: m, measure: smooth_ece", "two"),
+    ],
+)
+def test_a_wrong_entry_of_the_catalogue_is_found_when_it_is_read(
+    entry: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module: Any = sys.modules["rmcalib.metrics.catalogue"]  # its function has the same name
+    file = tmp_path / "catalogue.yaml"
+    file.write_text(f"- {{group: x, title: X, metrics: [{{name: mine, meaning: m, {entry}}}]}}")
+    monkeypatch.setattr(module, "_FILE", file)
+    for cached in (module._file, catalogue):
+        cached.cache_clear()
+    try:
+        with pytest.raises(ValueError, match=named) as caught:
+            catalogue()
+        assert "mine" in str(caught.value)
+    finally:
+        module._file.cache_clear()
 
 
 class Plugin:

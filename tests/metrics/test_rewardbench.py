@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.metrics.official import category_scores, item_accuracy
+from rmcalib.benchmarks import _official as official
+from rmcalib.benchmarks import official_score
 from rmcalib.scores import Scores
 
 Prompt = tuple[str, str, int, Sequence[float]]  # id, category, number correct, rewards
@@ -22,6 +23,10 @@ def made(prompts: Sequence[Prompt]) -> Scores:
         for name, category, n, rewards in prompts
         for i, reward in enumerate(rewards)
     )
+
+
+def category_values(scores: Scores) -> dict[str, float]:
+    return {row.category: row.value for row in official.category_scores(scores)}
 
 
 def slow_accuracy(rewards: Sequence[float]) -> float:
@@ -75,9 +80,11 @@ def prompts(draw: st.DrawFn) -> list[Prompt]:
 @settings(max_examples=80, deadline=None)
 def test_all_numbers_equal_a_direct_computation(prompts: list[Prompt]) -> None:
     scores = made(prompts)
-    assert item_accuracy(scores).tolist() == [slow_accuracy(rewards) for *_, rewards in prompts]
-    by_category = category_scores(scores)
+    assert official.shared_first_place(scores).tolist() == [slow_accuracy(rewards) for *_, rewards in prompts]
+    by_category = category_values(scores)
     assert list(by_category) == list(dict.fromkeys(category for _, category, *_ in prompts))
+    headline = official_score(scores, "reward-bench-2")[0]
+    assert headline.value == pytest.approx(np.mean(list(by_category.values())))
     for name, value in by_category.items():
         if name == "Ties":
             assert value == pytest.approx(slow_ties(prompts), abs=1e-12)
@@ -88,8 +95,8 @@ def test_all_numbers_equal_a_direct_computation(prompts: list[Prompt]) -> None:
 
 def test_a_perfect_model_scores_above_one() -> None:
     perfect = [("ref:0", "Ties", 1, [9.0, 0.0]), ("tied:0", "Ties", 2, [9.0, 8.9, 0.0])]
-    assert category_scores(made(perfect))["Ties"] == pytest.approx(1.01, abs=1e-3)
+    assert category_values(made(perfect))["Ties"] == pytest.approx(1.01, abs=1e-3)
 
 
 def test_without_pairs_there_is_no_ties_score() -> None:
-    assert math.isnan(category_scores(made([("ref:0", "Ties", 1, [9.0, 0.0])]))["Ties"])
+    assert math.isnan(category_values(made([("ref:0", "Ties", 1, [9.0, 0.0])]))["Ties"])

@@ -87,8 +87,8 @@ def test_orders_and_verdicts_in_several_spellings(order: object) -> None:
 
 def test_only_the_place_of_the_correct_response(tmp_path: Path) -> None:
     path = tmp_path / "v.csv"
-    path.write_text("model,id,correct_at,letter\nj,1,A,A\nj,1,B,A\nj,1,C,C\n")
-    found = load_verdicts(path)
+    path.write_text("judge,prompt,correct_at,verdict\nj,1,A,A\nj,1,B,A\nj,1,C,C\n")
+    found = load_verdicts(path, {"order": "correct_at"})
     assert found["response"].tolist() == [0, 1, 0]
     assert found["judge"].tolist() == ["j"] * 3
 

@@ -10,10 +10,10 @@ from rmcalib.scores import Scores
 from tests.metrics.slow_metrics import Prompt
 
 
-def scores_of(prompts: Sequence[Prompt], *, ids: Sequence[str] | None = None) -> Scores:
+def scores_of(prompts: Sequence[Prompt]) -> Scores:
     rows = [
         {
-            "item_id": str(number) if ids is None else ids[number],
+            "item_id": str(number),
             "category": prompt.category,
             "response": i,
             "is_correct": prompt.correct[i],
@@ -39,13 +39,13 @@ def prompts_of(scores: Scores) -> list[Prompt]:
     ]
 
 
-def ragged_scores(n: int, *, seed: int = 0, several: bool = True) -> Scores:
+def ragged_scores(n: int, *, seed: int = 0) -> Scores:
     """Prompts of two to seven responses in any order, some with several correct ones."""
     rng = np.random.default_rng(seed)
     prompts = []
     for number in range(n):
         size = int(rng.integers(2, 8))
-        n_correct = int(rng.integers(1, size)) if several and number % 3 == 2 else 1
+        n_correct = int(rng.integers(1, size)) if number % 3 == 2 else 1
         correct = rng.permutation(np.arange(size) < n_correct)
         prompts.append(
             Prompt(

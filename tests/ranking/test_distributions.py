@@ -163,15 +163,6 @@ def test_mallows_pairs_have_the_closed_form(gap: int, dispersion: float) -> None
     assert dist.sub([[0, gap]])[0, 0] == pytest.approx(h(gap + 1) - h(gap), abs=1e-12)
 
 
-def test_mallows_marginals_can_be_estimated() -> None:
-    dist = Mallows([np.random.default_rng(0).permutation(10)], 0.3)
-    events = all_events(10, 3)[::17]
-    estimate = dist.sub_estimate(events, 20_000, np.random.default_rng(1))
-    z = (estimate.probabilities - dist.sub(events)) / estimate.standard_errors
-    assert np.abs(z).max() < 5
-    assert z.std() == pytest.approx(1.0, abs=0.35)
-
-
 def test_rank_classifier_of_many_items() -> None:
     rng = np.random.default_rng(0)
     orders = np.unique([rng.permutation(25) for _ in range(10)], axis=0)  # 25! does not fit in int64

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.special import log_softmax
 
 import rmcalib
 from rmcalib.repair import combine
-from rmcalib.repair.panels import METHODS, PanelData, check_replaceable, fit_panel, fit_weights
-from rmcalib.runs._folder import keep_scores
+from rmcalib.repair.panels import METHODS, PanelData, fit_panel, fit_weights
 from rmcalib.scores import Scores
 
 N, M = 240, 4
@@ -171,18 +168,3 @@ def test_bad_input() -> None:
         combine([*scores, apart])
     with pytest.raises(ValueError, match="method: unknown 'median'"):
         combine(scores).scores("median")  # type: ignore[arg-type]
-
-
-def test_only_the_scores_of_an_earlier_panel_are_replaced(tmp_path: Path) -> None:
-    file, scores = tmp_path / "panel.parquet", combine(as_scores(*judges((1.0, 1.2), n=60))).scores()
-    check_replaceable(file, [])
-    scores.to_parquet(file)
-    check_replaceable(file, [tmp_path / "other.parquet"])
-    with pytest.raises(ValueError, match="is one of the runs"):
-        check_replaceable(file, [f"{tmp_path}/./panel.parquet"])
-    Scores.from_arrays([[1.0, 0.0]]).to_parquet(tmp_path / "other.parquet")
-    (tmp_path / "text").write_text("no Parquet")
-    keep_scores(tmp_path / "run", scores)
-    for name in ("other.parquet", "text", "run", "run/scores.parquet"):
-        with pytest.raises(ValueError, match=f"{name}: exists"):
-            check_replaceable(tmp_path / name, [])

@@ -147,7 +147,6 @@ def test_every_outcome() -> None:
     assert accepted.choice.threshold is not None
     assert 0 < accepted.choice.threshold < 1
     assert accepted.asked + accepted.choice.accepted == 1
-    assert accepted.content()["cost_of_asking"] == pytest.approx(0.2 * accepted.asked)
     rng = np.random.default_rng(5)
     lost = decide(Scores.from_arrays(rng.normal(size=(400, 4)), 0))
     assert lost.choice.threshold is None

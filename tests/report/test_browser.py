@@ -80,8 +80,8 @@ seen.bins = document.querySelectorAll("#slider-diagram circle").length;
 METRICS = ["mean_confidence", "accuracy", "overconfidence", "kept_information", "lost_information"]
 METRICS += ["usable_information", "temperature"]
 BOARD = """
-const head = [...document.querySelectorAll("table[data-sortable] thead button")];
-const body = document.querySelector("table[data-sortable] tbody");
+const head = [...document.querySelectorAll("table thead button")];
+const body = document.querySelector("table tbody");
 const place = head.findIndex((one) => one.textContent === "right");
 const column = () => [...body.rows].map((row) => parseFloat(row.cells[place].dataset.v));
 head[place].click(); seen.up = column(); head[place].click(); seen.down = column();
@@ -153,11 +153,10 @@ def test_every_control_of_an_evaluation_works(n: int, width: int, tmp_path: Path
     assert seen["bins"] >= 3
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_a_leaderboard_sorts(width: int, tmp_path: Path) -> None:
+def test_a_leaderboard_sorts(tmp_path: Path) -> None:
     report = report_from_runs([write_runs(tmp_path / "runs", 4)], settings=Settings(resamples=20))
     page = report.write(tmp_path / "report")
-    seen = act(page, BOARD, width, tmp_path / "profile")
+    seen = act(page, BOARD, 390, tmp_path / "profile")
     assert seen["errors"] == []
     assert seen["overflow"] is False
     assert seen["up"] == sorted(seen["up"]) == seen["down"][::-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from rmcalib.report.pages import document_of
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.report.boards import evaluation, synthetic
 
+SMALL = functools.cache(functools.partial(evaluation, n=40, metrics=["accuracy", "overconfidence"]))
 README = b"---\nlicense: mit\n---\n# My model\n"
 EVIL = "org/<script>alert(1)</script>|`x`"
 
 
 def test_a_card_has_the_numbers_and_escapes_names(tmp_path: Path) -> None:
-    found = evaluation(model=EVIL)
+    found = SMALL(model=EVIL)
     card = make_card(found)
     assert "<script>" not in card.section.replace("\\<", "")
     files = card.write(tmp_path)
@@ -29,7 +31,7 @@ def test_a_card_has_the_numbers_and_escapes_names(tmp_path: Path) -> None:
 
 
 def test_a_later_section_replaces_an_earlier_one() -> None:
-    first, second = (make_card(evaluation(seed=seed)).section for seed in (0, 1))
+    first, second = (make_card(SMALL(model=name)).section for name in ("a", "b"))
     card = insert_section("# My model\n", first)
     again = insert_section(card, second)
     assert again.startswith("# My model")
@@ -39,18 +41,20 @@ def test_a_later_section_replaces_an_earlier_one() -> None:
 
 def test_results_for_the_hub_need_a_data_set_of_the_hub() -> None:
     about = {"model": "org/rm", "benchmark": "org/bench", "benchmark_revision": "1" * 40}
-    found = evaluate(synthetic(manifest=about), resamples=20)
+    metrics = ["accuracy", "overconfidence"]
+    found = evaluate(synthetic(manifest=about), metrics=metrics, resamples=20)
     (path,) = [name for name in make_card(found, source="https://x.org").files if name.startswith(".eval")]
     entries = yaml.safe_load(make_card(found, source="https://x.org").files[path])
     values = {entry["dataset"]["task_id"]: entry["value"] for entry in entries}
     assert values["accuracy"] == round(found.value("accuracy") or 0, 6)
     assert all(entry["source"]["url"] == "https://x.org" for entry in entries)
-    local = evaluate(synthetic(manifest=about | {"benchmark_revision": "a hash"}), resamples=20)
+    hashed = synthetic(manifest=about | {"benchmark_revision": "a hash"})
+    local = evaluate(hashed, metrics=metrics, resamples=20)
     assert not any(name.startswith(".eval") for name in make_card(local).files)
 
 
 def test_a_summary_starts_with_what_failed() -> None:
-    lines = markdown_summary([document_of(evaluation())], ["ece>0.1 holds"]).splitlines()
+    lines = markdown_summary([document_of(SMALL())], ["ece>0.1 holds"]).splitlines()
     assert lines[0] == "<!-- rmcalib -->"
     assert "0.1" in lines[1]
 
@@ -79,7 +83,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LoopbackHub
 
 
 def test_a_pull_request_adds_the_card_and_changes_nothing_else(hub: LoopbackHub) -> None:
-    card = make_card(evaluation(n=40))
+    card = make_card(SMALL())
     url = card.push("org/rm")
     assert url == f"{hub.url}/org/rm/discussions/1"
     repo = hub.repos["models", "org/rm"]
@@ -94,7 +98,7 @@ def test_a_pull_request_adds_the_card_and_changes_nothing_else(hub: LoopbackHub)
 
 def test_a_repository_without_a_card_gets_one(hub: LoopbackHub) -> None:
     hub.add("models", "org/bare", {"config.json": b"{}"})
-    make_card(evaluation(n=40)).push("org/bare")
+    make_card(SMALL()).push("org/bare")
     repo = hub.repos["models", "org/bare"]
     assert repo.commits[repo.refs["refs/pr/1"]]["README.md"].startswith(b"<!-- rmcalib:begin -->")
 
@@ -112,7 +116,7 @@ def test_a_refusal_of_the_hub_is_one_line(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(ValueError, match=message) as caught:
-        make_card(evaluation(n=40)).push(repository)
+        make_card(SMALL()).push(repository)
     assert "\n" not in str(caught.value)
     assert token not in str(caught.value)
     assert "refs/pr/1" not in hub.repos["models", "org/rm"].refs
@@ -121,5 +125,5 @@ def test_a_refusal_of_the_hub_is_one_line(
 def test_a_hub_that_fails_never_empties_the_card(hub: LoopbackHub) -> None:
     hub.fail("README.md", status=404)  # without the Hub's code for a missing file
     with pytest.raises(ValueError, match="org/rm"):
-        make_card(evaluation(n=40)).push("org/rm")
+        make_card(SMALL()).push("org/rm")
     assert "refs/pr/1" not in hub.repos["models", "org/rm"].refs

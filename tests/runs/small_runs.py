@@ -66,6 +66,9 @@ class Plugin:
     def identity(self) -> dict[str, Any]:
         return {"version": 1}
 
+    def about(self) -> dict[str, Any]:
+        return {"pid": os.getpid()}
+
     def score(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
         for start in range(0, len(items), CHUNK):
             chunk = items[start : start + CHUNK]

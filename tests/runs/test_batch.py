@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
@@ -30,8 +30,8 @@ from tests.runs.batch_hub import (
     GATED,
     GOOD,
     NAN,
+    add_models,
     all_scores,
-    assert_same_scores,
     batch,
     command,
     environment,
@@ -40,8 +40,6 @@ from tests.runs.batch_hub import (
     status_of,
 )
 from tests.runs.small_runs import INPUTS, LONG, Plugin, install, listed, same, scored
-
-HUB = (*GOOD[:2], GATED, CORRUPT, NAN)
 
 
 def events(output: Path, start: int = 0) -> list[dict[str, Any]]:
@@ -78,9 +76,12 @@ def test_failing_and_dying_judges_do_not_stop_the_others(output: Path) -> None:
         listed("broken", fault="too bad"),
         listed("dying", fault="kill"),
         listed("last"),
+        listed(),
     ]
     status = run(output, *models)
-    expected = {**dict.fromkeys(("another", "broken", "dying"), "failed"), "last": "done"}
+    expected = dict.fromkeys(("another", "broken", "dying"), "failed") | dict.fromkeys(
+        ("last", "slow"), "done"
+    )
     assert {name: one.state for name, one in status.models.items()} == expected
     assert "another run" in status.models["another"].why
     assert status.models["broken"].why == "too bad"
@@ -89,10 +90,13 @@ def test_failing_and_dying_judges_do_not_stop_the_others(output: Path) -> None:
     assert "too bad" in (output / "batch.log").read_text()
     whole = rmcalib.score(Plugin(called="last"), LONG)
     assert same(rmcalib.load_scores(output / "last" / "bench" / "scores.parquet"), whole)
+    # Judges that do not fail share one process, which is not this one.
+    manifests = [json.loads((output / name / "bench" / "run.json").read_text()) for name in ("last", "slow")]
+    assert manifests[0]["pid"] == manifests[1]["pid"] != os.getpid()
     # The same command resumes: what was scored before the fault is kept, what is done is not done again.
     seen = len(events(output))
     status = run(output, listed("broken"), *models[3:])
-    assert status.counts() == {"done": 2}
+    assert status.counts() == {"done": 3}
     assert status.models["broken"].responses == 3 * 68  # the first block was scored before
     assert models_of(output, "scoring", seen) == {"broken"}
     assert (status.models["broken"].fresh, status.models["last"].fresh) == (True, False)
@@ -117,72 +121,43 @@ def test_only_what_has_changed_is_done_again(output: Path) -> None:
     assert (status.counts(), "damaged" in status.models["slow"].why) == ({"failed": 1}, True)
 
 
-@pytest.fixture(scope="module")
-def whole(model_hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Run a whole batch of models on the Hub; return its output and the folder of the Hub's cache."""
-    output, home = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("home")
-    env = environment(model_hub.url, home)
-    done = batch(env, "--models", models_file(home / "m.yaml", HUB), "--output", output, "--json")
-    assert done.returncode == 1, done.stderr
-    assert json.loads((output / "batch.json").read_text())["models"] == status_of(done)["models"]
-    return output, home
-
-
-def test_broken_models_on_the_hub_fail_with_a_cause(whole: tuple[Path, Path]) -> None:
-    output, _ = whole
-    entries = json.loads((output / "batch.json").read_text())["models"]
-    why = {entry["model"]: (entry["state"], entry["why"]) for entry in entries}
-    assert [why[name] for name in GOOD[:2]] == [("done", "")] * 2
-    for name, words in ((GATED, "gated"), (CORRUPT, "SafetensorError"), (NAN, "nan")):
-        assert why[name][0] == "failed"
-        assert words in why[name][1]
-    assert [entry["model"] for entry in entries] == sorted(HUB, key=lambda name: int(name.split("-")[1][:-1]))
-    for name in GOOD[:2]:
-        folder = output / name.replace("/", "__") / BENCH.replace("/", "__")
-        found = {path.name for path in folder.iterdir()}
-        assert {"scores.parquet", "run.json", "metrics.json", "report.html"} <= found
-
-
-def test_a_second_run_does_only_the_remaining_work(
-    model_hub: LoopbackHub, whole: tuple[Path, Path], tmp_path: Path
-) -> None:
-    first, home = whole
-    output = shutil.copytree(first, tmp_path / "runs")  # other tests use the first run
-    seen = len(events(output))
-    env = environment(model_hub.url, home, HF_TOKEN=TOKEN)  # with a token, the gated model can be read
-    names = (*GOOD[:2], GATED)
-    done = batch(env, "--models", models_file(tmp_path / "m.yaml", names), "--output", output, "--json")
-    assert done.returncode == 0, done.stderr
-    assert status_of(done)["counts"] == {"done": 3}
-    assert models_of(output, "scoring", seen) == {GATED}
-    assert [entry["model"] for entry in status_of(done)["models"] if entry["fresh"]] == [GATED]
-
-
-def test_killed_in_the_middle_resumed_and_the_cache_freed(
-    model_hub: LoopbackHub, whole: tuple[Path, Path], tmp_path: Path
-) -> None:
-    output, env = tmp_path / "runs", environment(model_hub.url, tmp_path / "home")
-    models = models_file(tmp_path / "m.yaml", (*GOOD[:2], CORRUPT))
+def test_models_on_the_hub_killed_in_the_middle_and_resumed(tmp_path: Path) -> None:
+    output, models = tmp_path / "runs", models_file(tmp_path / "m.yaml")
     options = ("--models", models, "--output", output, "--json", "--no-metrics", "--free-disk")
     second = GOOD[1].replace("/", "__")
-    process = subprocess.Popen(
-        command(*options),
-        env=held(env, f"run.folder.parent.name == {second!r}"),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    wait_for(lambda: list(output.glob(f"{second}/*/scored-*.jsonl")), lambda: process.poll() is None)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert json.loads((output / "batch.json").read_text())["status"] == "running"
-    assert models_of(output, "done") == {GOOD[0]}
-    seen = len(events(output))
-    done = batch(env, *options)
-    assert states(status_of(done)) == {**dict.fromkeys(GOOD[:2], "done"), CORRUPT: "failed"}
-    assert models_of(output, "scoring", seen) == {GOOD[1]}
-    assert_same_scores(all_scores(output), all_scores(whole[0]))
-    kept = [file.parts[-4] for file in (tmp_path / "home").glob("hub/*/snapshots/*/model.safetensors")]
-    assert kept == [f"models--{CORRUPT.replace('/', '--')}"]
+    with LoopbackHub() as hub:
+        add_models(hub, tmp_path)
+        env = environment(hub.url, tmp_path / "home")
+        process = subprocess.Popen(
+            command(*options),
+            env=held(env, f"run.folder.parent.name == {second!r}"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_for(lambda: list(output.glob(f"{second}/*/scored-*.jsonl")), lambda: process.poll() is None)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert json.loads((output / "batch.json").read_text())["status"] == "running"
+        assert (models_of(output, "done"), models_of(output, "failed")) == ({GOOD[0]}, {GATED})
+        assert any("gated" in event.get("why", "") for event in events(output))
+        seen = len(events(output))
+        # The next run does what is left, and tries again what has failed: with a token, the gated model can be read.
+        done = batch(env | {"HF_TOKEN": TOKEN}, *options)
+    entries = {entry["model"]: entry for entry in status_of(done)["models"]}
+    assert done.returncode == 1
+    assert list(entries) == sorted(entries, key=lambda name: int(name.split("-")[1][:-1]))
+    assert {name for name, entry in entries.items() if entry["state"] == "done"} == {*GOOD, GATED}
+    assert models_of(output, "scoring", seen) >= {GOOD[1], GATED}
+    assert GOOD[0] not in models_of(output, "scoring", seen)
+    assert "SafetensorError" in entries[CORRUPT]["why"]
+    assert "nan" in entries[NAN]["why"]
+    bench = rmcalib.load_benchmark(str(tmp_path / "bench"), format="reward-bench-2")
+    for name in GOOD:
+        alone = rmcalib.score(str(tmp_path / name), bench, device="cpu", token_budget=1024)
+        (file,) = output.glob(f"{name.replace('/', '__')}/*/scores.parquet")
+        np.testing.assert_allclose(rmcalib.load_scores(file).reward, alone.reward, rtol=1e-5)
+    kept = {file.parts[-4] for file in (tmp_path / "home").glob("hub/*/snapshots/*/model.safetensors")}
+    assert kept == {f"models--{name.replace('/', '--')}" for name in (CORRUPT, NAN)}  # failed ones stay
 
 
 def test_a_batch_in_use_is_refused_in_one_line(output: Path) -> None:
@@ -257,12 +232,13 @@ def test_published_scores_are_taken_once(tmp_path: Path) -> None:
         expected = {**dict.fromkeys(good, "done"), "org/judge": "skipped", "org/broken": "failed"}
         assert states(status_of(batch(env, *options))) == expected
         scores = all_scores(tmp_path / "runs")
-        assert len(scores) == len(list((tmp_path / "runs").glob("*/*-published/metrics.json"))) == 2
+        for file in ("metrics.json", "report.html"):
+            assert len(scores) == len(list((tmp_path / "runs").glob(f"*/*-published/{file}"))) == 2
         assert scores["org__rm-1"].reward[0] == files["eval-set-scores/org/rm-1.json"]["scores"][0][0]
-        # The second run fetches only the broken file. Another output takes the others from the cache.
+        # The second run reads only the files that gave no scores. Another output takes the others from the cache.
         seen, n_requests = len(events(tmp_path / "runs")), len(hub.requests)
         assert states(status_of(batch(env, *options))) == expected
-        assert models_of(tmp_path / "runs", "downloading", seen) == {"org/broken"}
+        assert models_of(tmp_path / "runs", "downloading", seen) == {"org/broken", "org/judge"}
         models = models_file(tmp_path / "m.yaml", ("org/rm-1", "org/unpublished"))
         other = ("--scores", "published", "--output", tmp_path / "other", "--json", "--no-metrics")
         done = batch(env, *other, "--models", models)

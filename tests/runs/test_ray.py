@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed (pip install 'rmcalib[ray]')"
 )
 
-# Two nodes with one CPU each, so that each worker of the judge has its own node. The head has none.
+# Two nodes with one CPU each, so that each worker of the judge has its own node.
 DRIVER = """
 import json, sys
 import ray
@@ -28,8 +28,9 @@ from ray.cluster_utils import Cluster as Nodes
 from rmcalib.runs import Batch, Cluster, run_batch
 from tests.runs.small_runs import listed
 
-nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": "127.0.0.1"})
-lost, kept = (nodes.add_node(num_cpus=1, node_ip_address="127.0.0.1") for _ in range(2))
+node = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
+nodes = Nodes(initialize_head=True, head_node_args=node)
+lost = nodes.add_node(**node)
 ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
 done = []
 
@@ -38,10 +39,10 @@ def lose_a_node(status):
     if done[-1] and not done[-2]:
         nodes.remove_node(lost, allow_graceful=False)
 
-models = [listed(delay=0.3), listed("broken", fault="the judge is broken")]
-two = Batch(models, "demo", sys.argv[1], limit=320, cluster=Cluster(shards=2))
+models = [listed(delay=0.2), listed("broken", fault="the judge is broken")]
+two = Batch(models, "demo", sys.argv[1], limit=224, cluster=Cluster(shards=2))
 status = run_batch(two, on_change=lose_a_node)
-failed = run_batch(Batch([listed("large")], "demo", sys.argv[1], limit=32, cluster=Cluster(cpus=64)))
+failed = run_batch(Batch([listed("large")], "demo", sys.argv[1], limit=32, cluster=Cluster(gpus=64)))
 ray.shutdown()
 nodes.shutdown()
 entries = [*status.content()["models"], *failed.content()["models"]]
@@ -66,7 +67,7 @@ def test_losing_a_node_does_not_change_the_scores(tmp_path: Path) -> None:
     assert found["slow"] == ["done", ""]
     assert found["broken"] == ["failed", "the judge is broken"]
     assert found["large"][0] == "failed"
-    assert "64 CPUs" in found["large"][1]
+    assert "64 GPUs" in found["large"][1]
     (file,) = (tmp_path / "runs").glob("*/*/scores.parquet")
-    alone = rmcalib.score(Plugin(), rmcalib.load_benchmark("demo", limit=320))
+    alone = rmcalib.score(Plugin(), rmcalib.load_benchmark("demo", limit=224))
     assert same(rmcalib.load_scores(file), alone)

@@ -161,7 +161,7 @@ def crash_after(patch: pytest.MonkeyPatch, n_changes: int) -> None:
 
         return change
 
-    for name in ("pipe_file", "rm"):
+    for name in ("pipe_file", "rm_file"):
         patch.setattr(kind, name, counted(getattr(kind, name)))
 
 

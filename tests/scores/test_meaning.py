@@ -182,5 +182,5 @@ def test_steps_that_are_no_probabilities() -> None:
         load_scores(frame, steps="sum")
     bad: Any
     for bad in ([[], [1.0]], [["x"], [1.0]], [None, [1.0]], [[np.nan], [1.0]]):
-        with pytest.raises(ValueError, match="steps"):
+        with pytest.raises(ValueError, match="row 0"):
             load_scores(frame.assign(steps=bad), steps="min")

@@ -21,7 +21,7 @@
   }
 
   // Tables.
-  for (const table of document.querySelectorAll("table[data-sortable]")) {
+  for (const table of document.querySelectorAll("table")) {
     table.querySelectorAll("thead th").forEach((head, place) => {
       const button = element("button", head.textContent);
       button.type = "button";
