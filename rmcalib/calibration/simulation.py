@@ -26,7 +26,8 @@ _SIZES = (1.0, 3.0, 8.0)  # of miscalibration, as multiples of the observed one
 _STEPS, _FEWER_STEPS = (8, 4, 2), (4, 2, 1)  # from 0 to the first size, from there to the next, ...
 _DRAWN_ONE_BY_ONE = 10_000  # prompts
 _FEW = 200  # a sum that fewer alternatives add to is never drawn as normal
-_PART_ELEMENTS = 500_000  # features in memory at a time
+_PART_ALTERNATIVES = 100_000  # whose features are in memory at a time
+_NARROW = 64  # features with so many sums are dense arrays, which are faster than sparse ones
 
 
 class Alternatives(Protocol):
@@ -41,7 +42,7 @@ class Alternatives(Protocol):
         """Number of sums, q."""
 
     def features(self, prompts: slice) -> Any:
-        """What each alternative of these prompts adds: a sparse array (A', q) of compressed rows."""
+        """What each alternative of these prompts adds: an array (A', q), dense or of sparse rows."""
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
         """Sums (R, n_steps, q) over alternatives (R, n) that happened, by ``step`` (R, n)."""
@@ -88,9 +89,7 @@ class Features:
 
     def features(self, prompts: slice) -> Any:
         """Return what the alternatives of these prompts add."""
-        from scipy.sparse import csr_array
-
-        return csr_array(self.make(prompts))
+        return self.make(prompts)
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
         """Add up the features of what happened by data set and step."""
@@ -101,8 +100,7 @@ class Features:
         shape = (len(rows) * n_steps, self._whole.shape[0])
         happened = coo_array((np.ones(rows.size), places), shape).tocsr()  # one entry per prompt and line
         sums: Any = happened @ self._whole
-        dense = sums if isinstance(sums, np.ndarray) else sums.toarray()
-        return np.asarray(dense).reshape(len(rows), n_steps, -1)
+        return _dense(sums).reshape(len(rows), n_steps, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,9 +218,11 @@ def sparse_rows(cell: IntArray, value: FloatArray, n_cells: int) -> Any:
 
 def _parts(alternatives: Alternatives) -> Iterator[slice]:
     """Cut the prompts into slices whose features fit into memory."""
-    return chunks(
-        len(alternatives.sizes), alternatives.n_sums * int(alternatives.sizes.max()), _PART_ELEMENTS
-    )
+    return chunks(len(alternatives.sizes), int(alternatives.sizes.max()), _PART_ALTERNATIVES)
+
+
+def _dense(values: Any) -> FloatArray:
+    return values if isinstance(values, np.ndarray) else np.asarray(values.toarray())
 
 
 def _draw_each(
@@ -299,26 +299,28 @@ def _moments(alternatives: Alternatives, ends: Sequence[FloatArray]) -> tuple[_M
     width, sizes = alternatives.n_sums, alternatives.sizes
     entries = np.zeros(width)
     for part in _parts(alternatives):
-        entries += np.bincount(alternatives.features(part).indices, minlength=width)
+        entries += (alternatives.features(part) != 0).sum(axis=0)
     mean, square = np.zeros((len(ends), width)), np.zeros((len(ends), width, width))
     product = np.zeros((len(ends), len(ends), width, width))
     largest, alone, rest = np.zeros(width), np.zeros(len(sizes), dtype=bool), []
     for part in _parts(alternatives):
         rows, features = rows_of(sizes, part), alternatives.features(part)
+        if width <= _NARROW:
+            features = _dense(features)
         starts = np.concatenate([[0], np.cumsum(sizes[part])])
         alone[part] = np.add.reduceat(features @ (entries < _FEW).astype(np.float64), starts[:-1]) > 0
         own = np.repeat(alone[part], sizes[part])
-        rest.append(features[own])
+        rest.append(csr_array(features[own]))
         largest += features[~own].sum(axis=0)
         before = None
         for end, probabilities in enumerate(ends):
             q = np.where(own, 0.0, probabilities[rows])
-            square[end] += (features.T @ diags_array(q) @ features).toarray()
+            square[end] += _dense(features.T @ (diags_array(q) @ features))
             by_prompt = csr_array((q, np.arange(len(q)), starts), shape=(len(starts) - 1, len(q)))
-            means = (by_prompt @ features).toarray()
+            means = by_prompt @ features
             mean[end] += means.sum(axis=0)
-            product[end, end] += means.T @ means
+            product[end, end] += _dense(means.T @ means)
             if before is not None:
-                product[end - 1, end] += before.T @ means
+                product[end - 1, end] += _dense(before.T @ means)
             before = means
     return _Moments(mean, square, product, largest), alone, vstack(rest, format="csr")
