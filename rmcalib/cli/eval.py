@@ -197,8 +197,15 @@ def _evaluate(
             keep_scores(job.folder, remember_model(scores, recipe), source=file, fresh=judged.fresh)
         if how["calibrator"] is not None:
             job.folder = job.folder / "calibrated"
+        elif source is not None and job.bench is None and _is_inside(source, job.folder):
+            job.folder = job.folder / "without-texts"  # the page of the run has the texts
         result.write(job.folder)
     return result
+
+
+def _is_inside(source: str, folder: Path) -> bool:
+    """Whether scores are those of this run folder: its file, or the folder itself."""
+    return Path(source).resolve() in (folder.resolve(), (folder / "scores.parquet").resolve())
 
 
 def _show(jobs: Sequence[Job], judged: Judged, screen: Screen, *, calibrated: bool) -> None:

@@ -39,6 +39,10 @@ def test_a_model_is_scored_and_evaluated_and_not_scored_again(
     assert (folder / "scores.parquet").stat().st_mtime_ns == scored
     written = json.loads((folder / "metrics.json").read_text())["metrics"]
     assert {(row["category"], row["metric"]): row["value"] for row in written} == values(again)
+    page = (folder / "report.html").read_bytes()
+    assert invoke("eval", "--scores", folder / "scores.parquet", *QUICK).code == 0
+    assert (folder / "report.html").read_bytes() == page  # it has the texts, which the scores do not have
+    assert (folder / "without-texts/report.html").is_file()
     other = invoke(*base, "--limit", 8)
     assert other.code == 2
     assert "--fresh" in other.err

@@ -121,7 +121,7 @@ def test_a_template_that_takes_long_for_some_prompts_is_given_up(monkeypatch: py
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = "{% if 'x' in messages[0].content %}" + slow + "{% endif %}a"
     assert encode([Item("a", "c", "y", ("r",), 1)], tokenizer, max_length=9)
-    with pytest.raises(ValueError, match="'b', response 0.*template"):
+    with pytest.raises(ValueError, match=r"'b', response 0.*template"):
         encode([Item("b", "c", "x", ("r",), 1)], tokenizer, max_length=9)
 
 
