@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +18,8 @@ from rmcalib.cli.screen import following, print_json, session
 if TYPE_CHECKING:
     from rmcalib.tabular import Dataset
     from rmcalib.tabular._results import ProlrResult
+
+_MANY_EVENTS = 50_000
 
 
 def command(
@@ -93,6 +96,8 @@ def command(
     plan = Plan(learner, folds, seed, training, recalibrate=recalibrate, questions=questions)
     folder = output or Path("runs/prolr") / "+".join(one.name for one in datasets)
     with session(common) as screen:
+        for line in _costs(datasets, lengths, len(learner)):
+            screen.say(line)
         total, done = len(datasets) * len(plan.learners) * plan.folds, 0
         with screen.progress("folds") as draw:
 
@@ -118,6 +123,16 @@ def command(
                 _print(result, one)
             following({"Results": folder}, "the same command with --recalibrate (does a repair help?)")
     return 0
+
+
+def _costs(datasets: list[Dataset], lengths: tuple[int, ...], n_learners: int) -> Iterator[str]:
+    """Say what takes long, before it starts."""
+    for data in datasets:
+        for k in lengths:
+            events = math.perm(data.n_items, k)
+            millions = events * len(data) * n_learners / 1e6
+            if events > _MANY_EVENTS:
+                yield f"{data.name}: k = {k} has {events:,} events: {millions:,.0f} million probabilities per family"
 
 
 def _datasets(names: tuple[str, ...], data: Path | None, labels: tuple[str, ...]) -> list[Dataset]:

@@ -210,7 +210,8 @@ def _subtitle(result: Evaluation, at: Mapping[str, Row]) -> str:
     size = f"{questions}{count(facts['prompts'], 'prompt')}, {count(facts['responses'], 'response')}"
     official = at.get("official_score") or at.get("rewardbench_score")
     score = "" if official is None else f" · score {official['value']:.3f}"
-    return clean_line(f"{size} of {result.benchmark}{score}")
+    dtype = result.manifest.get("dtype")
+    return clean_line(f"{size} of {result.benchmark}{score}{f' · {dtype}' if dtype else ''}")
 
 
 def _tiles(result: Evaluation, at: Mapping[str, Row]) -> list[Tile]:

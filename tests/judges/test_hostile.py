@@ -117,7 +117,9 @@ def test_a_template_that_never_ends_is_stopped(
 
 def test_a_template_that_takes_long_for_some_prompts_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmcalib.judges._templates._RENDER_SECONDS", 0.05)
-    slow = "{% for i in range(9999) %}{% for j in range(200) %}{% endfor %}{% endfor %}"  # about half a second
+    slow = (
+        "{% for i in range(9999) %}{% for j in range(200) %}{% endfor %}{% endfor %}"  # about half a second
+    )
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = "{% if 'x' in messages[0].content %}" + slow + "{% endif %}a"
     assert encode([Item("a", "c", "y", ("r",), 1)], tokenizer, max_length=9)
