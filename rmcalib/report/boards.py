@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, clean_line, count, number, p_value, percent, temperature_text
@@ -22,8 +22,6 @@ from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Se
 from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name, outside_zero
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from rmcalib.report.leaderboards import Report
 
 FEWEST_MODELS = 10
@@ -36,7 +34,13 @@ PROTOCOL = (
 _MOST_CATEGORIES = 12  # columns of the page; leaderboard.csv has all
 _OF_BOARD = ("training", "correlations", "split_correlations", "ranks", "reliability", "rejection", "check")
 _TABLES = ("leaderboard", "metrics", *_OF_BOARD, "benchmarks", "temperatures", "transfer")
-_FIGURES = ("says_right", "training")
+_FILES = [
+    *(f"{table}.csv" for table in _TABLES),
+    *(f"figures/{figure}.{kind}" for figure in ("says_right", "training") for kind in figures.PRINTED),
+    *("summary.md", "report.html", "report.json"),
+]
+"""Everything that a report may have written."""
+_WRITERS = {".csv": write_csv, ".json": write_json, ".md": write_text, ".html": write_text}
 _BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
 _MODEL = Column("model", text=True)
 _GUESS = "worse than a uniform guess, or not shown to be right more often than by chance"
@@ -55,69 +59,45 @@ _SETS = "Ranks that the model may have, at the level of the intervals, looking a
 
 
 def write_report(report: Report, folder: str | Path) -> Path:
-    """Write a report: a leaderboard, or several and what they say together. Return the path of its page."""
+    """Write a report: a leaderboard, or several and what they say together. Return the path of its page.
+
+    Files of an earlier report that this one does not have are removed.
+    """
     out = as_path(folder)
-    inner = (
-        {} if report.board is not None else {folder_name(name): one for name, one in report.boards.items()}
-    )
-    _remove_folders(out, inner)
     if report.board is not None:
-        remove_file(out / "report.json")
-        return _write_board(report.board, out)
-    for name, board in inner.items():
-        _write_board(board, out / name)
-    write_json(out / "report.json", report.content())
-    tables = {"benchmarks": report.rows, "temperatures": report.temperatures, "transfer": report.effects}
-    return _write_files(out, report_document(report), tables)
+        files = _files_of(board_document(report.board), _tables_of(report.board))
+    else:
+        files = {"report.json": report.content()}
+        for name, board in report.boards.items():
+            own = _files_of(board_document(board), _tables_of(board))
+            files |= {f"{folder_name(name)}/{file}": content for file, content in own.items()}
+        tables = {"benchmarks": report.rows, "temperatures": report.temperatures, "transfer": report.effects}
+        files |= _files_of(report_document(report), tables)
+    earlier = read_object(out / "report.json").get("benchmarks")
+    for name, content in files.items():
+        _WRITERS.get(Path(name).suffix, write_bytes)(out / name, content)
+    inner = [f"{folder_name(str(name))}/" for name in earlier if name] if isinstance(earlier, list) else []
+    for stale in {place + name for place in ("", *inner) for name in _FILES} - files.keys():
+        remove_file(out / stale)
+    return out / "report.html"
 
 
-def _write_board(board: Board, out: Path) -> Path:
+def _tables_of(board: Board) -> dict[str, Rows]:
     metrics = [{"model": row["model"], "benchmark": board.benchmark, **row} for row in board.metrics]
     others = {name: getattr(board, name) for name in _OF_BOARD}
-    drawn = {
-        "says_right": figures.says_right_figure(_in_order(board)),
-        "training": figures.curves_figure(board.training, figures.TRAINING),
-    }
-    tables = {"leaderboard": board.wide_rows(), "metrics": metrics, **others}
-    many = len(board.models) >= FEWEST_MODELS
-    return _write_files(out, board_document(board), tables, drawn, sections=many)
+    return {"leaderboard": board.wide_rows(), "metrics": metrics, **others}
 
 
-def _write_files(
-    out: Path,
-    document: Document,
-    tables: Mapping[str, Rows],
-    drawn: Mapping[str, Figure | None] | None = None,
-    *,
-    sections: bool = True,
-) -> Path:
-    """Write a folder of a report; what an earlier one has left and this one does not have is removed."""
-    page = doc.to_html(document)
-    for name in _TABLES:
-        if rows := tables.get(name):
-            write_csv(out / f"{name}.csv", rows)
-        else:
-            remove_file(out / f"{name}.csv")
-    for name in _FIGURES:
-        figure = (drawn or {}).get(name)
-        for kind in figures.PRINTED:
-            target = out / "figures" / f"{name}.{kind}"
-            if figure is None:
-                remove_file(target)
-            else:
-                write_bytes(target, figures.figure_bytes(figure, kind))
-    write_text(out / "summary.md", doc.to_markdown(document, sections=sections))
-    return write_text(out / "report.html", page)
-
-
-def _remove_folders(out: Path, kept: Mapping[str, Board]) -> None:
-    """Remove what an earlier report has written about benchmarks that this one does not have."""
-    earlier = read_object(out / "report.json").get("benchmarks")
-    for name in {folder_name(str(one)) for one in earlier if one} if isinstance(earlier, list) else ():
-        if name not in kept:
-            drawn = [f"figures/{figure}.{kind}" for figure in _FIGURES for kind in figures.PRINTED]
-            for file in (*(f"{table}.csv" for table in _TABLES), *drawn, "summary.md", "report.html"):
-                remove_file(out / name / file)
+def _files_of(document: Document, tables: Mapping[str, Rows]) -> dict[str, Any]:
+    """Return the contents of files by name: tables, the figures of the first screen, the summary and the page."""
+    files: dict[str, Any] = {f"{name}.csv": rows for name, rows in tables.items() if rows}
+    for block in document.first:
+        if isinstance(block, Drawing) and (figure := block.draw()) is not None:
+            for kind in figures.PRINTED:
+                files[f"figures/{block.name}.{kind}"] = figures.figure_bytes(figure, kind)
+    files["summary.md"] = doc.to_markdown(document, sections=True)
+    files["report.html"] = doc.to_html(document)
+    return files
 
 
 # The document of one leaderboard.
@@ -129,7 +109,7 @@ def board_document(board: Board) -> Document:
     if any("mean_confidence" in row["values"] for row in board.models):
         label = "What each model says against how often it is right"
         draw = partial(figures.says_right_figure, _in_order(board))
-        first.append(Drawing("says-right", draw, label, _SAYS))
+        first.append(Drawing("says_right", draw, label, _SAYS))
     if board.training:
         label = "Says and right, kept information, temperature and ECE over the training steps"
         steps = Drawing("training", partial(figures.curves_figure, board.training, figures.TRAINING), label)

@@ -197,25 +197,14 @@ def to_html(document: Document) -> str:
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
         "form-action 'none'"
     )
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            document=document,
-            policy=policy,
-            style=_safe(style),
-            script=_safe(script),
-            data=_safe(script_json(document.data)),
-        )
-    )
+    template, data = _environment().get_template("page.html"), script_json(document.data)
+    return template.render(document=document, policy=policy, style=style, script=script, data=data)
 
 
 def to_fragment(document: Document) -> str:
     """Return the first screen for a notebook."""
-    template = _environment().get_template("first.html")
-    return (
-        f'<div class="rmcalib"><style>{_asset("page.css")}</style>{template.render(document=document)}</div>'
-    )
+    first = _environment().get_template("first.html").render(document=document)
+    return f'<div class="rmcalib"><style>{_asset("page.css")}</style>{first}</div>'
 
 
 @lru_cache(maxsize=1)
@@ -248,12 +237,6 @@ def _svg(block: Drawing) -> Any:
 @lru_cache
 def _asset(name: str) -> str:
     return files("rmcalib.report").joinpath("templates", name).read_text(encoding="utf-8").strip()
-
-
-def _safe(text: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(text)
 
 
 def _hash(text: str) -> str:
