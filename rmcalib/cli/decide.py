@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 
 from rmcalib.cli.options import CalibratorFile, Common, Reading, Seed, Source
 from rmcalib.cli.screen import session
-from rmcalib.cli.sources import say_whether_it_holds
+from rmcalib.cli.sources import calibrated
 
 
 def command(
@@ -47,16 +47,11 @@ def command(
         if reason:
             raise ValueError(f"{name}: there are no probabilities to act on: {reason}")
         if calibrator is not None:
-            used = Calibrator.load(calibrator)
-            say_whether_it_holds(screen, used, scores)
-            scores = used.apply(scores)
+            scores = calibrated(scores, Calibrator.load(calibrator), screen)
         found = decide(scores, alpha=wrong_at_most, level=confidence, ask_cost=ask_cost, seed=seed)
         threshold = found.choice.threshold
-        screen.finish(
-            found,
-            {"model": name, **found.content()},
-            then=""
-            if threshold is None
-            else f"rmcalib apply FILE --calibrator FILE --accept {threshold:.4g}",
+        then = (
+            f"rmcalib apply FILE --calibrator FILE --accept {threshold:.4g}" if threshold is not None else ""
         )
+        screen.finish(found, {"model": name, **found.content()}, then=then)
     return 0

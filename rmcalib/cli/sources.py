@@ -150,8 +150,9 @@ def run_judge(name: str, benchmark: Benchmark, judged: Judged, screen: Screen) -
     return found
 
 
-def say_whether_it_holds(screen: Screen, calibrator: Calibrator, scores: Scores) -> None:
-    """Say whether the temperature of a calibrator holds for these scores."""
+def calibrated(scores: Scores, calibrator: Calibrator, screen: Screen) -> Scores:
+    """Return calibrated scores, and say whether the calibrator's temperature holds for them."""
     from rmcalib.report.repairs import check_words
 
     screen.say(f"{scores.manifest['model']}: {check_words(calibrator, calibrator.check(scores))}")
+    return calibrator.apply(scores)

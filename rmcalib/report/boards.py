@@ -18,7 +18,7 @@ from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.metrics.transfer import Transfer
 from rmcalib.report import document as doc
 from rmcalib.report import figures, pages, sentences
-from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, entry
+from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, entry, ranged
 from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name, outside_zero
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ _FILES = [
 """Everything that a report may have written."""
 _WRITERS = {".csv": write_csv, ".json": write_json, ".md": write_text, ".html": write_text}
 _BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
-_MODEL = Column("model", text=True)
 _GUESS = "worse than a uniform guess, or not shown to be right more often than by chance"
 _SAYS = (
     "Below the line: over-confident (▼). Above: under-confident (▲). Circles: not shown to be either. Numbers, if "
@@ -137,10 +136,10 @@ def _ranking(models: Rows, main: str, name: str) -> doc.Table:
     wanted = {main: "", **(PAIRS if main.startswith("pairwise_") else HEADLINE)}
     wanted |= {"temperature": "best T", "ece": "ECE"}
     short = display.short_names(dict.fromkeys(row["model"] for row in models))
-    columns: Columns = {_MODEL: lambda row: _name_cell(row, short[row["model"]])}
+    columns: Columns = {"model": lambda row: _name_cell(row, short[row["model"]])}
     several = any("benchmark" in row for row in models)
     if several:
-        columns[Column("benchmark", text=True)] = entry("benchmark")
+        columns["benchmark"] = entry("benchmark")
     columns["rank"] = lambda row: Cell(str(row["rank"] or "–"), row["rank"])
     if any(row["rank_low"] is not None for row in models):
         columns[Column("may be", _SETS)] = _set_cell
@@ -183,7 +182,7 @@ def _categories(board: Board) -> Section | None:
     if len(board.categories) < 2:
         return None
     shown, left = pages.first_of(board.categories, lambda _: 0, _MOST_CATEGORIES, "leaderboard.csv")
-    columns: Columns = {_MODEL: entry("model")}
+    columns: Columns = {"model": entry("model")}
     columns |= {name: entry(f"in {name}", number) for name in shown}
     rows = [
         {"model": row["model"], **{f"in {name}": row["category_scores"][name] for name in shown}}
@@ -198,11 +197,10 @@ def _correlations(board: Board) -> Section | None:
     if ranked < FEWEST_MODELS or board.training:
         return None
     columns: Columns = {
-        Column("error", text=True): lambda row: metric_name(row["metric"]),
-        Column("score", text=True): entry("target"),
-        Column("coefficient", text=True): entry("method"),
-        "value": lambda row: Cell(number(row["value"]), row["value"], tip=row["note"]),
-        "interval": display.interval,
+        "error": lambda row: metric_name(row["metric"]),
+        "score": entry("target"),
+        "coefficient": entry("method"),
+        "value": lambda row: Cell(bracketed(row), row["value"], tip=row["note"]),
         "p-value": entry("p_value", p_value),
         "models": entry("n"),
     }
@@ -219,8 +217,8 @@ def _check(board: Board) -> Section | None:
         return Cell(f"{row['difference']:+.4f}", row["difference"], "bad" if off else "")
 
     columns: Columns = {
-        _MODEL: entry("model"),
-        Column("category", text=True): entry("category"),
+        "model": entry("model"),
+        "category": entry("category"),
         "ours": entry("ours", number),
         "official": entry("official", number),
         "difference": difference,
@@ -235,7 +233,7 @@ def _protocol(board: Board) -> Section | None:
     if not known:
         return None
     names = dict.fromkeys(("reference_top_1", "ece", "accuracy"), "")
-    columns: Columns = {_MODEL: entry("model"), **pages.metric_columns(names, _value)}
+    columns: Columns = {"model": entry("model"), **pages.metric_columns(names, _value)}
     ordered = sorted(known, key=lambda row: float(row["values"]["reference_top_1"]["value"]))
     return doc.section_of("protocol", "The paper's protocol", ordered, columns, PROTOCOL)
 
@@ -248,7 +246,7 @@ def _training_table(rows: Rows) -> doc.Table:
     labels = {name: HEADLINE.get(name, "") for name in known}
     columns |= pages.metric_columns(labels, lambda row, metric: {"value": row[metric]})
     caption = "Best: the step that keeps the most information."
-    return doc.table_of("Training steps", rows, columns, caption, newest=True)
+    return doc.table_of("Training steps", reversed(rows), columns, caption)
 
 
 def _in_order(board: Board) -> list[Row]:
@@ -270,8 +268,8 @@ def report_document(report: Report) -> Document:
     tested = [row for row in report.models if row["p_value"] is not None]
     if tested:
         one_temperature: Columns = {
-            _MODEL: entry("model"),
-            Column("one temperature for all?", text=True): entry("words"),
+            "model": entry("model"),
+            "one temperature for all?": entry("words"),
             "p-value": entry("p_value", p_value),
         }
         first.append(doc.table_of("One temperature for all benchmarks", tested, one_temperature))
@@ -290,19 +288,16 @@ def report_document(report: Report) -> Document:
 def _effects(effects: Rows) -> Section:
     """What a temperature that was fitted on one benchmark does on the others."""
 
-    def lost(row: Row) -> Cell:
-        return Cell(bracketed({**row, "value": row["lost_information"]}), row["lost_information"])
-
     def kept(row: Row) -> Cell:
         worse = row["information_high"] < 0
         return Cell(number(row["information"]), row["information"], "bad" if worse else "")
 
     columns: Columns = {
-        _MODEL: entry("model"),
-        Column("fitted on", text=True): entry("fitted_on"),
-        Column("used on", text=True): entry("used_on"),
+        "model": entry("model"),
+        "fitted on": entry("fitted_on"),
+        "used on": entry("used_on"),
         "T": entry("temperature", temperature_text),
-        "lost information": lost,
+        "lost information": ranged("lost_information"),
         "kept information": kept,
     }
     return doc.section_of("transfer", "A temperature of one benchmark on the others", effects, columns)

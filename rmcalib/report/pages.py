@@ -282,7 +282,7 @@ def _category_table(result: Evaluation) -> doc.Table | None:
     sizes = _sizes(result)
     listed, left = first_of(categories_of(result.rows), sizes.__getitem__)
     columns: Columns = {
-        Column("category", text=True): clean_line,
+        "category": clean_line,
         "prompts": lambda category: Cell(f"{sizes[category]:,}", sizes[category]),
     }
     gaps = [metric for metric in labels if metric.endswith(_GAPS)]
@@ -326,18 +326,16 @@ def _gaps_by_group(groups: Rows) -> list[doc.Block]:
         "Gap by group",
         listed,
         {
-            Column("group", text=True): lambda row: clean_line(row["group"]),
-            Column("grouped by", text=True): lambda row: clean_line(row["group_by"]),
+            "group": entry("group"),
+            "grouped by": entry("group_by"),
             "prompts": entry("n", "{:,}".format),
             "says": entry("says", percent),
             "right": entry("right", percent),
-            "gap in points": lambda row: Cell(points({**row, "value": row["gap"]}), row["gap"]),
+            "gap in points": doc.ranged("gap", points),
             "partially pooled": lambda row: Cell(points({"value": row["pooled"]}), row["pooled"]),
             "corrected p-value": entry("p_adjusted", p_value),
-            Column("flagged", text=True): lambda row: (
-                Cell(sentences.direction(row["gap"]), tone="bad")
-                if row["flagged"]
-                else Cell("no", tone="soft")
+            "flagged": lambda row: (
+                Cell(sentences.direction(row["gap"]), tone="bad") if row["flagged"] else "no"
             ),
         },
         f"Partially pooled gaps: Morris (1983). Corrected p-values: Holm.{left}",
@@ -360,7 +358,7 @@ def _everything(result: Evaluation) -> doc.Table:
     def cell(category: str, metric: str) -> Cell:
         return metric_cell(found.get((category, metric)), metric, limits=category == OVERALL)
 
-    columns: Columns = {Column("metric", text=True): lambda name: Cell(name, note=meaning_of(name))}
+    columns: Columns = {"metric": lambda name: Cell(name, note=meaning_of(name))}
     columns |= {Column(clean_line(category)): partial(cell, category) for category in categories}
     caption = f"metrics.csv has all intervals, and the reason for each empty cell.{left}"
     return doc.table_of("All metrics", names, columns, caption)
