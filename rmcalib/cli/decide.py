@@ -33,8 +33,7 @@ def command(
     confidence
         Confidence that this fraction is not exceeded.
     ask_cost
-        Cost of asking a person, as a fraction of that of a wrong response; default the value of
-        --wrong-at-most.
+        Cost of asking a person, as a fraction of that of a wrong response; default that of --wrong-at-most.
     """
     from rmcalib.judges import registry
     from rmcalib.judges._registry import recipe_of_run, why_no_calibration

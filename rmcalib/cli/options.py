@@ -177,8 +177,7 @@ class Reading:
     Parameters
     ----------
     columns
-        Which column is what, such as prompt=id,response=text,reward=score,label=best; also category, cluster,
-        step.
+        Which column is what, such as prompt=id,reward=score,label=best; also response, category, cluster, step.
     scale
         What the numbers are; default rewards, or what they certainly are.
     cluster
@@ -228,8 +227,7 @@ class Scoring:
     Parameters
     ----------
     benchmark
-        A name that `rmcalib list benchmarks` shows, a Hub data set (@revision), or a file; default
-        reward-bench-2.
+        A name that `rmcalib list benchmarks` shows, a Hub data set (@revision), or a file; default reward-bench-2.
     limit
         At most this many prompts, taken evenly from the whole benchmark.
     backend
@@ -242,7 +240,7 @@ class Scoring:
     limit: Annotated[int | None, Parameter(metavar="N", group=MAIN, validator=Number(gte=1))] = None
     output: Annotated[Place, Parameter(group=MAIN)] = "runs"
     judge: JudgeSettings = ()
-    backend: Annotated[Literal["transformers", "vllm"] | None, Parameter(group=MAIN)] = None
+    backend: Literal["transformers", "vllm"] | None = None
     format: Annotated[Name | None, Parameter(metavar="NAME")] = None
     fresh: Fresh = False
 
