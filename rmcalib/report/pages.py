@@ -19,11 +19,10 @@ from rmcalib.metrics.comparison import Comparison
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, shown_name
 from rmcalib.report import document as doc
-from rmcalib.report import figures, sentences
+from rmcalib.report import figures, repairs, sentences
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, Tile, Words, entry
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.prompts import prompt_data
-from rmcalib.report.repairs import decision_sentences, decisions_drawing
 from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name
 
 if TYPE_CHECKING:
@@ -81,12 +80,7 @@ def plot(result: Any) -> Figure:
 
 def document_of(result: Any) -> Document:
     """Return the document of any result."""
-    from rmcalib.integrations.watching import Watch
-    from rmcalib.repair.calibration import Calibration
-    from rmcalib.repair.calibrator import Applied
-    from rmcalib.repair.decisions import Decisions
-    from rmcalib.repair.panels import Panel
-    from rmcalib.report import boards, comparisons, repairs
+    from rmcalib.report import boards, comparisons
     from rmcalib.report.leaderboards import Report
 
     builders: dict[type, Callable[[Any], Document]] = {
@@ -94,11 +88,7 @@ def document_of(result: Any) -> Document:
         Comparison: comparisons.comparison_document,
         Board: boards.board_document,
         Report: boards.report_document,
-        Calibration: repairs.calibration_document,
-        Applied: repairs.applied_document,
-        Decisions: repairs.decisions_document,
-        Panel: repairs.panel_document,
-        Watch: repairs.watch_document,
+        **repairs.DOCUMENTS,
     }
     return builders[type(result)](result)
 
@@ -190,7 +180,7 @@ def evaluation_document(result: Evaluation) -> Document:
     if len(by_category) > 1:
         first.append(_forest("categories", by_category, _FOREST))
     if result.decisions is not None:
-        first.append(Words(decision_sentences(result.decisions)[:1]))
+        first.append(Words(repairs.decision_sentences(result.decisions)[:1]))
     return Document(
         title=f"Calibration of {result.model}",
         subtitle=_subtitle(result, at),
@@ -248,8 +238,8 @@ def _evaluation_sections(result: Evaluation) -> Iterator[Section]:
     if len(result.groups) > 1:
         yield Section("groups", "Gap by group", _gaps_by_group(result.groups))
     if result.decisions is not None:
-        said = Words(decision_sentences(result.decisions))
-        yield Section("decisions", "If you act on it", [said, decisions_drawing(result.decisions)])
+        said = Words(repairs.decision_sentences(result.decisions))
+        yield Section("decisions", "If you act on it", [said, repairs.decisions_drawing(result.decisions)])
     yield Section("everything", "All metrics", [_everything(result)])
     manifest = {key: value for key, value in result.manifest.items() if key != "inputs"}  # repeated in it
     text = display.clean(json.dumps(manifest, indent=2, ensure_ascii=False, default=str))

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, clean_line, count, number, percent, temperature_text
+from rmcalib.integrations.watching import Watch
+from rmcalib.repair.calibration import Calibration
+from rmcalib.repair.calibrator import Applied, Calibrator, CalibratorCheck
+from rmcalib.repair.decisions import Decisions
+from rmcalib.repair.panels import Panel
 from rmcalib.report import document as doc
 from rmcalib.report import figures
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Tile, entry, ranged, table_of
 from rmcalib.report.sentences import metric_name, p_text
-
-if TYPE_CHECKING:
-    from rmcalib.integrations.watching import Watch
-    from rmcalib.repair.calibration import Calibration
-    from rmcalib.repair.calibrator import Applied, Calibrator, CalibratorCheck
-    from rmcalib.repair.decisions import Decisions
-    from rmcalib.repair.panels import Panel
 
 _REFERENCE = {
     "stated": "the sigmoid of the reward, as it is",
@@ -362,3 +360,12 @@ def step_cell(name: str, row: Mapping[str, Any]) -> Cell:
     if name == "gap":
         return Cell(display.points(both), value)
     return Cell(bracketed(both, percent if name in _PERCENT else number), value)
+
+
+DOCUMENTS: dict[type, Callable[[Any], Document]] = {
+    Calibration: calibration_document,
+    Applied: applied_document,
+    Decisions: decisions_document,
+    Panel: panel_document,
+    Watch: watch_document,
+}
