@@ -199,8 +199,7 @@ def _correlations(board: Board) -> Section | None:
     columns: Columns = {
         "error": lambda row: metric_name(row["metric"]),
         "score": entry("target"),
-        "coefficient": entry("method"),
-        "value": lambda row: Cell(bracketed(row), row["value"], tip=row["note"]),
+        "Kendall's tau": lambda row: Cell(bracketed(row), row["value"], tip=row["note"]),
         "p-value": entry("p_value", p_value),
         "models": entry("n"),
     }
@@ -323,8 +322,6 @@ def board_sentences(board: Board) -> list[str]:
 def _best_sentence(ranked: Rows, metric: str, total: str, view: tuple[str, ...]) -> str:
     best = ranked[0]
     value = best["values"][metric]
-    if len(ranked) > 1 and all(row["rank"] == best["rank"] for row in ranked):
-        return f"{total}; all have the same {metric_name(metric)}, {number(value['value'])}."
     shown = display.points(value, unit=" points") if metric.endswith("overconfidence") else bracketed(value)
     first = f"{total}. Best by {metric_name(metric)}: {clean_line(best['model'])}, {shown}"
     if set(view) <= best["values"].keys():
