@@ -133,7 +133,7 @@ def _to_run(judged: Judged, screen: Screen) -> list[Job]:
     for name in names:
         run_options(judged, name)  # a wrong setting is reported before anything is loaded
     wanted = judged.benchmark or default_benchmark(names)
-    loaded = [load_prompts(one, judged, screen, part=judged.part) for one in wanted]
+    loaded = [load_prompts(one, judged, screen) for one in wanted]
     found = {bench.name: bench for bench in loaded}
     if len(found) < len(wanted):
         raise ValueError(f"--benchmark: two benchmarks have the same name (have: {', '.join(found)})")
@@ -157,6 +157,8 @@ def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> lis
     jobs = []
     for name in judged.model or found:
         scores = find_model(found, name, source)
+        if judged.part is not None:
+            scores = scores.part(judged.part)
         if bench is not None and not {item.id for item in bench.items} & {*scores.item_id.tolist()}:
             raise ValueError(
                 f"{source}: none of its prompts is in {bench.name}: name the benchmark they are from, or "
@@ -164,8 +166,8 @@ def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> lis
             )
         # The same name for all files without one, so that they can be compared.
         label = bench.name if bench is not None else str(scores.manifest.get("benchmark") or UNNAMED)
-        scores = replace(scores, manifest={**scores.manifest, "model": name, "benchmark": label})
-        jobs.append(Job(name, bench, scores if judged.part is None else scores.part(judged.part)))
+        manifest = {**scores.manifest, "model": name, "benchmark": label}
+        jobs.append(Job(name, bench, replace(scores, manifest=manifest)))
     return jobs
 
 
