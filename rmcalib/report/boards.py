@@ -73,9 +73,9 @@ def write_report(report: Report, folder: str | Path) -> Path:
         tables = {"benchmarks": report.rows, "temperatures": report.temperatures, "transfer": report.effects}
         files |= _files_of(report_document(report), tables)
     earlier = read_object(out / "report.json").get("benchmarks")
+    inner = [f"{folder_name(str(name))}/" for name in earlier if name] if isinstance(earlier, list) else []
     for name, content in files.items():
         _WRITERS.get(Path(name).suffix, write_bytes)(out / name, content)
-    inner = [f"{folder_name(str(name))}/" for name in earlier if name] if isinstance(earlier, list) else []
     for stale in {place + name for place in ("", *inner) for name in _FILES} - files.keys():
         remove_file(out / stale)
     return out / "report.html"
