@@ -276,9 +276,9 @@ def refuse(options: dict[str, Any], why: str) -> None:
             raise ValueError(f"{option}: has no effect: {why}")
 
 
-def config_file(app: Any, _: Any, arguments: Any) -> None:
+def config_file(app: Any, commands: Any, arguments: Any) -> None:
     """Take values from the YAML file that --config names. What the command line gives stays."""
-    from cyclopts.argument import update_argument_collection
+    from cyclopts.config import Dict
 
     from rmcalib._util.storage import read_input
     from rmcalib._util.texts import parse_yaml
@@ -290,9 +290,7 @@ def config_file(app: Any, _: Any, arguments: Any) -> None:
     content = parse_yaml(read_input(path), f"--config {path}") or {}
     if not isinstance(content, dict):
         raise ValueError(f"--config {path}: expected names and values, such as 'seed: 1'")
-    values = {str(name).replace("_", "-"): value for name, value in content.items() if value is not None}
+    values = {str(name): value for name, value in content.items() if value is not None}
     if isinstance(values.get("judge"), dict):
         values["judge"] = [f"{key}={value}" for key, value in values["judge"].items()]
-    update_argument_collection(
-        values, path, arguments, app.app_stack.stack[-1], root_keys=(), allow_unknown=False
-    )
+    Dict(values, source=path, use_commands_as_keys=False)(app, commands, arguments)
