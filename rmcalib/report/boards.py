@@ -183,12 +183,13 @@ def _categories(board: Board) -> Section | None:
         return None
     shown, left = pages.first_of(board.categories, lambda _: 0, _MOST_CATEGORIES, "leaderboard.csv")
     columns: Columns = {"model": entry("model")}
-    columns |= {name: entry(f"in {name}", number) for name in shown}
-    rows = [
-        {"model": row["model"], **{f"in {name}": row["category_scores"][name] for name in shown}}
-        for row in board.models
-    ]
-    return doc.section_of("categories", "Scores by category", rows, columns, left.strip())
+    columns |= {Column(name): partial(_category_cell, name) for name in shown}
+    return doc.section_of("categories", "Scores by category", board.models, columns, left.strip())
+
+
+def _category_cell(category: str, row: Row) -> Cell:
+    score = row["category_scores"][category]
+    return Cell(number(score), score)
 
 
 def _correlations(board: Board) -> Section | None:
