@@ -35,7 +35,7 @@ def command(
     labels: Annotated[Names, Parameter(metavar="NAMES", group=MORE)] = (),
     folds: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=2))] = 5,
     discrepancy: Annotated[Names, Parameter(metavar="NAMES", group=MORE)] = ("abs", "jeffreys_unit"),
-    bandwidth: Annotated[float | None, Parameter(metavar="H", group=MORE)] = None,
+    bandwidth: Annotated[float | None, Parameter(metavar="H", group=MORE, validator=Number(gt=0))] = None,
     recalibrate: Annotated[bool, Parameter(group=MORE)] = False,
     resamples: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=0, lte=100_000))] = 100,
     processes: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=1))] = 1,
@@ -149,6 +149,8 @@ def _datasets(names: tuple[str, ...], data: Path | None, labels: tuple[str, ...]
 def _lengths(given: tuple[str, ...], largest: int) -> tuple[int, ...]:
     if given == ("all",):
         return tuple(range(1, largest + 1))
+    if not all(part.isdecimal() for part in given):
+        raise ValueError(f"--k {','.join(given)}: expected numbers, or 'all'")
     lengths = tuple(sorted({int(part) for part in given}))
     if lengths[0] > largest:
         raise ValueError(f"--k {lengths[0]}: more than the {largest} labels that there are to rank")

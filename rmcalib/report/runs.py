@@ -139,17 +139,13 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
 
 def _of_scores(source: Path, found: dict[str, Scores]) -> list[ScoredRun]:
     """Return the models of a file or of a built-in board as runs; their folders are only names."""
-    return [
-        ScoredRun(
-            source / model,
-            {key: value for key, value in scores.manifest.items() if key != "hash"},
-            model,
-            str(scores.manifest.get("benchmark") or UNNAMED),
-            clean_line(model),
-            scores,
-        )
-        for model, scores in found.items()
-    ]
+    runs = []
+    for model, scores in found.items():
+        # Several files may hold parts of one run, so its hash does not tell them apart.
+        manifest = {key: value for key, value in scores.manifest.items() if key != "hash"}
+        benchmark = str(manifest.get("benchmark") or UNNAMED)
+        runs.append(ScoredRun(source / model, manifest, model, benchmark, clean_line(model), scores))
+    return runs
 
 
 def _read_run(folder: Path) -> ScoredRun:

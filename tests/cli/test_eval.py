@@ -76,6 +76,17 @@ def test_scores_from_a_csv_with_usual_names_and_with_columns(tmp_path: Path, inv
     assert (tmp_path / "runs/org__mine").is_dir()
 
 
+def test_a_part_of_scores_has_its_own_folder(invoke: Invoke) -> None:
+    assert invoke("eval", "-J", "device=cpu", "--limit", 24, *QUICK, "--quiet").code == 0
+    again = ("eval", "--scores", "runs/demo/demo", "--benchmark", "demo", *QUICK, "--json")
+    whole, half = (
+        json.loads(invoke(*again, *part).out)["evaluations"][0] for part in ((), ("--part", "1/2"))
+    )
+    assert Path(whole["folder"]).name == whole["benchmark"] == "demo"
+    assert Path(half["folder"]).name == half["benchmark"] == "demo-1of2"
+    assert half["facts"]["prompts"] < whole["facts"]["prompts"] == 24
+
+
 def test_conditions_markdown_and_a_calibrator(tmp_path: Path, invoke: Invoke) -> None:
     write_scores(tmp_path / "mine.csv")
     base = ("eval", "--scores", "mine.csv", *QUICK)

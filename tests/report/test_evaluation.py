@@ -127,7 +127,7 @@ def test_files_are_written_and_metrics_json_last(tmp_path: Path, monkeypatch: py
         rows = list(csv.DictReader(file))
     assert [row["metric"] for row in rows] == [row["metric"] for row in found.rows]
     assert {row["model"] for row in rows} == {"org/rm"}
-    monkeypatch.setattr("rmcalib.report.document.to_html", lambda _: 1 / 0)
+    monkeypatch.setattr("rmcalib.report.evaluation.to_html", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         found.write(tmp_path / "none")
     assert not (tmp_path / "none").exists()
