@@ -6,14 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmcalib.judges import _readings as readings
-from rmcalib.judges._chat import Answer, ChatApi, LocalChat
-from rmcalib.judges._files import check_model_name
+from rmcalib.judges._chat import Answer, ChatApi
+from rmcalib.judges._files import asked_for, check_model_name
 from rmcalib.judges._http import ServerError, in_parallel
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
 from rmcalib.judges._questions import BUILT_IN, LETTERS, JudgePrompt, Question, choice_of, read_prompt
@@ -22,6 +23,7 @@ from rmcalib.judges._templates import Message
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
+    from rmcalib.judges._language import LanguageModel
 
 DEFAULT_VOTES = 8
 SCORING_VERSION = 1  # raise it when the same answers would get other scores
@@ -99,13 +101,20 @@ class GenerativeJudge:
         if settings.placements is not None and not any(q.asks == "best" for q in self.prompt.questions):
             raise ValueError(f"placements: has no effect: {kind!r} shows one response at a time")
         self.votes = DEFAULT_VOTES if settings.votes is None else settings.votes
-        self.model: ChatApi | LocalChat
+        self._work: Counter[str] = Counter()
+        self._api: ChatApi | None = None
         if settings.endpoint is None:
-            self.model = LocalChat(check_model_name(name), settings)
+            check_model_name(name)
         else:
             reads_tokens = any(question.answer == "token" for question in self.prompt.questions)
-            self.model = ChatApi(name, settings, logprobs=reads_tokens)
-        self._work: Counter[str] = Counter()
+            self._api = ChatApi(name, settings, logprobs=reads_tokens)
+
+    @cached_property
+    def model(self) -> ChatApi | LanguageModel:
+        """What answers the questions: a chat API, or a language model, which is loaded here."""
+        from rmcalib.judges._language import load_language_model
+
+        return self._api or load_language_model(self.name, self.settings)
 
     @property
     def scale(self) -> Scale:
@@ -118,7 +127,8 @@ class GenerativeJudge:
 
     def asked(self) -> dict[str, Any]:
         """Return what determines `identity`, as far as it is known without loading a model."""
-        return {"kind": "generative", **self._settings(), **self.model.asked()}
+        model = asked_for(self.name, self.settings) if self._api is None else self._api.identity()
+        return {"kind": "generative", **self._settings(), **model}
 
     def about(self) -> dict[str, Any]:
         """Return the prompt's name and version, and the device or server of the model."""
@@ -205,9 +215,9 @@ class GenerativeJudge:
         return text[: self.settings.max_characters]
 
     def _answers(self, asks: Iterator[_Ask]) -> Iterator[Answer]:
-        if self.model.workers == 1:
+        if self._api is None:
             return map(self._answer, asks)
-        return in_parallel(self._answer, asks, workers=self.model.workers)
+        return in_parallel(self._answer, asks, workers=self.settings.concurrency)
 
     def _answer(self, ask: _Ask) -> Answer:
         question = ask.question
@@ -229,15 +239,15 @@ class GenerativeJudge:
         """Read the answers for one prompt; return its rewards and the number of tokens used."""
         question, k = self.prompt.question_for(item), len(item.responses)
         orders = self._orders(item, question) if question.asks == "best" else None
-        rows = k if orders is None else len(orders)
+        rows, unread = k if orders is None else len(orders), 0
         if question.answer == "token":
-            given: list[Any] = [next(answers) for _ in range(rows)]
-            found, unread = _read_tokens(question, given, orders), 0
+            given = [next(answers) for _ in range(rows)]
+            logprobs = np.array([answer.logprobs for answer in given])
+            found = readings.read_tokens(question, logprobs, np.array([one.floored for one in given]), orders)
         else:
-            given = [next(answers) for _ in range(self.votes * (1 if orders is not None else rows))]
-            labels = question.labels_for(k)
-            choices = [choice_of(question, answer.text, labels) for answer in given]
-            found, unread = _read_votes(question, choices, orders, self.votes), choices.count(None)
+            given = [next(answers) for _ in range(self.votes * (rows if orders is None else 1))]
+            choices = [choice_of(question, one.text, question.labels_for(k)) for one in given]
+            found, unread = readings.read_votes(question, choices, k, orders), choices.count(None)
         tokens = sum(answer.tokens for answer in given)
         floored = sum(sum(answer.floored) for answer in given)
         self._work.update(requests=len(given), tokens=tokens, unread=unread, floored=floored)
@@ -264,24 +274,3 @@ def _fitting_prompt(kind: str, path: str | Path | None) -> JudgePrompt:
             if wanted is not None and given != wanted:
                 raise ValueError(f"{path}: {field}: {kind!r} needs a prompt with {wanted!r}, not {given!r}")
     return prompt
-
-
-def _read_tokens(question: Question, given: Sequence[Answer], orders: Any) -> readings.Reading:
-    logprobs = np.array([answer.logprobs for answer in given])
-    floored = np.array([answer.floored for answer in given])
-    if question.asks == "best":
-        return readings.best_by_tokens(orders, logprobs, floored)
-    if question.asks == "correct":
-        return readings.correct_by_tokens(logprobs, floored)
-    return readings.rating_by_tokens(logprobs, floored, np.array([float(label) for label in question.labels]))
-
-
-def _read_votes(
-    question: Question, choices: Sequence[int | None], orders: Any, votes: int
-) -> readings.Reading:
-    if question.asks == "best":
-        return readings.best_by_votes(orders, choices, question.smoothing)
-    each = [choices[start : start + votes] for start in range(0, len(choices), votes)]
-    if question.asks == "correct":
-        return readings.correct_by_votes(each, question.smoothing)
-    return readings.rating_by_votes(each, np.array([float(label) for label in question.labels]))

@@ -126,6 +126,6 @@ def test_identity_is_known_without_the_weights(tmp_path: Path) -> None:
     judge = judge_of(tmp_path, "letter")
     asked = judge.asked()
     assert asked["judge_prompt_version"] == "1"
-    assert "model" not in judge.model.__dict__
+    assert "model" not in judge.__dict__
     assert judge.identity()["revision"] == asked["revision"]
     assert judge.about()["device"] == "cpu"
