@@ -266,8 +266,8 @@ def loading_options(files: ModelFiles, prepared: Prepared) -> dict[str, Any]:
     if device.type != "cuda":
         return options
     spread = files.options.device == "auto" and process_rank()[1] == 1
-    gpus = [gpu for gpu in devices.available_devices() if gpu.type == "cuda"] if spread else [device]
-    room = {gpu.index: int(_SHARE_FOR_WEIGHTS * devices.free_memory(gpu)) for gpu in gpus}
+    gpus = devices.cuda_devices() if spread else [device]
+    room = {gpu.index: int(_SHARE_FOR_WEIGHTS * devices.memory_of(gpu)[1]) for gpu in gpus}
     if prepared.bytes <= room[device.index]:
         return {**options, "device_map": {"": device}}
     if prepared.bytes <= sum(room.values()):
