@@ -155,7 +155,7 @@ def test_costs_are_counted_without_asking() -> None:
     k=st.integers(1, 12),
     count=st.none() | st.integers(1, 12),
     seed=st.integers(0, 5),
-    name=st.text(max_size=3),
+    name=st.sampled_from(["", "a", "\ud800"]),
 )
 def test_placements_are_balanced(k: int, count: int | None, seed: int, name: str) -> None:
     orders = reading.placements(k, count, seed=seed, item_id=name)

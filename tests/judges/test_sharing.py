@@ -141,7 +141,7 @@ def test_pooling_is_the_stock_rule_whatever_padding_follows(ids: list[int], pad:
 
 def outcome(family: str) -> tuple[str | None, float] | None:
     """Score texts alone and together; return how prompts were shared, and the error, if it can be built."""
-    texts = family_texts(3)
+    texts = family_texts(2)
     try:
         model = family_model(family)
         plain = ItemScorer(model, 1_000, share=False)
