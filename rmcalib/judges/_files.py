@@ -83,6 +83,8 @@ class ModelFiles:
 def find_files(name: str, options: LoadOptions, *, small_files_only: bool = False) -> ModelFiles:
     """Find the files of a model, of an adapter's base, and of the tokenizer that its recipe names."""
     recipe = options.recipe_for(name)
+    if recipe.status == "unsupported":
+        raise HubError(f"{name}: not supported: {recipe.reason}")
     if recipe.trust_remote_code and not options.trust_remote_code:
         raise HubError(f"{name}: {hub.OWN_CODE}")
     folder, commit = locate(name, options, small_files_only=small_files_only)
@@ -103,11 +105,9 @@ def find_files(name: str, options: LoadOptions, *, small_files_only: bool = Fals
         sources["tokenizer"] = f"{recipe.tokenizer}@{at}"
     code_commit = None
     if options.trust_remote_code and (other := _other_code(name, folder, tokenizer)) is not None:
-        known = dict(
-            source.split("@", 1) for source in (f"{name}@{commit}", *sources.values()) if "@" in source
-        )
-        code_commit = known.get(other) or hub.resolve_commit(other)
-        if other not in known:
+        code_commit = commit
+        if other != name:
+            code_commit = hub.resolve_commit(other)
             sources["code"] = f"{other}@{code_commit}"
     return ModelFiles(name, recipe, options, commit, folder, tokenizer, adapter, base, code_commit, sources)
 
@@ -121,7 +121,7 @@ def locate(name: str, options: LoadOptions, *, small_files_only: bool = False) -
         if pickles and not (small_files_only or hub.has_safe_weights(local) or options.allow_pickle):
             raise HubError(f"{name}: {hub.PICKLE_ONLY}")
         return local, commit
-    head_file = None if options.recipe is None else options.recipe.head_file
+    head_file = options.recipe_for(name).head_file
     folder = hub.fetch_model(
         name,
         commit,

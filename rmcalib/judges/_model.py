@@ -138,8 +138,7 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
     >>> load_model("demo", device="cpu").kind
     'causal'
     """
-    options = with_recipe(name, options or checked_settings(LoadOptions, changes))
-    files = _files.find_files(name, options)
+    files = _files.find_files(name, options or checked_settings(LoadOptions, changes))
     recipe = files.recipe
     if files.adapter is not None and recipe.head != "auto":
         raise HubError(
@@ -172,14 +171,6 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
         sources=files.sources,
         dtype_from=prepared.dtype_from,
     )
-
-
-def with_recipe(name: str, options: LoadOptions) -> LoadOptions:
-    """Return the options for a model with its recipe in them; refuse unsupported models."""
-    recipe = options.recipe_for(name)
-    if recipe.status == "unsupported":
-        raise HubError(f"{name}: not supported: {recipe.reason}")
-    return dataclasses.replace(options, recipe=recipe)
 
 
 def longest_text(files: ModelFiles, config: Any, tokenizer: Any, kind: str) -> int:
@@ -406,8 +397,6 @@ def _classifier(files: ModelFiles, config: Any, options: dict[str, Any]) -> tupl
         # the file's precision, not the dtype's
         layers = linear_layers(stored_head, files.name) if stored_head else [score]
         return model.base_model, Head(layers, column=recipe.column or 0, sign=recipe.sign), "causal"
-    for name in _HEAD_NAMES:
-        _in_float32(getattr(model, name, None))
     return model, Output("logits", column=recipe.column, sign=recipe.sign), "encoder"
 
 
@@ -493,14 +482,3 @@ def _settle_labels(files: ModelFiles, config: Any) -> None:
 def _plain_name(name: str) -> str:
     """Return the name of an adapter's tensor in the model itself."""
     return name.removeprefix("base_model.model.").replace(".modules_to_save", "")
-
-
-def _in_float32(module: Any) -> None:
-    """Make a head compute in float32, whatever the dtype of the model is."""
-    from torch import nn
-
-    if isinstance(module, nn.Module):
-        module.float()
-        module.register_forward_pre_hook(
-            lambda _, args: tuple(arg.float() if arg.is_floating_point() else arg for arg in args)
-        )

@@ -24,7 +24,7 @@ from rmcalib.benchmarks import Item, load_benchmark
 from rmcalib.judges._files import find_files
 from rmcalib.judges._http import Client, ServerError, in_parallel, open_client
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
-from rmcalib.judges._model import allowed_length, load_tokenizer, with_recipe
+from rmcalib.judges._model import allowed_length, load_tokenizer
 from rmcalib.judges._registry import about_model, scale_of
 from rmcalib.judges._scoring import CHUNK
 from rmcalib.judges._settings import LoadOptions, ServedSettings
@@ -295,7 +295,6 @@ class EndpointJudge:
     @cached_property
     def server(self) -> Server:
         """The server and its model."""
-        with_recipe(self.name, self.options)  # refuses unsupported models
         return connect(self.client, self.name, self.settings.served_name, self.settings.endpoint_kind)
 
     @cached_property

@@ -20,8 +20,8 @@ import torch
 from torch import nn
 
 from rmcalib._util.hub import PICKLE, SMALL_FILES, HubError, translated
-from rmcalib.judges._files import locate, read_json
-from rmcalib.judges._model import adapter_file, stock_head, with_recipe
+from rmcalib.judges._files import ModelFiles, find_files, read_json
+from rmcalib.judges._model import adapter_file, stock_head
 from rmcalib.judges._registry import Recipe
 from rmcalib.judges._settings import LoadOptions
 
@@ -194,32 +194,30 @@ def write_rescaled(name: str, divisor: float, target: Path, options: LoadOptions
     ...     write_rescaled("demo", 2.0, Path(folder)).tensors
     ('score.weight',)
     """
-    options = with_recipe(name, options or LoadOptions())
-    recipe = options.recipe_for(name)
-    folder, commit = locate(name, options)
-    own = adapter_file(folder) if (folder / "adapter_config.json").is_file() else recipe.head_file
+    files = find_files(name, options or LoadOptions())
+    recipe, folder = files.recipe, files.adapter or files.weights
+    own = recipe.head_file if files.adapter is None else adapter_file(folder)
     with translated(name):
         weights = {*weight_files(folder), *weight_files(folder, own)}
         if any(each.suffix != ".safetensors" for each in weights):
             raise HubError(f"{name}: its weights are pickle files: save it as safetensors, or {_INSTEAD}")
-        file, changed = _last_layer(name, folder, own, recipe)
+        file, changed = _last_layer(files, tensor_names(folder, own))
         for each in weights - {file}:
             _link(each, target / each.name)
         _write_divided(file, changed, divisor, recipe.column, target / file.name)
     for path in sorted(folder.iterdir()):
         if path.is_file() and any(path.match(pattern) for pattern in _COPIED) and path.name not in _LEFT_OUT:
             shutil.copyfile(path, target / path.name)
-    return Rescaled(changed, recipe, commit)
+    return Rescaled(changed, recipe, files.commit)
 
 
-def _last_layer(name: str, folder: Path, file: str | None, recipe: Recipe) -> tuple[Path, tuple[str, ...]]:
+def _last_layer(files: ModelFiles, names: Mapping[str, Path]) -> tuple[Path, tuple[str, ...]]:
     """Return the file with the linear layer that gives the rewards, and the names of its tensors."""
-    adapter = (folder / "adapter_config.json").is_file()
-    names = tensor_names(folder, file)
-    if adapter or recipe.head == "auto":
+    name, head, adapter = files.name, files.recipe.head, files.adapter
+    if adapter or head == "auto":
         found = stock_head(names)
     else:
-        matches = [re.fullmatch(rf"{re.escape(recipe.head)}(?:\.(\d+))?\.weight", tensor) for tensor in names]
+        matches = [re.fullmatch(rf"{re.escape(head)}(?:\.(\d+))?\.weight", tensor) for tensor in names]
         found = [tensor for _, tensor in sorted((int(match[1] or 0), match[0]) for match in matches if match)]
     if not found:
         remedy = "merge the adapter into its base (peft's merge_and_unload), or " if adapter else ""

@@ -108,7 +108,7 @@ def test_files_that_stay_the_same_are_links(tmp_path: Path) -> None:
 def test_adapters_that_carry_the_head(language_model: Path, plain: Path, tmp_path: Path) -> None:
     folder, expected = adapter_of(language_model, tmp_path / "adapter")
     (copy := tmp_path / "copy").mkdir()
-    done = write_rescaled(str(folder), T, copy)
+    done = write_rescaled(str(folder), T, copy, LoadOptions(base=str(language_model)))
     assert all("score" in name for name in done.tensors)
     torch.testing.assert_close(
         rewards(load_model(str(copy), device="cpu", base=str(language_model))),
@@ -118,13 +118,13 @@ def test_adapters_that_carry_the_head(language_model: Path, plain: Path, tmp_pat
     )
     without, _ = adapter_of(plain, tmp_path / "without", with_head=False)
     with pytest.raises(HubError, match="merge_and_unload"):
-        write_rescaled(str(without), T, tmp_path)
+        write_rescaled(str(without), T, tmp_path, LoadOptions(base=str(plain)))
 
 
 def test_models_that_cannot_be_scaled_are_refused(plain: Path, language_model: Path, tmp_path: Path) -> None:
     own = Recipe(str(plain), head="own-code", trust_remote_code=True)
     with pytest.raises(HubError, match="--calibrator"):
-        write_rescaled(str(plain), T, tmp_path, LoadOptions(recipe=own))
+        write_rescaled(str(plain), T, tmp_path, LoadOptions(recipe=own, trust_remote_code=True))
     pickled = copied(plain, tmp_path / "pickled")
     torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
     (pickled / "model.safetensors").unlink()
