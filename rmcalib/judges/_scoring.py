@@ -46,9 +46,9 @@ _MOST_TOKENS = {"cpu": 8_192, "": 32_768}  # in one pass; "" is any accelerator
 _PASS_COST = {"cpu": 16, "": 1_024}  # of starting a pass, as a number of tokens that take the same time
 _ROW_TOKENS_CPU = 1_024  # enough for all cores; the activations of a layer should fit into the caches
 _TIMES_THE_NOISE = 4.0
-# Largest difference of a reward, in epsilons of its dtype. A float64 model has a head in float32. In
-# bfloat16, sharing changed rewards by up to 1.5 epsilons of the largest one.
-_EPSILONS = {"float64": 1e10, "float32": 1_000.0, "float16": 8.0, "bfloat16": 4.0}
+# Largest difference of a reward, in epsilons of its dtype. In bfloat16, sharing changed rewards by up to 1.5
+# epsilons of the largest one.
+_EPSILONS = {"float32": 1_000.0, "float16": 8.0, "bfloat16": 4.0}
 
 
 class Classifier:
@@ -303,19 +303,14 @@ class ItemScorer:
 
         Otherwise return 0. The tolerance is measured, because rewards also change a little when the same
         texts are scored in one batch, padded to one length. A reward that is not finite is no disagreement;
-        it is reported later. Texts that do not fit into memory alone are left out.
+        it is reported later.
         """
         if not sample:
             return 0.0
-        try:
-            alone = np.array([float(plain_rewards(self.model, [text])[1]) for text in sample])
-            if len(sample) > 1:
-                together = plain_rewards(self.model, sample[:2])[1].double().cpu().numpy()
-                self._noise = float(np.abs(together - alone[:2]).max())
-        except Exception as error:
-            if not devices.is_out_of_memory(error):
-                raise
-            return self._disagreement(sample[:-1], rewards)
+        alone = np.array([float(plain_rewards(self.model, [text])[1]) for text in sample])
+        if len(sample) > 1:
+            together = plain_rewards(self.model, sample[:2])[1].double().cpu().numpy()
+            self._noise = max(self._noise, float(np.abs(together - alone[:2]).max()))
         tolerance = max(_TIMES_THE_NOISE * self._noise, rounding(self.model.dtype, alone))
         difference = float(np.abs(rewards[[text.index for text in sample]] - alone).max())
         if difference <= tolerance or not np.isfinite(alone).all():
@@ -435,7 +430,7 @@ def shared_rewards(
 
     packed = _sharing.pack(rows)
     with torch.inference_mode(), devices.kernels(model.device):
-        states = _sharing.packed_states(model, rows, packed, sharing)
+        states = _sharing.packed_states(model, packed, sharing)
         (used,) = devices.upload([packed.used], states.device)
         rewards = model.head(states.flatten(0, 1).index_select(0, used).float())
     return packed.order, rewards.float()

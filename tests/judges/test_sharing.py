@@ -96,7 +96,7 @@ def test_a_text_attends_to_itself_and_nothing_else_by_mask_and_by_branch(
     length = packed.input_ids.shape[1]
     query, (key, value) = torch.randn(len(rows), 4, length, 8), torch.randn(2, len(rows), 2, length, 8)
     expected = _masked_attention(mask)(query, key, value, 0.3, window)
-    got = branch_attention(rows)(query, key, value, 0.3, window)
+    got = branch_attention(packed.parts)(query, key, value, 0.3, window)
     real = torch.from_numpy(packed.trees >= 0)
     torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
 
