@@ -20,7 +20,7 @@ import tempfile
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,11 +143,11 @@ class VllmJudge:
         Hub id or folder of the model.
     settings : LoadOptions
         Settings of the kind of judge: `LoadOptions`, `LanguageModelSettings` or `PolicySettings`.
-    own : type
+    own : Callable[[str, Any], Judge]
         The class of judges that runs this kind with transformers.
     """
 
-    def __init__(self, name: str, settings: Any, own: type[Any]) -> None:
+    def __init__(self, name: str, settings: Any, own: Callable[[str, Any], Judge]) -> None:
         """Check the settings; nothing is started yet."""
         if process_rank()[1] > 1:
             raise ValueError(
