@@ -283,9 +283,6 @@ class EndpointJudge:
         self.name, self.settings = name, settings
         self.client = open_client(settings.endpoint, settings.api_key_env, settings.timeout)
         self.recipe = settings.recipe_for(name)
-        self.options = LoadOptions(
-            recipe=self.recipe, revision=settings.revision, trust_remote_code=settings.trust_remote_code
-        )
 
     @property
     def scale(self) -> Scale:
@@ -300,16 +297,19 @@ class EndpointJudge:
     @cached_property
     def writer(self) -> Writer:
         """Who writes the texts: vLLM itself, or a tokenizer that is loaded here."""
-        recipe, kind = self.recipe, self.server.kind
+        recipe, kind, settings = self.recipe, self.server.kind, self.settings
         plain = recipe.template is None and recipe.append_token_id is None
-        if kind == "vllm" and plain and not self.settings.tokenize_here:
+        if kind == "vllm" and plain and not settings.tokenize_here:
             return Writer()
         if kind == "openrlhf" and recipe.append_token_id is not None:
             raise ValueError(
                 f"{self.name}: OpenRLHF's server cannot append a token to texts (append_token_id)"
             )
+        options = LoadOptions(
+            recipe=recipe, revision=settings.revision, trust_remote_code=settings.trust_remote_code
+        )
         try:
-            files = find_files(self.name, self.options, small_files_only=True)
+            files = find_files(self.name, options, small_files_only=True)
             pad = read_object(files.weights / "config.json").get("pad_token_id")
             source = files.sources.get("tokenizer") or f"{self.name}@{files.commit}"
             return Writer(load_tokenizer(files), source, pad if isinstance(pad, int) else None)
@@ -328,23 +328,30 @@ class EndpointJudge:
     @cached_property
     def route(self) -> Route:
         """How the server returns raw rewards; a `ServerError` if it does not."""
-        dialect = DIALECTS[self.server.kind]
-        if self.server.kind != "vllm":
-            route = Route(dialect.path, {})
-            return self._checked(route, self._probe(route))
-        route = Route(dialect.path, {"use_activation": False})
+        kind = self.server.kind
+        route = Route(DIALECTS[kind].path, {"use_activation": False} if kind == "vllm" else {})
         try:
             rewards = self._probe(route)
         except ServerError as error:
-            if error.status not in (400, 404, 405, 501):
+            if kind != "vllm" or error.status not in (400, 404, 405, 501):
                 raise
             route = route._replace(path="/pooling")  # vLLM does not serve this model as a classifier
             rewards = self._probe(route)
-        squashed = self._probe(route._replace(raw={"use_activation": True}))
-        # If the parameter changes the numbers, the server supports it, and these are rewards.
-        if not np.allclose(rewards, squashed, rtol=1e-4, atol=1e-6):
-            return route._replace(probes=rewards)
-        return self._checked(route, rewards)
+        if kind == "vllm":
+            squashed = self._probe(route._replace(raw={"use_activation": True}))
+            # If the parameter changes the numbers, the server supports it, and these are rewards.
+            if not np.allclose(rewards, squashed, rtol=1e-4, atol=1e-6):
+                return route._replace(probes=rewards)
+        reason = why_squashed(
+            rewards, bounded_is_fine=self.recipe.scale is not None or self.scale == "ratings"
+        )
+        if reason is not None:
+            raise ServerError(
+                f"{self.name}: the server at {self.client.url} does not return raw rewards: {reason}. "
+                f"{DIALECTS[kind].remedy}. If these are the model's rewards, state their scale in a recipe "
+                "(such as `scale: ratings`)"
+            )
+        return route._replace(probes=rewards)
 
     def identity(self) -> dict[str, Any]:
         """Return everything that changes a reward; this asks the server what it serves."""
@@ -457,18 +464,6 @@ class EndpointJudge:
     def _probe(self, route: Route, n_prompts: int = 4) -> tuple[float, ...]:
         results = self._rewards(probes()[:n_prompts], route)
         return tuple(reward for result in results for reward, _, _ in result)
-
-    def _checked(self, route: Route, rewards: tuple[float, ...]) -> Route:
-        """Return a route with its probes if they can be raw rewards; raise a `ServerError` otherwise."""
-        may_be_bounded = self.recipe.scale is not None or scale_of(self.recipe) == "ratings"
-        reason = why_squashed(rewards, bounded_is_fine=may_be_bounded)
-        if reason is not None:
-            raise ServerError(
-                f"{self.name}: the server at {self.client.url} does not return raw rewards: {reason}. "
-                f"{DIALECTS[self.server.kind].remedy}. If these are the model's rewards, state their scale in a "
-                "recipe (such as `scale: ratings`)"
-            )
-        return route._replace(probes=rewards)
 
     def _check_same(self) -> None:
         """Raise a `ServerError` if the server's model was replaced since the judge was first used."""
