@@ -92,6 +92,8 @@ def find_files(name: str, options: LoadOptions, *, small_files_only: bool = Fals
     adapter, base = None, None
     if (folder / "adapter_config.json").is_file():
         adapter = folder
+        if not (small_files_only or options.allow_pickle or hub.has_safe_weights(adapter)):
+            raise HubError(f"{name}: {hub.PICKLE_ONLY}")
         base_name, branch = _base_of(name, adapter, options)
         try:
             asked = dataclasses.replace(options, revision=branch)
@@ -116,11 +118,7 @@ def locate(name: str, options: LoadOptions, *, small_files_only: bool = False) -
     """Return the folder with a model's files, downloaded if needed, and its commit or SHA-256."""
     commit = identify(name, options.revision)
     if is_local(name):
-        local = DEMO if name == "demo" else Path(name)
-        pickles = [*local.glob("pytorch_model*.bin"), *local.glob("adapter_model.bin")]
-        if pickles and not (small_files_only or hub.has_safe_weights(local) or options.allow_pickle):
-            raise HubError(f"{name}: {hub.PICKLE_ONLY}")
-        return local, commit
+        return DEMO if name == "demo" else Path(name), commit
     head_file = options.recipe_for(name).head_file
     folder = hub.fetch_model(
         name,

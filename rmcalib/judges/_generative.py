@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -101,7 +100,6 @@ class GenerativeJudge:
         if settings.placements is not None and not any(q.asks == "best" for q in self.prompt.questions):
             raise ValueError(f"placements: has no effect: {kind!r} shows one response at a time")
         self.votes = DEFAULT_VOTES if settings.votes is None else settings.votes
-        self._work: Counter[str] = Counter()
         self._api: ChatApi | None = None
         if settings.endpoint is None:
             check_model_name(name)
@@ -134,10 +132,6 @@ class GenerativeJudge:
         """Return the prompt's name and version, and the device or server of the model."""
         return {"judge_prompt": f"{self.prompt.name} {self.prompt.version}", **self.model.about()}
 
-    def work(self) -> dict[str, int]:
-        """Return the numbers of requests, tokens, unread answers and labels with an upper bound so far."""
-        return dict(self._work)
-
     def cost(self, items: Sequence[Item]) -> Cost:
         """Return the cost of scoring some prompts. No request is sent."""
         requests = characters = answers = 0
@@ -154,10 +148,9 @@ class GenerativeJudge:
         for start in range(0, len(items), _CHUNK):
             chunk = []
             for item in items[start : start + _CHUNK]:
-                scored, tokens = self._scored(item, answers)
-                chunk.append(scored)
+                chunk.append(self._scored(item, answers))
                 if progress is not None:
-                    progress(len(item.responses), tokens)
+                    progress(len(item.responses), int(sum(chunk[-1].details["tokens"])))
             self.model.check()
             yield chunk
 
@@ -235,8 +228,8 @@ class GenerativeJudge:
         except ValueError as error:
             raise ValueError(f"{self.name}: prompt {ask.item.id!r}: {error}") from error
 
-    def _scored(self, item: Item, answers: Iterator[Answer]) -> tuple[ScoredItem, int]:
-        """Read the answers for one prompt; return its rewards and the number of tokens used."""
+    def _scored(self, item: Item, answers: Iterator[Answer]) -> ScoredItem:
+        """Read the answers for one prompt."""
         question, k = self.prompt.question_for(item), len(item.responses)
         orders = self._orders(item, question) if question.asks == "best" else None
         rows, unread = k if orders is None else len(orders), 0
@@ -248,19 +241,21 @@ class GenerativeJudge:
             given = [next(answers) for _ in range(self.votes * (rows if orders is None else 1))]
             choices = [choice_of(question, one.text, question.labels_for(k)) for one in given]
             found, unread = readings.read_votes(question, choices, k, orders), choices.count(None)
-        tokens = sum(answer.tokens for answer in given)
-        floored = sum(sum(answer.floored) for answer in given)
-        self._work.update(requests=len(given), tokens=tokens, unread=unread, floored=floored)
+        counts = {
+            "answers": len(given),
+            "unread": unread,
+            "floored": sum(sum(answer.floored) for answer in given),
+            "tokens": sum(answer.tokens for answer in given),
+        }
+        details = {name: values.tolist() for name, values in found.details.items()}
         # Counts of a prompt are in its first row only, so that the sum of a column is the total.
-        counts = {"answers": len(given), "unread": unread, "floored": floored, "tokens": tokens}
-        details = {name: tuple(map(float, values)) for name, values in found.details.items()}
-        details |= {name: (float(count), *[0.0] * (k - 1)) for name, count in counts.items()}
+        details |= {name: [count, *[0] * (k - 1)] for name, count in counts.items()}
         return ScoredItem(
             item.id,
-            tuple(map(float, found.rewards)),
+            tuple(found.rewards.tolist()),
             truncated=tuple(self._cut(text) != text for text in item.responses),
             details=details,
-        ), tokens
+        )
 
 
 def _fitting_prompt(kind: str, path: str | Path | None) -> JudgePrompt:

@@ -454,21 +454,22 @@ def _linear_head(files: ModelFiles, config: Any) -> Any:
 def _settle_labels(files: ModelFiles, config: Any) -> None:
     """Set the number of outputs of the head; raise an error for several if the recipe does not choose one.
 
-    Without a number in the configuration, transformers assumes two labels. The head's tensor has the real
-    number.
+    Without a number in the configuration, transformers assumes two labels. The head's tensor, which may be in
+    an adapter, has the real number.
     """
     from rmcalib.judges._weights import read_tensors, tensor_names
 
     name, pickle = files.name, files.options.allow_pickle
-    said = _files.read_json(name, files.weights / "config.json")
-    where = files.adapter or files.weights
-    file = None if files.adapter is None else adapter_file(files.adapter)
-    stored = stock_head(tensor_names(where, file, allow_pickle=pickle))
-    if stored:
-        prefix = stored[0].rpartition(".")[0]
-        config.num_labels = read_tensors(where, prefix, file, allow_pickle=pickle)["weight"].shape[0]
-    elif "num_labels" not in said and "id2label" not in said:
-        return  # the number is unknown; a missing head is reported after loading
+    places: list[tuple[Path, str | None]] = [(files.weights, None)]
+    if files.adapter is not None:
+        places.insert(0, (files.adapter, adapter_file(files.adapter)))
+    for folder, file in places:
+        if stored := stock_head(tensor_names(folder, file, allow_pickle=pickle)):
+            head = read_tensors(folder, stored[0].rpartition(".")[0], file, allow_pickle=pickle)
+            config.num_labels = head["weight"].shape[0]
+            break
+    else:
+        return  # a missing head is reported after loading
     labels, column = config.num_labels, files.recipe.column
     if labels != 1 and column is None:
         raise HubError(

@@ -148,9 +148,7 @@ class PolicyJudge:
         return allowed_length(self.settings.max_length, longest, self.name)
 
     def _reference_name(self) -> str | None:
-        if self.settings.reference_free is not None:
-            return None
-        return self.reference or str(self.models[1].name)
+        return self.models[1].name if len(self.models) > 1 else None
 
     def _loaded(self) -> list[Any]:
         from rmcalib.judges._language import load_language_model

@@ -151,16 +151,13 @@ def read_votes(
     return Reading(np.array([each.mean() if len(each) else middle for each in given]), {"vote_count": n})
 
 
-def _smoothed(
-    votes: IntArray | FloatArray, n: FloatArray, choices: int, smoothing: float
-) -> tuple[FloatArray, dict[str, FloatArray]]:
+def _smoothed(votes: Any, n: FloatArray, choices: int, smoothing: float) -> tuple[FloatArray, dict[str, Any]]:
     """Return the smoothed fraction (v + a) / (n + choices a) of votes, and details with its 95% interval."""
     from scipy.special import betaincinv
 
     ours, all_of_them = votes + smoothing, n + choices * smoothing
     low, high = (betaincinv(ours, all_of_them - ours, level) for level in (0.025, 0.975))
-    details = {"votes": votes, "vote_count": n, "low": low, "high": high}
-    return ours / all_of_them, details
+    return ours / all_of_them, {"votes": votes, "vote_count": n, "low": low, "high": high}
 
 
 def answers_summary(scores: Scores) -> dict[str, Any]:

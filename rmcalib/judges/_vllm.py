@@ -188,11 +188,6 @@ class VllmJudge:
         compared = {"difference_from_transformers": self._compared}
         return {**about, "backend": "vllm", "tensor_parallel": self.settings.tensor_parallel, **compared}
 
-    def work(self) -> dict[str, int]:
-        """Return the counts of the judge that asks the server."""
-        work: Any = getattr(self._served, "work", dict)
-        return dict(work())
-
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts; if the server ends, its last lines are in the error."""
         judge = self._judge()

@@ -133,7 +133,7 @@ def main() -> None:
         abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
         command = ["c++", "-std=c++20", "-O0", "-shared", "-fPIC", abi, f"-I{own / 'include'}", str(source)]
         subprocess.run([*command, f"-L{own / 'lib'}", "-lc10", "-o", str(library)], check=True)
-        torch.ops.load_library(library)
+        torch.ops.load_library(library)  # type: ignore[no-untyped-call]
     if not hasattr(transformers.utils.import_utils, "is_fake_tensor"):  # 4.57
         # Newer versions see that a pretended mask has no values, and do not ask whether it hides anything.
         transformers.masking_utils._ignore_causal_mask_sdpa = lambda *_, **__: False
