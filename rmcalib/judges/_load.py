@@ -130,17 +130,14 @@ def judge_kind(kind: str | None, settings: Mapping[str, Any]) -> str:
     if kind is not None:
         check_names([kind], KINDS, "kind of judge")
         return kind
-    chosen = {
-        setting: name
-        for name, each in KINDS.items()
-        for setting in each.chosen_by
-        if settings.get(setting) is not None
-    }
-    kinds = {*chosen.values()} - ({"endpoint"} if len({*chosen.values()}) > 1 else set())
-    if len(kinds) > 1:
-        said = " and ".join(f"{setting} (of {name})" for setting, name in chosen.items())
+    given = {setting for setting, value in settings.items() if value is not None}
+    chosen = {name: given & {*each.chosen_by} for name, each in KINDS.items() if given & {*each.chosen_by}}
+    if len(chosen) > 1:
+        chosen.pop("endpoint", None)  # any kind may be served
+    if len(chosen) > 1:
+        said = " and ".join(f"{', '.join(sorted(names))} (of {kind})" for kind, names in chosen.items())
         raise ValueError(f"{said} are settings of different kinds of judges: give only one of them")
-    return kinds.pop() if kinds else "classifier"
+    return next(iter(chosen), "classifier")
 
 
 def judge_settings(kind: str | None, given: Mapping[str, Any]) -> type[Any]:
