@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmcalib._util.display import clean_line, shortened
 from rmcalib._util.storage import LONGEST_PAUSE, retry_after, started
+from rmcalib._util.texts import adapter
 from rmcalib.judges._templates import well_formed
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Client:
         except (LateError, httpx.TimeoutException) as error:
             message = f"{where}: no complete answer within {self.timeout:g} seconds"
             raise ServerError(message, temporary=True) from error
-        except (httpx.HTTPError, OSError) as error:
+        except (httpx.HTTPError, OSError, UnicodeError) as error:  # the last for names that no host can have
             why = clean_line(error) or type(error).__name__
             message = f"{where}: no answer ({why}): does the server run?"
             raise ServerError(message, temporary=True) from error
@@ -202,7 +203,7 @@ def clean_url(endpoint: str) -> str:
     Traceback (most recent call last):
     ValueError: endpoint: 'localhost:8000' is not an address like http://localhost:8000
     """
-    import httpx
+    from pydantic import HttpUrl
 
     text = str(endpoint).strip()
     if {*"@?#"} & {*text}:  # the address is not repeated: it may contain a password
@@ -211,14 +212,10 @@ def clean_url(endpoint: str) -> str:
             f"environment variable {KEY_ENV}"
         )
     try:
-        url = httpx.URL(text)
-        url.host.encode("idna")  # fails for a host that cannot be looked up
-        known = url.scheme in ("http", "https") and url.host and "%" not in url.host
-    except (httpx.InvalidURL, UnicodeError):
-        known = False
-    if not known or (url.port or 0) >= 2**16:
-        raise ValueError(f"endpoint: {endpoint!r} is not an address like http://localhost:8000")
-    return str(url).rstrip("/").removesuffix("/v1").rstrip("/")
+        url = str(adapter(HttpUrl).validate_python(text))
+    except ValueError:
+        raise ValueError(f"endpoint: {endpoint!r} is not an address like http://localhost:8000") from None
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def open_client(endpoint: str, api_key_env: str | None, timeout: float) -> Client:

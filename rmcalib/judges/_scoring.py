@@ -42,8 +42,8 @@ CHUNK = 32
 """Number of prompts in a chunk: enough to fill rows, few enough that a killed run loses little."""
 
 _WINDOW = 128  # prompts that are sorted together on an accelerator
-_MOST_TOKENS = {"cpu": 8_192, "": 32_768}  # in one pass; "" is any accelerator
-_PASS_COST = {"cpu": 16, "": 1_024}  # of starting a pass, as a number of tokens that take the same time
+_MOST_TOKENS, _MOST_TOKENS_CPU = 32_768, 8_192  # in one pass
+_PASS_COST, _PASS_COST_CPU = 1_024, 16  # of starting a pass, as a number of tokens that take the same time
 _ROW_TOKENS_CPU = 1_024  # enough for all cores; the activations of a layer should fit into the caches
 _TIMES_THE_NOISE = 4.0
 # Largest difference of a reward, in epsilons of its dtype. In bfloat16, sharing changed rewards by up to 1.5
@@ -193,7 +193,7 @@ class ItemScorer:
         self.sharing = _sharing.how_to_share(model) if share else None
         if share and self.sharing is None and model.kind == "causal":
             self._share_no_more("its layers, attention or rotary embeddings do not allow it")
-        self.budget = token_budget or _MOST_TOKENS["cpu" if model.device.type == "cpu" else ""]
+        self.budget = token_budget or (_MOST_TOKENS_CPU if model.device.type == "cpu" else _MOST_TOKENS)
         self._checked = 0  # the length of the longest text that was checked
         self._noise = 0.0
 
@@ -336,16 +336,17 @@ def plan(model: RewardModel, sharing: Sharing | None, texts: Sequence[Text], bud
     """
     import torch
 
-    cpu = model.device.type == "cpu"
-    usual = _ROW_TOKENS_CPU * max(1, torch.get_num_threads() // 4) if cpu else _MOST_TOKENS[""]
+    cpu, same_length = model.device.type == "cpu", False
+    usual = min(budget, _ROW_TOKENS_CPU * max(1, torch.get_num_threads() // 4)) if cpu else budget
     if sharing is None:
-        trees, budget = [Tree((text,)) for text in texts], min(budget, usual)
+        trees, budget = [Tree((text,)) for text in texts], usual
+        same_length = _sharing.needs_same_length(model)
     elif sharing.branches:
-        return [[row] for row in full_rows(grow_trees(texts, longest=budget), min(usual, budget))]
+        return [[row] for row in full_rows(grow_trees(texts, longest=budget), usual)]
     else:  # the work and the memory of a mask grow with the square of the row
         trees = grow_trees(texts, longest=min(budget, 2 * model.max_length))
-    cost = 0 if sharing is None and _sharing.needs_same_length(model) else _PASS_COST["cpu" if cpu else ""]
-    return sorted_batches([(tree,) for tree in trees], budget=budget, padding=cost)
+    padding = 0 if same_length else _PASS_COST_CPU if cpu else _PASS_COST
+    return sorted_batches([(tree,) for tree in trees], budget=budget, padding=padding)
 
 
 def sorted_batches(rows: Iterable[Row], *, budget: int, padding: int) -> list[list[Row]]:
