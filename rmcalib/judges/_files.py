@@ -92,7 +92,8 @@ def find_files(name: str, options: LoadOptions, *, small_files_only: bool = Fals
     adapter, base = None, None
     if (folder / "adapter_config.json").is_file():
         adapter = folder
-        if not (small_files_only or options.allow_pickle or hub.has_safe_weights(adapter)):
+        pickled = (adapter / "adapter_model.bin").is_file() and not hub.has_safe_weights(adapter)
+        if pickled and not (small_files_only or options.allow_pickle):
             raise HubError(f"{name}: {hub.PICKLE_ONLY}")
         base_name, branch = _base_of(name, adapter, options)
         try:
