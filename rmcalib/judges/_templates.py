@@ -8,6 +8,7 @@ which token's hidden state gives the reward.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,11 +203,8 @@ def common_prefix(sequences: Sequence[list[int]]) -> int:
     2
     """
     # The lexicographically smallest and largest differ at least as early as any other two.
-    first, last = min(sequences), max(sequences)
-    for position, (a, b) in enumerate(zip(first, last, strict=False)):
-        if a != b:
-            return position
-    return min(len(first), len(last))
+    pairs = zip(min(sequences), max(sequences), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _single_bos(ids: list[int], bos: int | None) -> list[int]:
