@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.files import read_object
 from rmcalib._util.hub import HubError
-from rmcalib._util.texts import parse_yaml
+from rmcalib._util.texts import parse_json, parse_yaml
 from rmcalib.judges._files import asked_for, check_model_name, find_files, identify, locate
 from rmcalib.judges._http import ServerError, in_parallel, open_client
 from rmcalib.judges._judge import Scale, ScoredItem
@@ -262,8 +262,9 @@ def trained_beta(folder: Path) -> tuple[float, str] | None:
     (0.05, 'dpo_config.json')
     """
     for path in (folder / f"{name}.{ending}" for name in _FILES for ending in ("json", "yaml", "yml")):
-        try:  # JSON is YAML, too
-            content = parse_yaml(path.read_bytes(), path.name)
+        parse = parse_json if path.suffix == ".json" else parse_yaml
+        try:
+            content = parse(path.read_bytes(), path.name)
         except (OSError, ValueError):
             continue
         for value in map(content.get, _KEYS) if isinstance(content, Mapping) else ():

@@ -175,6 +175,7 @@ def answers_summary(scores: Scores) -> dict[str, Any]:
 
         - `answers`, `unread`, `floored`, `tokens`: totals.
         - `label_mass`: mean probability of all labels together.
+        - `largest_floor`: how much a probability can change, at most, because labels have only upper bounds.
         - `places`: the mean probability of each place, over the prompts with the most frequent number k of
           responses. Without position bias, it is 1/k.
 
@@ -192,6 +193,12 @@ def answers_summary(scores: Scores) -> dict[str, Any]:
     }
     if "mass" in details and np.isfinite(details["mass"]).any():
         summary["label_mass"] = float(np.nanmean(details["mass"]))
+    if summary["floored"]:
+        own = np.nan_to_num(details["floor"])
+        together = "place" in details  # then the forecasts of a prompt's responses sum to 1
+        summary["largest_floor"] = float(
+            (np.add.reduceat(own, scores.offsets[:-1]) if together else own).max()
+        )
     if "place" in details:
         starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
         known = np.isfinite(np.add.reduceat(details["place"], starts))

@@ -412,6 +412,8 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
     # The id of the padding does not matter: the mask hides it, and the pooled positions are known.
     pooled = np.array([row * longest + text.pooled for row, text in enumerate(texts)], dtype=np.int64)
     input_ids, attention_mask = devices.upload([ids, mask], model.device)
+    if "dynamic" in _sharing.rotary_kinds(_sharing.running_config(model)):
+        _forget_lengths(model.backbone)
     with torch.inference_mode(), devices.kernels(model.device):
         if model.kind != "causal":
             rewards = model.score(input_ids, attention_mask)
@@ -421,6 +423,14 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
             (at,) = devices.upload([pooled], states.device)
             rewards = model.head(states.index_select(0, at).float())
     return [text.index for text in texts], rewards.float()
+
+
+def _forget_lengths(backbone: Any) -> None:
+    """Reset dynamic rotary embeddings, which remember the longest text so far."""
+    rotary = getattr(backbone, "rotary_emb", None)
+    if rotary is not None:
+        rotary.inv_freq = rotary.original_inv_freq.to(rotary.inv_freq.device)
+        rotary.max_seq_len_cached = rotary.original_max_seq_len
 
 
 def shared_rewards(

@@ -145,17 +145,26 @@ def test_an_appended_token_is_pooled() -> None:
     assert scored(model, [item])[0].rewards[0] == pytest.approx(expected, abs=1e-5)
 
 
-def test_rotary_embeddings_that_depend_on_the_batch_get_texts_of_one_length() -> None:
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_rotary_embeddings_that_depend_on_the_batch_get_texts_of_one_length(kind: str) -> None:
     model, stock = tiny_model("llama")
     factors = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "original_max_position_embeddings": 24}
-    rope = {"rope_type": "longrope", "factor": 4.0, "rope_theta": 1e4, **factors}
+    rope = {"rope_type": kind, "factor": 4.0, "rope_theta": 1e4, **(factors if kind == "longrope" else {})}
     changes = {"rope_parameters": rope, "max_position_embeddings": 24}
     config = type(model.config)(**{**model.config.to_dict(), **changes})
-    copy = type(stock)(config).eval()
-    copy.load_state_dict(stock.state_dict())
-    model = replace(model, backbone=copy.model, config=config)
+
+    def fresh() -> Any:  # the dynamic kind remembers lengths
+        copy = type(stock)(config).eval()
+        copy.load_state_dict(stock.state_dict())
+        return copy
+
+    model = replace(model, backbone=fresh().model, config=config)
     items = tiny_items(8, longest=30)
-    expected = [reward for item in slow_rewards(model, copy, items) for reward in item]
+    expected = [
+        slow_rewards(model, fresh(), [replace(item, responses=(response,))])[0][0]
+        for item in items
+        for response in item.responses
+    ]
     with pytest.warns(UserWarning, match="tiny/llama"):
         got = flat(scored(model, items))
     np.testing.assert_allclose(got, expected, atol=1e-4)
