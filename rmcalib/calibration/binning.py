@@ -6,7 +6,7 @@ resampling never touches single rows.
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -54,17 +54,12 @@ class ErrorOptions:
 USUAL = ErrorOptions()
 
 
-@dataclass(frozen=True)
-class BinSums:
+class BinSums(NamedTuple):
     """The sums of B bins, for one data set (B,) or for many (..., B)."""
 
     count: FloatArray
     probability: FloatArray
     outcome: FloatArray
-
-    def take(self, rows: IntArray | slice) -> "BinSums":
-        """Return some of many data sets."""
-        return BinSums(self.count[rows], self.probability[rows], self.outcome[rows])
 
 
 def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:

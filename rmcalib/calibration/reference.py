@@ -22,16 +22,15 @@ _ENUMERATED_BELOW = 8
 
 def reference_notion(notion: Notion) -> NotionResult:
     """Compute ``sub_k(..., protocol="reference")``."""
-    error, weighting = notion.error, notion.weighting
     allowed = {
-        "bins": error.bins == 10,
-        "norm": error.norm == 1,
-        "debias": not error.debias,
-        "spacing": error.spacing != "mass",
-        "discrepancy": error.discrepancy != "jeffreys",
+        "bins": notion.bins == 10,
+        "norm": notion.norm == 1,
+        "debias": not notion.debias,
+        "spacing": notion.spacing != "mass",
+        "discrepancy": notion.discrepancy != "jeffreys",
         "counted_on": notion.counted_on is None,
         "max_events": notion.max_events == MAX_EVENTS,
-        "weighting": notion.coverage is None or weighting == "uniform",
+        "weighting": notion.coverage is None or notion.weighting == "uniform",
     }
     for option, fine in allowed.items():
         if not fine:
@@ -40,12 +39,12 @@ def reference_notion(notion: Notion) -> NotionResult:
     chosen, p, happened = _forecasts(
         notion.dist, orders, notion.k, notion.family, notion.coverage, notion.support
     )
-    edges = _rounded(binning.bin_edges(p, error))
+    edges = _rounded(binning.bin_edges(p, notion))
     sums = binning.bin_sums(binning.bin_index(p, edges), p, happened.astype(np.float64), 10)
-    per_event = binning.binned_error(sums, error)
+    per_event = binning.binned_error(sums, notion)
     weights = np.ones(len(chosen))
-    if weighting != "uniform":
-        weights = happened.mean(axis=0) if weighting == "frequency" else p.mean(axis=0)
+    if notion.weighting != "uniform":
+        weights = happened.mean(axis=0) if notion.weighting == "frequency" else p.mean(axis=0)
     weights = weights / weights.sum()
     value, n = float(weights @ per_event), len(happened)
     return NotionResult(value, per_event, chosen, weights, notion.family, notion.k, n, "reference")
