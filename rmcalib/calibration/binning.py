@@ -99,21 +99,9 @@ def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n
     return BinSums(total(None), total(probabilities.reshape(-1)), total(outcomes.reshape(-1)))
 
 
-def grouped_sums(
-    p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray, n_bins: int, n_groups: int
-) -> FloatArray:
-    """Return the bin sums of each group: (G, 3B), counts, then probabilities, then outcomes."""
-    cell = groups * n_bins + index
-    sums = np.empty((n_groups, 3, n_bins))
-    for kind, weights in enumerate((None, p, y)):
-        sums[:, kind] = np.bincount(cell, weights, n_groups * n_bins).reshape(n_groups, n_bins)
-    return sums.reshape(n_groups, -1)
-
-
 def unpack_bins(rows: FloatArray) -> BinSums:
-    """Turn rows (..., 3B) such as those of `grouped_sums` into bin sums."""
-    count, probability, outcome = np.split(rows, 3, axis=-1)
-    return BinSums(count, probability, outcome)
+    """Turn rows (..., 3B) of counts, probabilities and outcomes into bin sums."""
+    return BinSums(*np.split(rows, 3, axis=-1))
 
 
 def binned_error(sums: BinSums, options: ErrorOptions) -> FloatArray:
@@ -147,7 +135,8 @@ def bin_gaps(sums: BinSums, options: ErrorOptions, *, squared: bool = False) -> 
         p = np.clip(frequency, _CLIP, 1 - _CLIP)
         gap = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
     else:
-        p = (sums.outcome + 0.5) / (count + 1)
+        # Sums that are widened for clusters can have more outcomes than forecasts.
+        p = np.minimum((sums.outcome + 0.5) / (count + 1), 1 - _CLIP)
         gap = (p - q) * (np.log(p / q) - np.log((1 - p) / (1 - q)))
         if options.discrepancy == "jeffreys_unit":
             gap = -np.expm1(-gap)

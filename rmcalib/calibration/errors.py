@@ -485,8 +485,9 @@ def _rare_errors(
 def _prompt_sums(events: Events, options: ErrorOptions) -> tuple[IntArray, FloatArray]:
     """Return the bin of each row (N,), and the bin sums of the observed rows of each prompt (n, 3B)."""
     index, rows = binning.bin_index(events.p, binning.bin_edges(events.p, options)), events.observed
-    p, y, prompt = events.p[rows], events.y[rows], events.prompt[rows]
-    return index, binning.grouped_sums(p, y, prompt, index[rows], options.bins, events.n_prompts)
+    cell, shape = events.prompt * options.bins + index, (events.n_prompts, options.bins)
+    sums = binning.bin_sums(cell[rows], events.p[rows], events.y[rows], shape[0] * shape[1])
+    return index, np.concatenate([part.reshape(shape) for part in sums], axis=1)
 
 
 def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, BinSums]:
@@ -498,7 +499,7 @@ def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, B
 
 def _centred(sums: FloatArray, gap: FloatArray) -> FloatArray:
     """Return the residuals of each prompt and bin (n, B), without the mean gap of the bin."""
-    count, probability, outcome = np.split(sums, 3, axis=1)
+    count, probability, outcome = binning.unpack_bins(sums)
     return outcome - probability - gap * count
 
 
@@ -507,10 +508,8 @@ def _influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:
     scale = 1e6 if options.discrepancy == "abs" else 1.0
     total, step = scale * sums.sum(axis=0), 1e-4 * scale
     moved = np.concatenate([total + step * np.eye(len(total)), total - step * np.eye(len(total))])
-    bins = binning.unpack_bins(np.maximum(moved, 0.0))
-    errors = binned_error(
-        BinSums(bins.count, bins.probability, np.minimum(bins.outcome, bins.count)), options
-    )
+    count, probability, outcome = binning.unpack_bins(np.maximum(moved, 0.0))
+    errors = binned_error(BinSums(count, probability, np.minimum(outcome, count)), options)
     up, down = np.split(errors, 2)
     influence: FloatArray = scale * sums @ ((up - down) / (2 * step))
     return influence - influence.mean()
@@ -521,7 +520,7 @@ def _squared_error(sums: FloatArray) -> tuple[float, float]:
 
     U = Σ_b [(Σ z_b)² − Σ z_b²] / (n(n − 1) π_b m²) with residual sums z of each prompt and m rows per prompt.
     """
-    count, probability, outcome = np.split(sums, 3, axis=1)
+    count, probability, outcome = binning.unpack_bins(sums)
     filled = count.sum(axis=0) > 0
     count, z = count[:, filled], (outcome - probability)[:, filled]
     n, rows = len(sums), float(count.sum()) / len(sums)

@@ -396,16 +396,11 @@ def _own_log_prob(dist: RankingDistribution, orders: IntArray) -> FloatArray:
 
 def _sample_columns(probabilities: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
     """Draw ``size`` column numbers for each row of ``probabilities`` (n, R): (size, n)."""
-    n, width = probabilities.shape
     totals = np.cumsum(probabilities, axis=1)
-    # One sorted list for all rows, in which row i occupies [2i, 2i + 1]: one search finds every draw.
-    sorted_totals = (totals / totals[:, -1:] + 2 * np.arange(n)[:, None]).reshape(-1)
-    draws = rng.random((size, n)) + 2 * np.arange(n)
-    found = np.searchsorted(sorted_totals, draws.reshape(-1), side="right").reshape(
-        size, n
-    ) - width * np.arange(n)
-    last = width - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
-    return np.minimum(found, last)
+    totals /= totals[:, -1:]
+    draws = rng.random((size, len(totals)))
+    found = [np.searchsorted(row, drawn, side="right") for row, drawn in zip(totals, draws.T, strict=True)]
+    return np.column_stack(found)
 
 
 def _listed_orders(orders: ArrayLike, values: FloatArray, name: str) -> IntArray:

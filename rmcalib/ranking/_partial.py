@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_integers
 from rmcalib.ranking._distribution import RankingDistribution
-from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, Family, all_rankings, as_events
+from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, Family, all_rankings, as_events, occurs_unchecked
 
 
 class PartialRankings:
@@ -284,18 +284,12 @@ def _by_enumeration(
                 f"(at most {MAX_ENUMERATED_ITEMS}); leave such events out, or say that unlisted items come "
                 "last (with_unlisted_last)"
             )
-        orders = matters[all_rankings(len(matters))]
-        known = np.where(buckets[orders] < 0, -1, buckets[orders])
-        highest = np.maximum.accumulate(known, axis=1)
-        orders = orders[((known < 0) | (known == highest)).all(axis=1)]
-        ranks = np.full((len(orders), len(buckets)), -1)
-        np.put_along_axis(ranks, orders, np.arange(len(matters))[None, :], axis=1)
-        if family == "top":
-            happens = (ranks[:, event] == np.arange(len(event))).all(axis=1)
-        else:
-            happens = (np.diff(ranks[:, event], axis=1) > 0).all(axis=1)
-        p = dist.sub(orders)
-        result[:, number] = p[:, happens].sum(axis=1) / p.sum(axis=1)
+        orders = all_rankings(len(matters))  # of places in ``matters``
+        known = buckets[matters[orders]]
+        consistent = ((known < 0) | (known == np.maximum.accumulate(known, axis=1))).all(axis=1)
+        happens = occurs_unchecked(orders, np.searchsorted(matters, event)[None], family)[:, 0]
+        p = dist.sub(matters[orders])
+        result[:, number] = p[:, consistent & happens].sum(axis=1) / p[:, consistent].sum(axis=1)
     return result
 
 

@@ -82,15 +82,7 @@ class PlackettLuce(RankingDistribution):
         >>> PlackettLuce([[0.0, 0.0, 0.0]]).top([[2, 0]]).round(4)
         array([[0.1667]])
         """
-        array = as_events(events, self.n_items, "top")
-        if array.shape[1] == self.n_items:
-            return np.exp(self._log_sub(array))
-        log_prob = np.zeros((len(self), len(array)))
-        for place in range(array.shape[1]):
-            log_prob += self.log_utilities[:, array[:, place]]
-            taken, which = unique_rows(np.sort(array[:, :place], axis=1), self.n_items)
-            log_prob -= self._log_sums(_complements(taken, self.n_items))[:, which]
-        return np.exp(log_prob)
+        return np.exp(self._log_top(as_events(events, self.n_items, "top")))
 
     def mode(self) -> IntArray:
         """Return the items by decreasing utility (ties: lower index first): (n, m).
@@ -169,12 +161,7 @@ class PlackettLuce(RankingDistribution):
                 f"(at most {MAX_ENUMERATED_ITEMS} tied items)"
             )
         orders = all_rankings(len(bag))
-        chosen = self.log_utilities[:, bag][:, orders]
-        log_rest = np.logaddexp.reduce(self.log_utilities[:, later], axis=1)[:, None]
-        log_prob = np.zeros((len(self), len(orders)))
-        for place in range(len(bag) - 1, -1, -1):
-            log_rest = np.logaddexp(log_rest, chosen[:, :, place])
-            log_prob += chosen[:, :, place] - log_rest
+        log_prob = PlackettLuce(self.log_utilities[:, [*bag, *later]])._log_top(orders)
         log_prob -= np.logaddexp.reduce(log_prob, axis=1)[:, None]
         return ExplicitRankings(orders, np.exp(log_prob))
 
@@ -204,8 +191,6 @@ class PlackettLuce(RankingDistribution):
 
     def _log_sub(self, events: IntArray) -> FloatArray:
         """Return the log of Π_i exp(u_i) / Σ_{j≥i} exp(u_j) over the items of each event."""
-        if len(events) < 2**self.n_items and events.shape[1] == self.n_items:
-            return self._log_chain(events)
         log_prob = np.zeros((len(self), len(events)))
         for place in range(events.shape[1] - 1):
             log_prob += self.log_utilities[:, events[:, place]]
@@ -214,15 +199,14 @@ class PlackettLuce(RankingDistribution):
             log_prob -= self._log_sums(left)[:, which]
         return log_prob
 
-    def _log_chain(self, orders: IntArray) -> FloatArray:
-        """Do the same for a few complete orders, adding up denominators from the last item backwards."""
-        total = np.zeros((len(self), len(orders)))
-        log_rest = self.log_utilities[:, orders[:, -1]]
-        for place in range(self.n_items - 2, -1, -1):
-            utility = self.log_utilities[:, orders[:, place]]
-            log_rest = np.logaddexp(log_rest, utility)
-            total += utility - log_rest
-        return total
+    def _log_top(self, events: IntArray) -> FloatArray:
+        """Return the log of the first k factors of the likelihood, for the k items of each event."""
+        log_prob = np.zeros((len(self), len(events)))
+        for place in range(events.shape[1]):
+            log_prob += self.log_utilities[:, events[:, place]]
+            taken, which = unique_rows(np.sort(events[:, :place], axis=1), self.n_items)
+            log_prob -= self._log_sums(_complements(taken, self.n_items))[:, which]
+        return log_prob
 
     def _log_sums(self, sets: IntArray) -> FloatArray:
         """Return the log-sum-exp of the log-utilities of each set of items: sets (S, j) -> (n, S)."""
