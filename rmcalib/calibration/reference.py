@@ -100,7 +100,7 @@ def _forecasts(
     chosen = events.all_events(m, k) if m < _ENUMERATED_BELOW else events.observed(orders, k, family)
     kept = None if coverage is None else _kept_rankings(orders)
     rows = (
-        np.ones(len(orders), dtype=bool) if kept is None else events.index_of_orders(kept, orders) < len(kept)
+        np.ones(len(orders), dtype=bool) if kept is None else events.index_of_rows(kept, orders) < len(kept)
     )
     if family == "sub" and not isinstance(dist, RankingDistribution):
         p = dist.sub(chosen)[rows]
@@ -112,7 +112,7 @@ def _forecasts(
         ranks = check_ranks(dist, "top_k")
         listed = reference_support(ranks, support)
         if kept is not None:
-            listed = listed[events.index_of_orders(kept, listed) < len(kept)]
+            listed = listed[events.index_of_rows(kept, listed) < len(kept)]
         each = _rounded(np.exp(ranks.log_prob(listed))[rows])
         p = each @ events.occurs_unchecked(listed, chosen, family)
     return chosen, _rounded(p), events.occurs_unchecked(orders[rows], chosen, family)

@@ -23,7 +23,7 @@ from rmcalib.ranking.events import (
     all_rankings,
     as_events,
     as_orders,
-    index_of_orders,
+    index_of_rows,
     occurs_unchecked,
     unique_rows,
 )
@@ -57,7 +57,7 @@ class _ListedRankings(RankingDistribution):
 
     def log_prob(self, orders: ArrayLike) -> FloatArray:
         """Return log-probabilities (n, R), also of rankings that are not listed."""
-        index = index_of_orders(self.orders, as_orders(orders, n_items=self.n_items))
+        index = index_of_rows(self.orders, as_orders(orders, n_items=self.n_items))
         return np.column_stack(self._log_probabilities())[:, index]
 
     def sub(self, events: ArrayLike) -> FloatArray:
@@ -108,14 +108,14 @@ class _ListedRankings(RankingDistribution):
     def _sample_unlisted(self, size: int, rng: np.random.Generator) -> IntArray:
         if self.n_items <= MAX_ENUMERATED_ITEMS and size:
             everything = all_rankings(self.n_items)
-            unlisted = everything[index_of_orders(self.orders, everything) == len(self.orders)]
+            unlisted = everything[index_of_rows(self.orders, everything) == len(self.orders)]
             return unlisted[rng.integers(len(unlisted), size=size)]
         result = np.empty((size, self.n_items), dtype=np.int64)
         missing = np.arange(size)
         while len(missing):
             drawn = rng.permuted(np.tile(np.arange(self.n_items), (len(missing), 1)), axis=1)
             result[missing] = drawn
-            missing = missing[index_of_orders(self.orders, drawn) < len(self.orders)]
+            missing = missing[index_of_rows(self.orders, drawn) < len(self.orders)]
         return result
 
 
@@ -222,7 +222,7 @@ class SparseRankings(_ListedRankings):
         >>> SparseRankings([[0, 1]], [[1.0]], 0.0).temperature_slope(np.array([[0, 1]]))(0.0)
         -0.5
         """
-        index = index_of_orders(self.orders, orders)
+        index = index_of_rows(self.orders, orders)
         extended = np.column_stack([self.logits, self.unseen_logit])
         happened = extended[np.arange(len(orders)), index]
         if np.isneginf(happened).any():

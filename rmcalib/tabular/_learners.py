@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats
 from rmcalib.ranking import Mallows, PairMarginals, PairwiseProbabilities, PlackettLuce, SparseRankings
 from rmcalib.ranking._listed import log_integer
-from rmcalib.ranking.events import as_orders, index_of_orders
+from rmcalib.ranking.events import as_orders, index_of_rows
 
 if TYPE_CHECKING:
     import torch
@@ -156,7 +156,7 @@ class RankClassifier:
 
         x, ranked = check_training_data(X, orders)
         classes = np.unique(ranked, axis=0) if self.classes is None else as_orders(self.classes, "classes")
-        index = index_of_orders(classes, ranked)
+        index = index_of_rows(classes, ranked)
         if (index == len(classes)).any():
             raise ValueError("classes: a ranking of the data is not among them")
         n_unseen = math.factorial(ranked.shape[1]) - len(classes)

@@ -20,7 +20,7 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.ranking import PairMarginals, PlackettLuce, SparseRankings, ranks_from_orders
-from rmcalib.ranking.events import index_of_orders
+from rmcalib.ranking.events import index_of_rows
 from rmcalib.tabular import _learners as learners
 from rmcalib.tabular._datasets import Dataset, fit_encoder
 
@@ -74,7 +74,7 @@ def reference_forecast(name: str, data: Dataset, fold: int, *, seed: int = _SEED
     training = learners.Training(_HIDDEN, seed=_SEED, earlier=earlier)
     model = learners.RankClassifier(training, classes=classes, unseen_logit=_UNSEEN_LOGIT, modified=False)
     model.fit(x, orders)
-    target = index_of_orders(classes, data.orders[calibration])
+    target = index_of_rows(classes, data.orders[calibration])
     temperature = _early_temperature(model.predict(features[calibration]).logits, target)
     # The logit of the unseen rankings is not divided.
     return SparseRankings(classes, model.predict(features[test]).logits / temperature, _UNSEEN_LOGIT)
