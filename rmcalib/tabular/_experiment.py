@@ -22,6 +22,7 @@ from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.processes import PeerError, end_with_parent, spared
 from rmcalib._util.storage import as_path, read_file
 from rmcalib.calibration import fit_temperature
+from rmcalib.calibration.reference import ENUMERATED_BELOW
 from rmcalib.ranking import Mixture, PairMarginals, PlackettLuce, RankingDistribution
 from rmcalib.ranking._distribution import HasTemperature
 from rmcalib.tabular import _reference as reference
@@ -265,7 +266,7 @@ def fold_rows(job: Job) -> list[Row]:
                 orders,
                 plan.questions,
                 counted_on=data.orders[train],
-                support=reference.reference_support(everything),
+                support=None if data.n_items < ENUMERATED_BELOW else everything,
                 rng=rng,
             )
             head: Row = {"dataset": data.name, "learner": name, "fold": job.fold}

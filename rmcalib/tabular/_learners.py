@@ -382,22 +382,21 @@ def _descend_distance(center: IntArray, beats: IntArray) -> tuple[IntArray, floa
 
 
 def _best_dispersion(mean_distance: float, m: int) -> float:
-    """Find the dispersion at which the expected Kendall distance equals the observed one, by bisection."""
+    """Find the dispersion at which the expected Kendall distance equals the observed one."""
+    from scipy.optimize import brentq
+
     exponents = np.arange(m)
 
-    def expected(dispersion: float) -> float:
+    def excess(dispersion: float) -> float:
         powers = np.exp(-dispersion * exponents)
-        return float((np.cumsum(powers * exponents) / np.cumsum(powers)).sum())
+        expected = np.cumsum(powers * exponents) / np.cumsum(powers)
+        return float(expected.sum()) - mean_distance
 
-    low, high = 0.0, _LARGEST_DISPERSION
-    if mean_distance >= expected(low):
-        return low
-    if mean_distance <= expected(high):
-        return high
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if expected(middle) > mean_distance else (low, middle)
-    return (low + high) / 2
+    if excess(0.0) <= 0:
+        return 0.0
+    if excess(_LARGEST_DISPERSION) >= 0:
+        return _LARGEST_DISPERSION
+    return float(brentq(excess, 0.0, _LARGEST_DISPERSION, xtol=1e-15))
 
 
 @dataclass(frozen=True)

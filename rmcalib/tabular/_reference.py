@@ -29,7 +29,6 @@ _SEED = 42
 _HIDDEN = (64, 32)
 _UNSEEN_LOGIT = -20.0
 _SMALLEST_UTILITY = 1e-6
-_LISTED_FROM = 8
 
 
 def reference_split(n: int, fold: int) -> tuple[IntArray, IntArray, IntArray]:
@@ -78,15 +77,6 @@ def reference_forecast(name: str, data: Dataset, fold: int, *, seed: int = _SEED
     temperature = _early_temperature(model.predict(features[calibration]).logits, target)
     # The logit of the unseen rankings is not divided.
     return SparseRankings(classes, model.predict(features[test]).logits / temperature, _UNSEEN_LOGIT)
-
-
-def reference_support(orders: IntArray) -> IntArray | None:
-    """Return the rankings that the public code sums over: all (None) below 8 labels, else the observed ones.
-
-    >>> reference_support(np.array([[0, 1], [0, 1]])) is None
-    True
-    """
-    return None if orders.shape[1] < _LISTED_FROM else np.unique(orders, axis=0)
 
 
 def _features(data: Dataset) -> FloatArray:
