@@ -87,11 +87,12 @@ def bin_index(probabilities: FloatArray, edges: FloatArray) -> IntArray:
 
 
 def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n_bins: int) -> BinSums:
-    """Return the sums of each bin, for one set of forecasts or for E of them at once."""
-    shape = (*index.shape[1:], n_bins)
-    if index.ndim == 2:
-        index = index + n_bins * np.arange(index.shape[1])
-    flat, size = index.reshape(-1), int(np.prod(shape))
+    """Return the sums of each bin, for forecasts (n,) or for several sets of them (..., n, E): (..., E, B)."""
+    sets = (*index.shape[:-2], *index.shape[1:][-1:])
+    if sets:
+        number = np.arange(np.prod(sets)).reshape(sets)
+        index = index + n_bins * number[..., None, :]
+    flat, shape, size = index.reshape(-1), (*sets, n_bins), n_bins * int(np.prod(sets))
 
     def total(weights: FloatArray | None) -> FloatArray:
         return np.bincount(flat, weights, minlength=size).astype(np.float64).reshape(shape)

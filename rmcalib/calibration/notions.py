@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
 from types import EllipsisType
 from typing import Literal, NamedTuple, Protocol, Unpack
 
@@ -37,7 +36,7 @@ Orders = IntArray | PartialRankings
 _DEFAULT_COVERAGE = 0.95
 # Sizes of miscalibration, as multiples of the observed one. Data sets are simulated for the first five; larger
 # sizes are made from those of size 1.
-_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+_SHARES: FloatArray = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 _SIZES: FloatArray = np.array([*_SHARES, 1.25, 1.5, 2.0, 4.0, 8.0])
 _SHARE_OF_SIZE = np.minimum(np.arange(len(_SIZES)), len(_SHARES) - 1)
 _PAIR_SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
@@ -417,9 +416,9 @@ class Notion(ErrorOptions):
             counted = check_complete(self.dist, orders, "coverage without counted_on=")
         return events.most_frequent(counted, self.k, self.family, self.coverage or _DEFAULT_COVERAGE)
 
-    def chunks(self, chosen: IntArray) -> Iterator[Chunk]:
-        """Yield events in chunks, so that memory stays bounded."""
-        slices = list(chunks(len(chosen), max(len(self.dist), self.bins * len(_SIZES))))
+    def chunks(self, chosen: IntArray, copies: int = 1) -> Iterator[Chunk]:
+        """Yield events in chunks, so that memory for ``copies`` of the data stays bounded."""
+        slices = list(chunks(len(chosen), copies * max(len(self.dist), self.bins)))
         order = np.arange(len(chosen))
         if len(slices) > 1:
             # Marginals of events with the same items share most of the work: keep them in one chunk.
@@ -447,7 +446,10 @@ class Notion(ErrorOptions):
         return self.orders.coarsen(orders) if isinstance(self.orders, PartialRankings) else orders
 
     def sums(self, chunk: Chunk, outcomes: FloatArray, rows: IntArray | None = None) -> BinSums:
-        """Return the bin sums (e, B) of the events of a chunk; NaN does not count."""
+        """Return the bin sums (..., e, B) of the events of a chunk for instances ``rows`` (..., n).
+
+        ``outcomes`` are (..., n, e); NaN does not count.
+        """
         p, bin_of = (chunk.p, chunk.bin_of) if rows is None else (chunk.p[rows], chunk.bin_of[rows])
         unknown, size = np.isnan(outcomes), self.bins
         if not unknown.any():
@@ -462,9 +464,8 @@ class Notion(ErrorOptions):
             errors = np.where(counts, binning.binned_error(sums, self), 0.0)
         if self.weighting == "uniform":
             return times * counts, errors
-        return times * (sums.outcome if self.weighting == "frequency" else sums.probability).sum(
-            axis=-1
-        ), errors
+        weights = sums.outcome if self.weighting == "frequency" else sums.probability
+        return times * weights.sum(axis=-1), errors
 
 
 def _simulated_interval(
@@ -481,42 +482,41 @@ def _simulated_interval(
     drawn = dist.sample(resamples, rng)
     donors, uniform = rng.integers(n, size=(resamples, n)), rng.random((resamples, n))
 
-    def mixture(replicate: int, share: float) -> tuple[BoolArray, IntArray]:
-        """Return which instances of a data set are copies (n, 1), and whose forecast each one has (n,)."""
-        copied = uniform[replicate] < share
-        return copied[:, None], np.where(copied, donors[replicate], np.arange(n))
+    def mixtures(replicate: int) -> tuple[BoolArray, IntArray]:
+        """Return which instances are copies (S, n, 1), and whose forecast each one has (S, n), for each share."""
+        copied = uniform[replicate] < _SHARES[:, None]
+        return copied[:, :, None], np.where(copied, donors[replicate], np.arange(n))
 
     def data_sets() -> Iterator[IntArray]:
         """Yield the observed rankings, then those of all data sets, which may have events of their own."""
         orders = check_complete(dist, notion.orders, "a selection by frequency")
         yield orders
-        for replicate, share in product(range(resamples), _SHARES):
-            copied, rows = mixture(replicate, share)
-            yield np.where(copied, orders[rows], drawn[replicate])
+        for replicate in range(resamples):
+            copied, rows = mixtures(replicate)
+            yield from np.where(copied, orders[rows], drawn[replicate])
 
     selection = _Selection(notion, data_sets())
     value, linear = _Average(1), _Average(resamples)
     draws, truths = _Average(resamples, len(_SIZES)), _Average(len(_SIZES))
-    for chunk in notion.chunks(selection.events):
+    for chunk in notion.chunks(selection.events, copies=len(_SIZES)):
         outcomes = notion.outcomes(notion.orders, chunk.events)
         observed = notion.sums(chunk, outcomes)
         weights, errors = notion.weighted(observed, selection.of(0, chunk))
         value.add(0, weights, errors)
-        all_times = np.zeros((len(_SIZES), len(errors)))
+        times = np.zeros((len(_SIZES), len(errors)))
         for replicate in range(resamples):
             simulated = notion.outcomes(notion.observed(drawn[replicate]), chunk.events)
-            sums, times = [], []
-            for number, share in enumerate(_SHARES):
-                copied, rows = mixture(replicate, share)
-                sums.append(notion.sums(chunk, np.where(copied, outcomes[rows], simulated), rows))
-                times.append(selection.of(1 + replicate * len(_SHARES) + number, chunk))
-            linear.add(replicate, weights, _moved(observed, sums[-1]))  # all are copies: a bootstrap
-            of_size = BinSums(*(np.stack(part)[_SHARE_OF_SIZE] for part in zip(*sums, strict=True)))
-            times_of_size = np.stack(times)[_SHARE_OF_SIZE]
+            copied, rows = mixtures(replicate)
+            sums = notion.sums(chunk, np.where(copied, outcomes[rows], simulated), rows)
+            # The last share is 1, all instances are copies: a bootstrap.
+            linear.add(replicate, weights, _moved(observed, BinSums(*(part[-1] for part in sums))))
+            first = 1 + replicate * len(_SHARES)
+            chosen = np.stack([selection.of(first + number, chunk) for number in range(len(_SHARES))])
+            of_size = BinSums(*(part[_SHARE_OF_SIZE] for part in sums))
             enlarged = _recentred(observed, of_size, np.maximum(_SIZES, 1.0))
-            draws.add(replicate, *notion.weighted(enlarged, times_of_size))
-            all_times += times_of_size
-        truths.add(..., *notion.weighted(_recentred(observed, observed, _SIZES), all_times))
+            draws.add(replicate, *notion.weighted(enlarged, chosen[_SHARE_OF_SIZE]))
+            times += chosen[_SHARE_OF_SIZE]
+        truths.add(..., *notion.weighted(_recentred(observed, observed, _SIZES), times))
     return _inverted(float(value.means()[0]), draws.means().T, truths.means(), linear.means(), level)
 
 
@@ -535,7 +535,7 @@ def _inverted(
         return Interval(value, 0.0, high, level)
     # Noise increases an average of absolute gaps. Resampling increases it once more, but by less: the ratio
     # of the two increases is up to 0.8 / (1.13 − 0.8) = 2.4, for gaps that are all noise.
-    noise = 2 * (float(draws[_SHARES.index(1.0)].mean()) - value)
+    noise = 2 * (float(draws[_SIZES == 1].mean()) - value)
     linear_low = value - noise - float(np.quantile(linear, 1 - alpha / 2))
     possible = [low for low in (true_error(1 - alpha / 2), linear_low) if low > 0]
     return Interval(value, min([*possible, true_error(1 - alpha)]), high, level)
@@ -603,9 +603,12 @@ class _Selection:
         self._own = np.split(places, np.cumsum([len(part) for part in chosen])[:-1])
 
     def of(self, number: int, chunk: Chunk) -> FloatArray:
-        """Return 1 for the events of a chunk (e,) that the data set with this number has, 0 for the others."""
+        """Return 1 for the events of a chunk (e,) that the data set with this number has, 0 for the others.
+
+        If all data sets have the same events, it is a single 1.
+        """
         if self._own is None:
-            return np.ones(len(chunk.places))
+            return np.ones(1)
         return np.isin(chunk.places, self._own[number]).astype(np.float64)
 
 
