@@ -174,19 +174,15 @@ class PlackettLuce(RankingDistribution):
             )
         utilities = self.log_utilities[:, bag]
         log_later = np.logaddexp.reduce(self.log_utilities[:, later], axis=1)
-        size = 1 << len(bag)
-        log_left = np.empty((size, len(self)))  # total utility of the items that are left after each set
-        members = (np.arange(size)[:, None] >> np.arange(len(bag))) & 1
-        for chosen in range(size):
-            free = utilities[:, members[chosen] == 0]
-            log_left[chosen] = np.logaddexp(np.logaddexp.reduce(free, axis=1, initial=-np.inf), log_later)
-        log_prob = np.full((size, len(self)), -np.inf)
+        # Sets of items are binary numbers. A set is chosen first if one of its items comes after the others.
+        log_prob = np.full((2 ** len(bag), len(self)), -np.inf)
         log_prob[0] = 0.0
-        for chosen in range(1, size):
-            for item in np.flatnonzero(members[chosen]):
-                before = chosen & ~(1 << int(item))
-                step = log_prob[before] + utilities[:, item] - log_left[before]
-                log_prob[chosen] = np.logaddexp(log_prob[chosen], step)
+        for chosen in range(len(log_prob) - 1):
+            left = [item for item in range(len(bag)) if not chosen >> item & 1]
+            log_left = np.logaddexp(np.logaddexp.reduce(utilities[:, left], axis=1), log_later)
+            for item in left:
+                step = log_prob[chosen] + utilities[:, item] - log_left
+                log_prob[chosen | 1 << item] = np.logaddexp(log_prob[chosen | 1 << item], step)
         return log_prob[-1]
 
     def _log_sub(self, events: IntArray) -> FloatArray:
