@@ -333,7 +333,7 @@ class Mixture(RankingDistribution):
         array([0.75, 0.25])
         """
         ranked = as_orders(orders)
-        logs = np.array([_own_log_prob(part, ranked) for part in components])
+        logs = np.array([own_log_prob(part, ranked) for part in components])
         impossible = np.isneginf(logs).all(axis=0)
         if impossible.any():
             raise ValueError(
@@ -361,7 +361,7 @@ class Mixture(RankingDistribution):
             orders = all_rankings(self.n_items)
             return orders[self.log_prob(orders).argmax(axis=1)]
         candidates = np.array([part.mode() for part in self.components])
-        values = np.array([_own_log_prob(self, orders) for orders in candidates])
+        values = np.array([own_log_prob(self, orders) for orders in candidates])
         return candidates[values.argmax(axis=0), np.arange(len(self))]
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
@@ -388,7 +388,7 @@ class Mixture(RankingDistribution):
         return Mixture([part.take(instances) for part in self.components], self.weights)
 
 
-def _own_log_prob(dist: RankingDistribution, orders: IntArray) -> FloatArray:
+def own_log_prob(dist: RankingDistribution, orders: IntArray) -> FloatArray:
     """Return the log-probability of each instance's own ranking: (n,)."""
     distinct, which = np.unique(orders, axis=0, return_inverse=True)
     return dist.log_prob(distinct)[np.arange(len(dist)), which.reshape(-1)]

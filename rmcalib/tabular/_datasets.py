@@ -269,11 +269,11 @@ def naive_bayes_rankings(features: ArrayLike, classes: ArrayLike, *, decimals: i
     return np.argsort(-probabilities, axis=1, kind="stable")
 
 
-def fetch(name: str, *, base_url: str = BASE_URL, cache: Path | None = None) -> Path:
+def fetch(name: str) -> Path:
     """Return the path of a data set's file: in ``RMCALIB_DATA``, in the cache, or downloaded into it.
 
     The hash is checked in all cases. A download is written to a temporary file first, so the cache never
-    holds an incomplete or wrong file. ``cache`` is ``RMCALIB_CACHE`` or the user's cache folder by default.
+    holds an incomplete or wrong file. The cache is ``RMCALIB_CACHE``, or the user's cache folder.
     """
     file = f"{name}.csv"
     folder = os.environ.get("RMCALIB_DATA")
@@ -287,18 +287,18 @@ def fetch(name: str, *, base_url: str = BASE_URL, cache: Path | None = None) -> 
             return local
     import pooch
 
-    target = cache or Path(os.environ.get("RMCALIB_CACHE") or pooch.os_cache("rmcalib")) / "label_ranking"
+    cache = Path(os.environ.get("RMCALIB_CACHE") or pooch.os_cache("rmcalib")) / "label_ranking"
     pooch.get_logger().setLevel("WARNING")
     download = pooch.HTTPDownloader(timeout=30)
+    url = BASE_URL + file
     try:
-        found = pooch.retrieve(base_url + file, f"sha256:{SHA256[name]}", file, target, downloader=download)
+        return Path(pooch.retrieve(url, f"sha256:{SHA256[name]}", file, cache, downloader=download))
     except (OSError, ValueError) as error:  # not reached, not the expected file, or not written
         problem = " ".join(str(error).split())
         raise ValueError(
-            f"{name}: cannot be fetched from {base_url + file}: {problem}. Without a network, put {file} into a "
+            f"{name}: cannot be fetched from {url}: {problem}. Without a network, put {file} into a "
             "folder and set RMCALIB_DATA to the folder; iris and wine need no download"
         ) from error
-    return Path(found)
 
 
 def fit_encoder(

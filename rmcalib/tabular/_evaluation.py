@@ -12,6 +12,7 @@ from rmcalib.calibration import NullTest, full_rank, sub_k, top_k
 from rmcalib.calibration.binning import Discrepancy
 from rmcalib.calibration.notions import NotionProtocol, NotionResult
 from rmcalib.ranking import PairMarginals, RankingDistribution
+from rmcalib.ranking._listed import own_log_prob
 from rmcalib.ranking.events import Family
 
 NOTIONS = ("rankwise", "rankwise-95", "full-rank", "full-rank-95")
@@ -156,7 +157,7 @@ class _Fold(NamedTuple):
         """Yield Kendall's tau, and the log loss if the forecast is a distribution."""
         values = {"kendall_tau": kendall_tau(self.dist.mode(), self.orders)}
         if isinstance(self.dist, RankingDistribution):
-            values["log_loss"] = -float(np.mean(np.diagonal(self.dist.log_prob(self.orders)).astype(float)))
+            values["log_loss"] = -float(own_log_prob(self.dist, self.orders).mean())
         for name, value in values.items():
             yield self._row("", self.dist.n_items, name, "exact", "", value)
 
@@ -208,9 +209,8 @@ class _Fold(NamedTuple):
         return columns
 
     def _row(self, family: str, k: int, notion: str, protocol: str, discrepancy: str, value: float) -> Row:
-        empty = dict.fromkeys(("low", "high", "n_events", "null_mean", "null_high", "p_value"))
         what = {"family": family, "notion": notion, "k": k, "protocol": protocol, "discrepancy": discrepancy}
-        return empty | what | {"value": value, "n": len(self.orders)}
+        return what | {"value": value, "n": len(self.orders)}
 
 
 def _null_columns(null: NullTest) -> Row:

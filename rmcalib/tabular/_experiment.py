@@ -242,7 +242,7 @@ def _run(jobs: dict[Path, Job], processes: int, on_done: Callable[[str], None]) 
 
 
 def fold_rows(job: Job) -> list[Row]:
-    """Train and evaluate one learner on one fold; return rows with the columns ``COLUMNS``."""
+    """Train and evaluate one learner on one fold; return rows with columns of ``COLUMNS``."""
     from threadpoolctl import threadpool_limits
 
     data, plan = job.data, job.plan
@@ -271,7 +271,7 @@ def fold_rows(job: Job) -> list[Row]:
             )
             head: Row = {"dataset": data.name, "learner": name, "fold": job.fold}
             tail: Row = {"training": plan.training, "truth": plan.truth}
-            rows += [{column: (head | row | tail)[column] for column in COLUMNS} for row in found]
+            rows += [head | row | tail for row in found]
     return rows
 
 
