@@ -6,7 +6,7 @@ resampling never touches single rows.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -54,12 +54,17 @@ class ErrorOptions:
 USUAL = ErrorOptions()
 
 
-class BinSums(NamedTuple):
+@dataclass(frozen=True)
+class BinSums:
     """The sums of B bins, for one data set (B,) or for many (..., B)."""
 
     count: FloatArray
     probability: FloatArray
     outcome: FloatArray
+
+    def __getitem__(self, index: Any) -> "BinSums":
+        """Return those of some data sets or bins."""
+        return BinSums(self.count[index], self.probability[index], self.outcome[index])
 
 
 def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:

@@ -8,7 +8,7 @@ extreme. The multiple 0 is the world of the null test, so interval and test agre
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Unpack
 
@@ -487,7 +487,8 @@ def _prompt_sums(events: Events, options: ErrorOptions) -> tuple[IntArray, Float
     index, rows = binning.bin_index(events.p, binning.bin_edges(events.p, options)), events.observed
     cell, shape = events.prompt * options.bins + index, (events.n_prompts, options.bins)
     sums = binning.bin_sums(cell[rows], events.p[rows], events.y[rows], shape[0] * shape[1])
-    return index, np.concatenate([part.reshape(shape) for part in sums], axis=1)
+    parts = sums.count, sums.probability, sums.outcome
+    return index, np.concatenate([part.reshape(shape) for part in parts], axis=1)
 
 
 def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, BinSums]:
@@ -499,8 +500,8 @@ def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, B
 
 def _centred(sums: FloatArray, gap: FloatArray) -> FloatArray:
     """Return the residuals of each prompt and bin (n, B), without the mean gap of the bin."""
-    count, probability, outcome = binning.unpack_bins(sums)
-    return outcome - probability - gap * count
+    bins = binning.unpack_bins(sums)
+    return bins.outcome - bins.probability - gap * bins.count
 
 
 def _influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:
@@ -508,8 +509,9 @@ def _influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:
     scale = 1e6 if options.discrepancy == "abs" else 1.0
     total, step = scale * sums.sum(axis=0), 1e-4 * scale
     moved = np.concatenate([total + step * np.eye(len(total)), total - step * np.eye(len(total))])
-    count, probability, outcome = binning.unpack_bins(np.maximum(moved, 0.0))
-    errors = binned_error(BinSums(count, probability, np.minimum(outcome, count)), options)
+    bins = binning.unpack_bins(np.maximum(moved, 0.0))
+    bins = replace(bins, outcome=np.minimum(bins.outcome, bins.count))
+    errors = binned_error(bins, options)
     up, down = np.split(errors, 2)
     influence: FloatArray = scale * sums @ ((up - down) / (2 * step))
     return influence - influence.mean()
@@ -520,9 +522,9 @@ def _squared_error(sums: FloatArray) -> tuple[float, float]:
 
     U = Σ_b [(Σ z_b)² − Σ z_b²] / (n(n − 1) π_b m²) with residual sums z of each prompt and m rows per prompt.
     """
-    count, probability, outcome = binning.unpack_bins(sums)
-    filled = count.sum(axis=0) > 0
-    count, z = count[:, filled], (outcome - probability)[:, filled]
+    bins = binning.unpack_bins(sums)
+    bins = bins[:, bins.count.sum(axis=0) > 0]
+    count, z = bins.count, bins.outcome - bins.probability
     n, rows = len(sums), float(count.sum()) / len(sums)
     weight = count.sum(axis=0) / count.sum()
     total = z.sum(axis=0)

@@ -455,7 +455,7 @@ class Notion(ErrorOptions):
         if not unknown.any():
             return binning.bin_sums(bin_of, p, outcomes, size)
         sums = binning.bin_sums(np.where(unknown, size, bin_of), p, np.nan_to_num(outcomes), size + 1)
-        return BinSums(*(part[..., :size] for part in sums))
+        return sums[..., :size]
 
     def weighted(self, sums: BinSums, times: FloatArray | float = 1.0) -> tuple[FloatArray, FloatArray]:
         """Return unnormalised weights and errors (..., e) of events that count ``times``; 0 without an instance."""
@@ -509,11 +509,10 @@ def _simulated_interval(
             copied, rows = mixtures(replicate)
             sums = notion.sums(chunk, np.where(copied, outcomes[rows], simulated), rows)
             # The last share is 1, all instances are copies: a bootstrap.
-            linear.add(replicate, weights, _moved(observed, BinSums(*(part[-1] for part in sums))))
+            linear.add(replicate, weights, _moved(observed, sums[-1]))
             first = 1 + replicate * len(_SHARES)
             chosen = np.stack([selection.of(first + number, chunk) for number in range(len(_SHARES))])
-            of_size = BinSums(*(part[_SHARE_OF_SIZE] for part in sums))
-            enlarged = _recentred(observed, of_size, np.maximum(_SIZES, 1.0))
+            enlarged = _recentred(observed, sums[_SHARE_OF_SIZE], np.maximum(_SIZES, 1.0))
             draws.add(replicate, *notion.weighted(enlarged, chosen[_SHARE_OF_SIZE]))
             times += chosen[_SHARE_OF_SIZE]
         truths.add(..., *notion.weighted(_recentred(observed, observed, _SIZES), times))
