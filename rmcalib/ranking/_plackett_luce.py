@@ -299,15 +299,11 @@ class RaggedPlackettLuce:
 def _running_mean(values: FloatArray, beta: float) -> FloatArray:
     """Return the mean of the first j values under weights exp(β·value), for every j: (n, m)."""
     logits = beta * values
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    totals = np.cumsum(weights, axis=1)
-    if (totals > 1e-250).all():
-        return np.cumsum(weights * values, axis=1) / totals
-    # If utilities are far apart, the first weights underflow: scale each prefix by its own largest value.
+    # Utilities may be far apart: the weights of each prefix are relative to its own largest one.
     peaks = np.maximum.accumulate(logits, axis=1)
     prefix = np.tri(values.shape[1], dtype=bool)
-    scaled = np.exp(np.where(prefix, logits[:, None, :] - peaks[:, :, None], -np.inf))
-    result: FloatArray = (scaled * values[:, None, :]).sum(axis=2) / scaled.sum(axis=2)
+    weights = np.exp(np.where(prefix, logits[:, None, :] - peaks[:, :, None], -np.inf))
+    result: FloatArray = (weights * values[:, None, :]).sum(axis=2) / weights.sum(axis=2)
     return result
 
 
