@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -164,15 +165,10 @@ def run_prolr(
             raise ValueError(f"learners: bad name {name!r}; use letters, digits, '-', '_', '.' and '+'")
     with TemporaryDirectory() as temporary:
         where = as_path(temporary if folder is None else folder)
-        jobs = {
-            where / "parts" / f"{job.label}__{job.key}.json": job
-            for job in (
-                Job(one, name, fold, plan, factory)
-                for one in datasets
-                for name, factory in factories.items()
-                for fold in range(plan.folds)
-            )
-        }
+        jobs = {}
+        for one, (name, factory), fold in product(datasets, factories.items(), range(plan.folds)):
+            job = Job(one, name, fold, plan, factory)
+            jobs[where / "parts" / f"{job.label}__{job.key}.json"] = job
         done = [] if fresh else [path for path in jobs if path.is_file()]
         for path in done:
             on_done(jobs[path].label)
