@@ -8,14 +8,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import (
-    FloatArray,
-    IntArray,
-    as_floats,
-    as_probabilities,
-    check_integer,
-    chunks,
-)
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_probabilities, check_integer, chunks
 from rmcalib.ranking._distribution import RankingDistribution, as_temperatures
 from rmcalib.ranking.events import (
     MAX_ENUMERATED_ITEMS,
