@@ -46,6 +46,8 @@ SHA256 = {
 DATASETS = tuple(sorted(SHA256))
 """Names for :func:`load_dataset`: the data sets of the paper, and segment and pendigits."""
 
+Encoder = Callable[[IntArray], FloatArray]
+"""A function of row numbers that returns their features (n, d)."""
 _POLITICAL_LABELS = 6
 _POLITICAL_MISSING = 977
 _SMALLEST = 1e-75  # the smallest likelihood of a feature
@@ -301,9 +303,7 @@ def fetch(name: str) -> Path:
         ) from error
 
 
-def fit_encoder(
-    data: Dataset, rows: IntArray, *, identifiers: bool = False
-) -> Callable[[IntArray], FloatArray]:
+def fit_encoder(data: Dataset, rows: IntArray, *, identifiers: bool = False) -> Encoder:
     """Learn the encoding from ``rows`` of ``data``; return a function of rows that returns features (n, d).
 
     Missing numbers are replaced by the median, numbers are standardised, and categories are one-hot encoded.
