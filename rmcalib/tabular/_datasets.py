@@ -48,8 +48,6 @@ DATASETS = tuple(sorted(SHA256))
 
 Encoder = Callable[[IntArray], FloatArray]
 """A function of row numbers that returns their features (n, d)."""
-_POLITICAL_LABELS = 6
-_POLITICAL_MISSING = 977
 _SMALLEST = 1e-75  # the smallest likelihood of a feature
 
 
@@ -128,16 +126,13 @@ def load_dataset(name: str) -> Dataset:
     if name in ("iris", "wine"):
         features, orders = _offline(name)
         return _numeric_dataset(name, features, orders)
-    frame = _read_frame(path := fetch(name))
     if name != "political":
-        return _from_frame(frame, name, "L", where=str(path))
-    # A survey: 977 means no answer, caseid numbers the people, the last six columns are ranks.
-    data = _from_frame(
-        frame, name, [str(column) for column in frame.columns[-_POLITICAL_LABELS:]], where=str(path)
-    )
+        return read_csv(fetch(name))
+    # A survey: 977 means no answer, and caseid numbers the people.
+    data = read_csv(fetch(name), labels="Pos. of ")
     return replace(
         data,
-        numeric=np.where(data.numeric == _POLITICAL_MISSING, np.nan, data.numeric),
+        numeric=np.where(data.numeric == 977, np.nan, data.numeric),
         labels=tuple(one.removeprefix("Pos. of ").removesuffix(" in Ranking") for one in data.labels),
         identifiers=("caseid",),
     )
@@ -177,8 +172,7 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
     source = Path(path)
     if not source.is_file():
         raise ValueError(f"{source}: there is no such file")
-    name = re.sub(r"[^\w.-]", "_", source.stem)
-    return _from_frame(_read_frame(source), name, labels, where=str(source))
+    return _from_frame(_read_frame(source), labels, source)
 
 
 def synthetic_dataset(
@@ -367,7 +361,7 @@ def _read_frame(path: Path) -> "pd.DataFrame":
     return pd.read_csv(text).set_axis(table.lines)
 
 
-def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *, where: str) -> Dataset:
+def _from_frame(frame: "pd.DataFrame", labels: str | Sequence[str], where: Path) -> Dataset:
     import pandas as pd
 
     columns = [str(column) for column in frame.columns]
@@ -398,7 +392,7 @@ def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *
     numbers = [column for column in features if frame[column].dtype.kind in "iufb"]
     texts = [column for column in features if column not in numbers]
     return Dataset(
-        name,
+        re.sub(r"[^\w.-]", "_", where.stem),
         frame[numbers].to_numpy(np.float64),
         orders_from_ranks(ranks, base=1),
         tuple(chosen),

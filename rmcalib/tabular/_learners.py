@@ -31,11 +31,9 @@ class Learner(Protocol):
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "Learner":
         """Learn from features (n, d) and rankings (n, m), best label first; return the learner itself."""
-        ...
 
     def predict(self, X: ArrayLike) -> PairMarginals:
         """Return a forecast for each row of features: a distribution over rankings, or pair marginals."""
-        ...
 
 
 LearnerFactory = Callable[[int], Learner]
