@@ -169,10 +169,7 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
     array([[0, 1],
            [1, 0]])
     """
-    source = Path(path)
-    if not source.is_file():
-        raise ValueError(f"{source}: there is no such file")
-    return _from_frame(_read_frame(source), labels, source)
+    return _from_frame(_read_frame(Path(path)), labels, Path(path))
 
 
 def synthetic_dataset(
