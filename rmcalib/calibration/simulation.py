@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,27 +30,13 @@ _PART_ALTERNATIVES = 100_000  # whose features are in memory at a time
 _NARROW = 64  # features with so many sums are dense arrays, which are faster than sparse ones
 
 
-class Alternatives(Protocol):
-    """Alternatives, prompt after prompt. One of each prompt happens and adds its features to the sums."""
-
-    @property
-    def sizes(self) -> IntArray:
-        """Number of alternatives of each prompt (n,)."""
-
-    @property
-    def n_sums(self) -> int:
-        """Number of sums, q."""
-
-    def features(self, prompts: slice) -> Any:
-        """What each alternative of these prompts adds: an array (A', q), dense or of sparse rows."""
-
-    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        """Sums (R, n_steps, q) over alternatives (R, n) that happened, by ``step`` (R, n)."""
-
-
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Alternatives that each add a weight to one sum, or, in cell ``n_sums``, to none."""
+    """Alternatives that each add a weight to one of q = ``n_sums`` sums, or, in cell q, to none.
+
+    ``sizes`` (n,) are the numbers of alternatives of each prompt; ``cell`` and ``weight`` (A,) are those of
+    all alternatives, prompt after prompt.
+    """
 
     sizes: IntArray
     cell: IntArray
@@ -58,13 +44,13 @@ class Cells:
     weight: FloatArray | None = None
 
     def features(self, prompts: slice) -> Any:
-        """Return one entry per alternative, in its cell."""
+        """Return what each alternative of these prompts adds: a sparse array (A', q) of compressed rows."""
         rows = rows_of(self.sizes, prompts)
         weight = np.ones(rows.stop - rows.start) if self.weight is None else self.weight[rows]
         return sparse_rows(self.cell[rows], weight, self.n_sums)
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        """Add up the weights of what happened by data set, step and cell."""
+        """Return sums (R, n_steps, q) over the alternatives (R, n) that happened, by ``step`` (R, n)."""
         width = self.n_sums + 1
         size = len(rows) * n_steps * width
         small: Any = np.int32 if size < 2**31 else np.int64  # small integers are faster
@@ -77,7 +63,10 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Alternatives that add any numbers: ``make(prompts)`` returns an array (A', q) for a slice of prompts."""
+    """Alternatives that add any numbers: ``make(prompts)`` returns an array (A', q) for a slice of prompts.
+
+    The other names are those of `Cells`.
+    """
 
     sizes: IntArray
     n_sums: int
@@ -88,11 +77,11 @@ class Features:
         return self.make(slice(0, len(self.sizes)))
 
     def features(self, prompts: slice) -> Any:
-        """Return what the alternatives of these prompts add."""
+        """Return what each alternative of these prompts adds: an array (A', q), dense or of sparse rows."""
         return self.make(prompts)
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        """Add up the features of what happened by data set and step."""
+        """Return sums (R, n_steps, q) over the alternatives (R, n) that happened, by ``step`` (R, n)."""
         from scipy.sparse import coo_array
 
         line = step + n_steps * np.arange(len(rows), dtype=np.int32)[:, None]
@@ -101,6 +90,10 @@ class Features:
         happened = coo_array((np.ones(rows.size), places), shape).tocsr()  # one entry per prompt and line
         sums: Any = happened @ self._whole
         return _dense(sums).reshape(len(rows), n_steps, -1)
+
+
+Alternatives = Cells | Features
+"""The alternatives of prompts. One of each prompt happens and adds its features to the sums."""
 
 
 @dataclass(frozen=True, eq=False)
