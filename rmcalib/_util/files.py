@@ -41,17 +41,14 @@ def check_output(path: Path) -> None:
     Renaming a file to ``/dev/null`` would replace the device for the whole machine, if root does it.
     """
     try:
-        linked, kind = path.is_symlink(), path.stat().st_mode
+        kind = path.stat().st_mode
     except (OSError, ValueError):  # nothing there, or a name that writing will refuse
         return
-    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)) or (linked and _of_the_system(path)):
+    # A link such as /dev/stdout must stay, even if it leads to a regular file.
+    top, inner = (*path.parent.resolve().parts, "", "")[1:3]
+    of_the_system = top in ("dev", "proc", "sys") and inner != "shm"
+    if of_the_system or not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
         raise ValueError(f"{path}: not a regular file; name another one ('-' is standard output)")
-
-
-def _of_the_system(path: Path) -> bool:
-    """Return whether a link such as /dev/stdout must stay, even if it leads to a regular file."""
-    folder = path.parent.resolve()
-    return folder.parts[1:2] in (("dev",), ("proc",), ("sys",)) and folder.parts[1:3] != ("dev", "shm")
 
 
 def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:

@@ -15,8 +15,8 @@ from typing import Any
 from rmcalib._util.files import kind_on_disk, opened_parquet, rows_of
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, resolve_commit, translated, without_hub
 from rmcalib._util.processes import may_draw
-from rmcalib._util.storage import read_input
-from rmcalib._util.texts import refuse_url, typed
+from rmcalib._util.storage import is_remote, read_input
+from rmcalib._util.texts import typed
 from rmcalib.benchmarks._entries import BenchmarkEntry, HubSource, benchmarks, entry_for, known_entry
 from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
 
@@ -113,7 +113,8 @@ def in_part(ids: Iterable[str], part: str) -> list[bool]:
 
 
 def _is_path(name: str) -> bool:
-    refuse_url(name)
+    if is_remote(name):
+        raise ValueError(f"{name}: a URL; download the file and give its path")
     entry = benchmarks().get(name)
     if entry is not None and entry.hub:  # even if a folder has the same name
         return False
