@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,8 @@ class Field:
     type: str
     expected: str
     remedy: str
-    low: float = -math.inf
-    high: float = math.inf
+    low: float = 0
+    high: float = 0
     may_be_empty: bool = False
 
 
@@ -70,8 +70,14 @@ SCHEMA: dict[str, Field] = {
 NEEDED = ("item_id", "category", "response", "label", "reward")
 _OF_THE_PROMPT = ("category", "ties", "cluster")  # the same on all rows of a prompt
 _TYPES: dict[str, Any] = {"string": np.str_, "int64": np.int64, "bool": np.bool_, "double": np.float64}
-_SAFE = {"string": "", "int64": "iu", "bool": "b", "double": "fiub"}  # dtypes that need no conversion
-_DETAIL = Field("double", "a finite number, or empty", "leave it empty", may_be_empty=True)
+_DETAIL = Field(
+    "double",
+    "a finite number, or empty",
+    "leave it empty",
+    -LARGEST_REWARD,
+    LARGEST_REWARD,
+    may_be_empty=True,
+)
 
 
 class Problems(list[str]):
@@ -136,7 +142,7 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
                 f"{place(row)}{_whose(arrays, row)}: {name} is {brief(columns[name][row])}, not "
                 f"{field.expected}{several}: {field.remedy}"
             )
-        elif found is not None:
+        else:
             arrays[name] = found
     problems.raise_if_any()
     order = _order(arrays["item_id"], arrays["response"])
@@ -150,18 +156,15 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
 def as_column(values: Any) -> npt.NDArray[Any] | None:
     """Return further values as an array (N,); None if they are neither texts nor numbers nor truth values."""
     array = objects(values)
-    if array.dtype.kind not in "OUbiuf":
+    if array.dtype.kind != "O":
+        return array if array.dtype.kind in "Ubiuf" else None
+    listed = array.tolist()
+    kinds = {type(value) for value in listed} - {type(None)}
+    if not kinds <= {str, int, float, bool}:
         return None
-    if array.dtype.kind == "O":
-        kinds = {type(value) for value in array.tolist()} - {type(None)}
-        if not kinds <= {str, int, float, bool}:
-            return None
-        if kinds and kinds <= {int, float, bool} and (kinds == {bool} or bool not in kinds):
-            empty = any(value is None for value in array.tolist())
-            return array.astype(np.float64) if empty or float in kinds else np.array(array.tolist())
-        if str in kinds and len(kinds) > 1:  # Arrow has no columns of several types
-            return objects(None if value is None else str(value) for value in array.tolist())
-    return array
+    if str in kinds:  # Arrow has no columns of several types
+        return objects(None if value is None else str(value) for value in listed)
+    return np.array(listed, dtype=np.float64 if None in listed else None)
 
 
 def objects(values: Any) -> npt.NDArray[Any]:
@@ -172,34 +175,30 @@ def objects(values: Any) -> npt.NDArray[Any]:
     return np.fromiter(plain, dtype=object, count=len(plain))
 
 
-def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any] | None, IntArray]:
+def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any], IntArray]:
     """Return a column with the type of its field, and the rows of bad values."""
     if field.type == "lists":
-        wrong_rows = [row for row, value in enumerate(values) if not _is_list_of_probabilities(value)]
-        return (None if wrong_rows else as_lists(values)), np.array(wrong_rows, dtype=np.int64)
+        lists = as_lists(values)
+        return lists, np.flatnonzero(np.equal(lists, None))
     array = objects(values)
     if field.type == "string":
         return _texts(array)
     if field.type == "bool" and array.dtype.kind in "OU":
         array = objects({"true": 1, "false": 0}.get(str(value).lower(), value) for value in array)
-    unread: BoolArray = np.zeros(len(array), dtype=bool)
-    if array.dtype.kind not in _SAFE[field.type]:
-        array, unread = _floats(array)
-    if array.dtype.kind == "f":
-        array = array.astype(np.float64, copy=False)  # the limits do not fit into float32
-    wrong = ~((array >= field.low) & (array <= field.high) & np.isfinite(array))
+    numbers, unread = _floats(array)
+    wrong = unread | ~((numbers >= field.low) & (numbers <= field.high))
     if field.may_be_empty:
-        wrong &= ~np.isnan(array)
-    elif field.type != "double":
-        wrong |= array != np.round(array)
-    bad = np.flatnonzero(wrong | unread)
-    return (None if len(bad) else array.astype(_TYPES[field.type], copy=False)), bad
+        wrong &= unread | ~np.isnan(numbers)
+    if field.type != "double":
+        wrong |= numbers != np.round(numbers)
+    bad = np.flatnonzero(wrong)
+    return (numbers if len(bad) else numbers.astype(_TYPES[field.type], copy=False)), bad
 
 
 def _floats(array: npt.NDArray[Any]) -> tuple[FloatArray, BoolArray]:
     """Return the numbers of a column, also of texts, with NaN for None, and which values are none."""
     if array.dtype.kind in "fiub":
-        return array.astype(np.float64), np.zeros(len(array), dtype=bool)
+        return array.astype(np.float64, copy=False), np.zeros(len(array), dtype=bool)
     listed = array.tolist() if array.dtype.kind in "OU" else [()] * len(array)
     numbers = [as_number(value) for value in listed]
     unread = [one is None and value is not None for one, value in zip(numbers, listed, strict=True)]
@@ -215,39 +214,22 @@ def as_number(value: Any) -> float | None:
 
 
 def _texts(array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], IntArray]:
-    """Return ids as texts. Only distinct values are checked: every prompt has several rows."""
-    if array.dtype.kind in "iu":
-        return array.astype(np.str_), np.empty(0, dtype=np.int64)
-    listed = array.tolist()
-    try:
-        distinct = {value: _text(value) for value in dict.fromkeys(listed)}
-    except TypeError:  # a list, which has no hash
-        return array, np.array([i for i, value in enumerate(listed) if not isinstance(value, str)])
-    bad = {value for value, text in distinct.items() if text is None}
-    if bad:
-        return array, np.array([row for row, value in enumerate(listed) if value in bad])
-    if array.dtype.kind == "U":
-        return array, np.empty(0, dtype=np.int64)
-    return np.array([distinct[value] for value in listed], dtype=np.str_), np.empty(0, dtype=np.int64)
+    """Return ids as texts, and the rows of bad ones; distinct values are checked once."""
+    listed = [value if isinstance(value, str | int | float) else None for value in array.tolist()]
+    known = {value: _text(value) for value in dict.fromkeys(listed)}
+    texts = [known[value] for value in listed]
+    bad = np.array([row for row, text in enumerate(texts) if text is None], dtype=np.int64)
+    return (array if len(bad) else np.array(texts, dtype=np.str_)), bad
 
 
-def _text(value: Any) -> str | None:
+def _text(value: str | float | None) -> str | None:
     """Return an id or a category as text; None if it cannot be stored unchanged."""
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+    if value is None or isinstance(value, bool):
         return None
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value) if math.isfinite(value) else None
     text = str(value)
     return None if not text.strip() or len(text) > LONGEST_ID or _BAD_SIGNS.search(text) else text
-
-
-def _is_list_of_probabilities(value: Any) -> bool:
-    listed = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(listed, (list, tuple)):
-        return False
-    known = [one for one in listed if one is not None]
-    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in known)
-    return numbers and all(0 <= one <= 1 or one != one for one in known)
 
 
 def _order(item_id: npt.NDArray[np.str_], response: IntArray) -> IntArray | None:
@@ -309,19 +291,25 @@ def voted_labels(label: FloatArray, votes: IntArray, starts: IntArray) -> FloatA
     return shared
 
 
-def as_lists(values: Iterable[Sequence[float | None]]) -> Lists:
-    """Return lists as a column (N,) of tuples, with None where a probability is unknown.
+def as_lists(values: Iterable[Any]) -> Lists:
+    """Return lists of probabilities as a column (N,) of tuples, with None where one is unknown.
 
-    >>> as_lists([[float("nan"), 1], [0, None]]).tolist()
-    [(None, 1.0), (0.0, None)]
+    Whatever is no such list becomes None.
+
+    >>> as_lists([[float("nan"), 1], [0, None], [7]]).tolist()
+    [(None, 1.0), (0.0, None), None]
     """
-    rows = [
-        tuple(None if one is None or one != one else float(one) for one in np.asarray(row, dtype=object))
-        for row in values
-    ]
-    column = np.empty(len(rows), dtype=object)
-    column[:] = rows
-    return column
+    return objects([_probabilities(value) for value in values])
+
+
+def _probabilities(value: Any) -> tuple[float | None, ...] | None:
+    try:
+        row = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if row.ndim != 1 or ((row < 0) | (row > 1)).any():
+        return None
+    return tuple(None if p != p else p for p in row.tolist())
 
 
 def flat_beats(column: Lists, sizes: IntArray) -> FloatArray:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import KNOWN, ROW, check_names, parse_columns, to_columns
 
 Row = dict[str, Any]
-Parser = Callable[[Path], Iterable[Row]]
+Parser = Callable[[Path], Iterable[list[Row]]]
+"""Yields what was written at once: the samples of a file, or of a line of ms-swift."""
 _LABELS = re.compile(r"(^|_)(acc|accuracy|correct|correctness|is_correct|exact|exact_match|label|truth)(_|$)")
 _NUMBERS = (int, float, bool)
 
@@ -88,7 +90,7 @@ class RolloutReader:
     source: str | Path
     columns: str | Mapping[str, Any] | None = None
     split: str = "train"
-    _parsed: dict[Path, tuple[tuple[int, int], list[Row]]] = field(default_factory=dict, repr=False)
+    _parsed: dict[Path, tuple[tuple[int, int], list[list[Row]]]] = field(default_factory=dict, repr=False)
 
     def read(self) -> dict[str, Scores]:
         """Return the scores of everything that is written so far, by reward; see `load_rollouts`."""
@@ -97,26 +99,19 @@ class RolloutReader:
             return load_all_scores(other, self.columns)
         steps: dict[int, list[Row]] = {}
         for path, parse in files:
-            seen: set[int] = set()
-            last: int | None = None
-            flush: Any = None
-            for row in self._rows(path, parse):
-                step = row["step"]
-                other = row.get("flush") != flush  # ms-swift writes a step at once
-                flush = row.get("flush")
-                if step not in seen or other or (last is not None and step < last):
-                    # Written again: by a later file, or after a restart in the same file.
-                    for known in [one for one in steps if one == step or (one > step and one in seen)]:
-                        del steps[known]
-                    seen = {one for one in seen if one < step} | {step}
-                steps.setdefault(step, []).append(row)
-                last = step
+            for rows in self._written(path, parse):
+                own: dict[int, list[Row]] = {}
+                for row in rows:
+                    own.setdefault(row["step"], []).append(row)
+                # A step that is written again replaces itself and, after a restart, all later ones.
+                first = min(own, default=math.inf)
+                steps = {step: known for step, known in steps.items() if step < first} | own
         rows = [row for step in sorted(steps) for row in steps[step]]
         if not rows:
             raise ValueError(f"{self.source}: no complete sample in its files yet")
         return _scores(rows, parse_columns(self.columns), str(self.source))
 
-    def _rows(self, path: Path, parse: Parser) -> list[Row]:
+    def _written(self, path: Path, parse: Parser) -> list[list[Row]]:
         about = path.stat()
         state = (about.st_mtime_ns, about.st_size)
         if path not in self._parsed or self._parsed[path][0] != state:
@@ -168,39 +163,40 @@ def _sample(values: Row, step: Any, prompt: str, text: str) -> Row:
     return numbers | {"step": int(step), "prompt": digest, "characters": len(text)}
 
 
-def _verl(path: Path) -> Iterable[Row]:
-    for row in _objects(path):
-        step, output = row.get("step") or path.stem, str(row.get("output") or "")
-        yield _sample(row, step, str(row.get("input")), output)
+def _verl(path: Path) -> Iterable[list[Row]]:
+    yield [
+        _sample(row, row.get("step") or path.stem, str(row.get("input")), str(row.get("output") or ""))
+        for row in _objects(path)
+    ]
 
 
-def _trl(path: Path) -> Iterable[Row]:
+def _trl(path: Path) -> Iterable[list[Row]]:
     try:
         columns, _ = read_parquet(path)
     except ValueError:
         return  # not finished: it is read the next time
     listed = {name: values.tolist() for name, values in columns.items()}
-    yield from _samples(listed, step=path.stem.rpartition("_")[2])
+    yield _samples(listed, step=path.stem.rpartition("_")[2])
 
 
-def _swift(path: Path) -> Iterable[Row]:
-    for number, flush in enumerate(_objects(path)):
-        lists = {name: values for name, values in flush.items() if isinstance(values, list)}
-        lists["flush"] = [number] * len(lists.get("prompt", ()))
-        yield from _samples(lists)
+def _swift(path: Path) -> Iterable[list[Row]]:
+    for line in _objects(path):
+        yield _samples({name: values for name, values in line.items() if isinstance(values, list)})
 
 
-def _samples(lists: Mapping[str, list[Any]], step: str | None = None) -> Iterable[Row]:
-    """Yield the samples of columns."""
+def _samples(lists: Mapping[str, list[Any]], step: str | None = None) -> list[Row]:
+    """Return the samples of columns."""
     n = len(lists.get("prompt", ()))
-    for i in range(n):
-        row = {name: values[i] for name, values in lists.items() if len(values) == n}
-        own = row.get("step", step)
-        if own is not None:
-            yield _sample(row, own, repr(row["prompt"]), str(row.get("completion") or ""))
+    rows = [{name: values[i] for name, values in lists.items() if len(values) == n} for i in range(n)]
+    return [
+        _sample(row, own, repr(row["prompt"]), str(row.get("completion") or ""))
+        for row in rows
+        if (own := row.get("step", step)) is not None
+    ]
 
 
-def _nemo(path: Path) -> Iterable[Row]:
+def _nemo(path: Path) -> Iterable[list[Row]]:
+    samples = []
     for row in _objects(path):
         # A value may be a list with one entry, and the prompt is the first part of the content.
         flat = {name: value[0] if _is_single(value) else value for name, value in row.items()}
@@ -209,7 +205,8 @@ def _nemo(path: Path) -> Iterable[Row]:
         content = row.get("content")
         parts = content if isinstance(content, list) else [content]
         text = "".join(map(str, parts[1:]))
-        yield _sample(flat, path.stem.rpartition("step")[2], str(parts[0]), text)
+        samples.append(_sample(flat, path.stem.rpartition("step")[2], str(parts[0]), text))
+    yield samples
 
 
 def _is_single(value: Any) -> bool:
