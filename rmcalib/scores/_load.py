@@ -176,23 +176,23 @@ def _load(
     """Return everything that a source has by model; of several models, `only` one is built if it is named."""
     check_choice(steps, "steps", STEPS)
     check_choice(missing, "missing", (None, *MISSING))
-    given = parse_columns(columns)
+    given = parse_columns(columns) | ({} if cluster is None else {"cluster": [cluster]})
     if is_built_in(source):
         source = built_in_scores(str(source))
     if isinstance(source, Scores):
         table = _files.Table(source.columns(), "scores")
         scores = measured(source, scale, guess=False)
         return {str(source.manifest.get("model") or "scores"): Loaded(scores, table, np.arange(len(source)))}
-    found = _models_of(source, given, cluster)
+    found = _models_of(source, given)
     if only is not None and len(found) > 1:
         found = {only: find_model(found, only, _named(source))}
     return {name: _built(*one, scale, steps, missing) for name, one in found.items()}
 
 
-def _models_of(source: Any, given: Mapping[str, list[str]], cluster: str | None) -> dict[str, Found]:
+def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, Found]:
     """Read a table, or a file in one of the known formats."""
     if _files.is_frame(source):
-        return _in_table(_files.read_frame(source), "scores", given, cluster)
+        return _in_table(_files.read_frame(source), "scores", given)
     if isinstance(source, (np.ndarray, list, tuple)):
         raise TypeError(
             "expected Scores, a table or a path; arrays: Scores.from_arrays(rewards, correct=...)"
@@ -212,24 +212,22 @@ def _models_of(source: Any, given: Mapping[str, list[str]], cluster: str | None)
         table = _files.read_table(file, content)
         models = _formats.models_of_table(table) if not given and len(table) else {}
     if not models:
-        return _in_table(table, file.stem, given, cluster)
+        return _in_table(table, file.stem, given)
     return {
         model: (columns, about, _files.Table(dict(columns), str(file), manifest=about))
         for model, (columns, about) in models.items()
     }
 
 
-def _in_table(
-    table: _files.Table, stem: str, given: Mapping[str, list[str]], cluster: str | None
-) -> dict[str, Found]:
+def _in_table(table: _files.Table, stem: str, given: Mapping[str, list[str]]) -> dict[str, Found]:
     """Return what a table has of each model."""
     about = table.manifest or {}
     called = str(about.get("model") or stem)
-    if about and not given and cluster is None:
+    if about and not given:
         return {called: (table.columns, about, table)}
     return {
         model or called: (columns, about if model is None else about | {"model": model}, table)
-        for model, columns in to_columns(table, given, cluster).items()
+        for model, columns in to_columns(table, given).items()
     }
 
 

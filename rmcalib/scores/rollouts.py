@@ -32,7 +32,7 @@ from rmcalib.scores._files import Table, columns_of, read_parquet
 from rmcalib.scores._load import load_all_scores
 from rmcalib.scores._schema import Problems
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._tables import KNOWN, ROW, check_names, parse_columns, to_columns
+from rmcalib.scores._tables import KNOWN, ROW, check_names, parse_columns, to_columns, turned
 
 Row = dict[str, Any]
 Parser = Callable[[Path], Iterable[list[Row]]]
@@ -215,8 +215,8 @@ def _is_single(value: Any) -> bool:
 
 def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dict[str, Scores]:
     """Return the scores of each reward."""
-    columns, problems = columns_of(rows), Problems(source)
-    names = [*columns]
+    columns = turned(Table(columns_of(rows), source), given.get("reward", ())).columns
+    names, problems = [*columns], Problems(source)
     check_names({role: own for role, own in given.items() if role in ("reward", "label")}, names, problems)
     label = given["label"][0] if "label" in given else _label_of(names, problems)
     rewards = given.get("reward") or _rewards_of(names, label)
@@ -225,20 +225,20 @@ def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dic
     problems.raise_if_any()
     found = {}
     for name in rewards:
-        plain = name if name in columns else name.removeprefix("-")
-        there = np.isfinite(columns[plain].astype(np.float64))
+        there = np.isfinite(columns[name].astype(np.float64))
         if not there.any():
             continue
         roles = {"prompt": ["prompt"], "step": ["step"], "reward": [name]}
         roles |= {"label": [label]} if label else {}
-        used = ["prompt", "step", "characters", plain, *([label] if label else [])]
-        table = Table({one: columns[one][there] for one in used}, f"{source}, {plain}")
-        about: dict[str, Any] = {"model": plain, "source": source}
+        used = ["characters", *(own[0] for own in roles.values())]
+        table = Table({one: columns[one][there] for one in used}, f"{source}, {name}")
+        model = name.removeprefix("-")
+        about: dict[str, Any] = {"model": model, "source": source}
         if not there.all():
             about["missing"] = {"responses": int((~there).sum()), "treated": "left out"}
         scores = Scores.from_columns(to_columns(table, roles)[None], about, source=table.source)
         del scores.extra[ROW]
-        found[plain] = scores
+        found[model] = scores
     if not found:
         raise ValueError(f"{source}: no finite reward in {', '.join(rewards)}")
     return found
