@@ -345,7 +345,7 @@ def conflict_pairs(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     benchmark, they are all pairs of a correct and a wrong response, and the metric is `all_pairs_accuracy`.
     """
     column = scores.extra.get("sampled_conflict_pairs")
-    drawn = [None] if column is None else column[_starts(scores)].tolist()
+    drawn: list[Any] = [None] if column is None else column[_starts(scores)].tolist()
     name = "all_pairs_accuracy" if None in drawn else "pair_accuracy"
     wins = np.empty(len(_starts(scores)))
     for n, (start, end) in enumerate(pairwise(scores.offsets.tolist())):

@@ -36,48 +36,39 @@ _BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a final NUL; UTF-8 h
 
 @dataclass(frozen=True)
 class Field:
-    """The type of a column (of Arrow), its limits, and what to do about a bad value."""
+    """The type of a column (of Arrow), what a value should be and what to do about a bad one, and limits."""
 
     type: str
     expected: str
-    remedy: str
     low: float = 0
     high: float = 0
     may_be_empty: bool = False
 
 
 _TEXT = f"a number, or a text of 1 to {LONGEST_ID} characters without NUL or lone surrogate"
-_NO_VOTES = "leave the column out if there are no votes"
+_FILL = f"{_TEXT}: fill it in, or leave the column out"
+_VOTES = "a number of votes: leave the column out if there are no votes"
+_REWARD = (
+    f"a finite number of at most {LARGEST_REWARD:g}: name another column (--columns reward=NAME), or say "
+    "missing='lowest' or missing='drop' (--missing)"
+)
 SCHEMA: dict[str, Field] = {
-    "item_id": Field("string", _TEXT, "give every row the id of its prompt"),
-    "category": Field("string", _TEXT, "fill it in, or leave the column out"),
-    "response": Field("int64", "a whole number", "number a prompt's responses 0, 1, 2, ...", 0, _MOST),
-    "label": Field("double", "1, 0, a share in between, or empty", "see `label` in the docs", 0, 1, True),
-    "reward": Field(
-        "double",
-        f"a finite number of at most {LARGEST_REWARD:g}",
-        "name another column (--columns reward=NAME), or say missing='lowest' or missing='drop' (--missing)",
-        -LARGEST_REWARD,
-        LARGEST_REWARD,
-    ),
-    "n_tokens": Field("int64", "a number of tokens, or -1", "leave the column out if unknown", -1, _MOST),
-    "truncated": Field("bool", "true or false", "leave the column out if it is unknown", 0, 1),
-    "votes": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST),
-    "ties": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST),
-    "beats": Field("lists", "a list of probabilities", "give P(this response beats response j), or null"),
-    "cluster": Field("string", _TEXT, "fill it in, or leave the column out"),
+    "item_id": Field("string", f"{_TEXT}: give every row the id of its prompt"),
+    "category": Field("string", _FILL),
+    "response": Field("int64", "a whole number: number a prompt's responses 0, 1, 2, ...", 0, _MOST),
+    "label": Field("double", "1, 0, a share in between, or empty: see `label` in the docs", 0, 1, True),
+    "reward": Field("double", _REWARD, -LARGEST_REWARD, LARGEST_REWARD),
+    "n_tokens": Field("int64", "a number of tokens, or -1: leave the column out if unknown", -1, _MOST),
+    "truncated": Field("bool", "true or false: leave the column out if it is unknown", 0, 1),
+    "votes": Field("int64", _VOTES, 0, _MOST),
+    "ties": Field("int64", _VOTES, 0, _MOST),
+    "beats": Field("lists", "a list of probabilities: P(this response beats response j), or null"),
+    "cluster": Field("string", _FILL),
 }
 NEEDED = ("item_id", "category", "response", "label", "reward")
 _OF_THE_PROMPT = ("category", "ties", "cluster")  # the same on all rows of a prompt
 _TYPES: dict[str, Any] = {"string": np.str_, "int64": np.int64, "bool": np.bool_, "double": np.float64}
-_DETAIL = Field(
-    "double",
-    "a finite number, or empty",
-    "leave it empty",
-    -LARGEST_REWARD,
-    LARGEST_REWARD,
-    may_be_empty=True,
-)
+_DETAIL = Field("double", "a finite number, or empty", -LARGEST_REWARD, LARGEST_REWARD, True)
 
 
 class Problems(list[str]):
@@ -139,8 +130,8 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
             row = int(bad[0])
             several = f" ({len(bad):,} values)" if len(bad) > 1 else ""
             problems.append(
-                f"{place(row)}{_whose(arrays, row)}: {name} is {brief(columns[name][row])}, not "
-                f"{field.expected}{several}: {field.remedy}"
+                f"{place(row)}{_whose(arrays, row)}: {name} is {brief(columns[name][row])}{several}, not "
+                f"{field.expected}"
             )
         else:
             arrays[name] = found
@@ -179,7 +170,7 @@ def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any], IntArray]:
     """Return a column with the type of its field, and the rows of bad values."""
     if field.type == "lists":
         lists = as_lists(values)
-        return lists, np.flatnonzero(np.equal(lists, None))
+        return lists, np.flatnonzero([row is None for row in lists])
     array = objects(values)
     if field.type == "string":
         return _texts(array)

@@ -41,9 +41,7 @@ _LABELS = re.compile(r"(^|_)(acc|accuracy|correct|correctness|is_correct|exact|e
 _NUMBERS = (int, float, bool)
 
 
-def load_rollouts(
-    source: str | Path, columns: str | Mapping[str, Any] | None = None, *, split: str = "train"
-) -> dict[str, Scores]:
+def load_rollouts(source: str | Path, columns: str | Mapping[str, Any] | None = None) -> dict[str, Scores]:
     """Read the samples of a training run, one `Scores` per reward.
 
     Parameters
@@ -55,8 +53,6 @@ def load_rollouts(
         Which columns are rewards and labels: ``"reward=score,label=acc"``, or several rewards with
         ``"reward=a+b"``. By default, the label is a column with a name such as ``acc`` or ``correct``, and
         the rewards are `score` (verl, NeMo-RL), or all other reward functions.
-    split : {"train", "val"}
-        Which of NeMo-RL's files to read.
 
     Returns
     -------
@@ -80,7 +76,7 @@ def load_rollouts(
     >>> scores.n_items, scores.is_correct.tolist(), scores.extra["step"].tolist()
     (1, [False, False, True, False], [5.0, 5.0, 5.0, 5.0])
     """
-    return RolloutReader(source, columns, split=split).read()
+    return RolloutReader(source, columns).read()
 
 
 @dataclass
@@ -89,12 +85,11 @@ class RolloutReader:
 
     source: str | Path
     columns: str | Mapping[str, Any] | None = None
-    split: str = "train"
     _parsed: dict[Path, tuple[tuple[int, int], list[list[Row]]]] = field(default_factory=dict, repr=False)
 
     def read(self) -> dict[str, Scores]:
         """Return the scores of everything that is written so far, by reward; see `load_rollouts`."""
-        files, other = _files_of(Path(self.source), self.split)
+        files, other = _files_of(Path(self.source))
         if other is not None:
             return load_all_scores(other, self.columns)
         steps: dict[int, list[Row]] = {}
@@ -119,7 +114,7 @@ class RolloutReader:
         return self._parsed[path][1]
 
 
-def _files_of(source: Path, split: str) -> tuple[list[tuple[Path, Parser]], Path | None]:
+def _files_of(source: Path) -> tuple[list[tuple[Path, Parser]], Path | None]:
     """Return the files of a run in the order of their steps, each with its parser, or a file of scores."""
     if source.is_dir():
         paths = [*source.iterdir(), *(source / "completions").glob("*.parquet")]
@@ -131,7 +126,8 @@ def _files_of(source: Path, split: str) -> tuple[list[tuple[Path, Parser]], Path
         r"(\d+)\.jsonl": _verl,
         r"completions_(\d+)\.parquet": _trl,
         r"completions()\.jsonl": _swift,
-        rf"{split}_data_step(\d+)\.jsonl": _nemo,
+        r"train_data_step(\d+)\.jsonl": _nemo,
+        r"val_data_step(\d+)\.jsonl": _nemo,
     }
     for pattern, parse in known.items():
         found = [(int(match[1] or 0), path) for path in paths if (match := re.fullmatch(pattern, path.name))]
@@ -142,7 +138,7 @@ def _files_of(source: Path, split: str) -> tuple[list[tuple[Path, Parser]], Path
         return [], source if source.is_file() else pairs
     raise ValueError(
         f"{source}: no samples of verl (<step>.jsonl), TRL (completions_<step>.parquet), ms-swift "
-        f"(completions.jsonl) or NeMo-RL ({split}_data_step<N>.jsonl)"
+        "(completions.jsonl) or NeMo-RL (train_data_step<N>.jsonl)"
     )
 
 
