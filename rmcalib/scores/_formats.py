@@ -74,7 +74,10 @@ def models_of_table(table: Table) -> dict[str, tuple[Columns, About]]:
         return _verdicts(table)
     if not names >= {"model", "problem", "response", "score"} or {"label", "is_correct"} & names:
         return {}
-    correct = np.array([str(number) == "0" for number in table.columns["response"]])
+    numbers = [*map(str, table.columns["response"])]
+    if not all(number.isdecimal() for number in numbers):  # texts of responses: somebody else's table
+        return {}
+    correct = np.array([number == "0" for number in numbers])
     category = np.full(len(table), "MATH")
     labelled = Table({**table.columns, "label": correct, "category": category}, table.source)
     roles = {"model": "model", "prompt": "problem", "response": "response", "reward": "score"}

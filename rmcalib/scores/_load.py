@@ -14,7 +14,7 @@ from rmcalib._util.texts import did_you_mean, parse_json
 from rmcalib.scores import _files, _formats
 from rmcalib.scores._known import built_in_scores, is_built_in
 from rmcalib.scores._meaning import MISSING, STEPS, Missing, measured, step_rewards
-from rmcalib.scores._schema import Columns, objects
+from rmcalib.scores._schema import Columns, as_number, objects
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import ROW, listed, parse_columns, to_columns
 
@@ -272,8 +272,9 @@ def _without_missing(columns: Columns, missing: Missing, about: dict[str, Any], 
     items = columns["item_id"].astype(np.str_)
     prompts = np.unique(items[absent])
     n, of = count(int(absent.sum()), "response"), count(len(prompts), "prompt")
-    if missing == "lowest" and not absent.all():
-        columns = {**columns, "reward": np.where(absent, min(rewards[~absent]), rewards)}
+    numbers = [number for number in map(as_number, rewards[~absent]) if number is not None]
+    if missing == "lowest" and numbers:
+        columns = {**columns, "reward": np.where(absent, min(numbers), rewards)}
         note = f"{n} of {of} had no score; lowest reward assumed."
     else:
         kept, missing = ~np.isin(items, prompts), "drop"

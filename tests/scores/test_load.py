@@ -250,6 +250,16 @@ def test_responses_without_a_score() -> None:
         load_scores(table.assign(score=None), missing="drop")
 
 
+def test_the_lowest_reward_of_a_file_of_texts(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("prompt,score\na,5\na,10\nb,\nb,7\n")
+    assert load_scores(tmp_path / "x.csv", missing="lowest").reward.tolist() == [5, 10, 5, 7]
+
+
+def test_a_file_with_the_names_of_rewardmath_and_texts_of_responses(tmp_path: Path) -> None:
+    table = pd.DataFrame({"model": "m", "problem": ["p", "p"], "response": ["so", "no"], "score": [1.0, 2.0]})
+    assert np.isnan(load_scores(write(table, tmp_path / "x.csv")).label).all()
+
+
 def test_rows_can_be_written_back() -> None:
     mixed = LONG.iloc[[4, 0, 2, 1, 3]]
     found = load_with_rows(mixed)
