@@ -286,7 +286,8 @@ def _of_long(table: Table, roles: Mapping[str, list[str]]) -> tuple[npt.NDArray[
         steps = np.array([as_number(value) for value in table.columns[names["step"]]], dtype=np.float64)
         if len(np.unique(steps)) > 1:  # a prompt that returns in a later step is a prompt of its own
             columns.setdefault("cluster", ids)
-            ids = np.array([f"{name}@{step:g}" for name, step in zip(ids.tolist(), steps, strict=True)])
+            at = map(_id_text, steps.tolist())
+            ids = np.array([f"{name}@{step}" for name, step in zip(ids.tolist(), at, strict=True)])
         columns["step"] = steps
     columns["item_id"] = ids
     groups = ids if models is None else np.array([f"{m}\n{i}" for m, i in zip(models, ids, strict=True)])

@@ -177,13 +177,14 @@ def test_a_file_of_several_judges_and_a_file_of_several_authors() -> None:
     assert authors.extra["model"].tolist() == ["x", "y", "x", "y", "z"]
 
 
-def test_a_prompt_that_returns_in_a_later_step_is_one_cluster() -> None:
-    both = pd.concat([LONG.assign(step=1), LONG.assign(step=2)])
+@pytest.mark.parametrize("step", [1, 12_345_678])
+def test_a_prompt_that_returns_in_a_later_step_is_one_cluster(step: int) -> None:
+    both = pd.concat([LONG.assign(step=step), LONG.assign(step=step + 1)])
     scores = load_scores(both)
     assert scores.n_items == 4
     assert scores.cluster is not None
     assert sorted(set(scores.cluster.tolist())) == ["7", "9"]
-    assert scores.extra["step"].tolist() == [1] * 5 + [2] * 5
+    assert scores.extra["step"].tolist() == [step] * 5 + [step + 1] * 5
 
 
 def test_llama_factory(tmp_path: Path) -> None:
