@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
+from rmcalib._util.display import count
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, read_input, write_object
 from rmcalib._util.texts import decoded, json_lines, parse_json, repeated
 
@@ -178,32 +179,31 @@ def read_csv_table(path: str | Path, delimiter: str = ",") -> CsvTable:
 
 
 def _csv_table(content: bytes, path: str, delimiter: str) -> CsvTable:
+    text = decoded(content, path)
     rows: list[list[str]] = []
     lines: list[int] = []
-    text = decoded(content, path)
+    line = 1
     limit = csv.field_size_limit(max(len(text), 1))  # responses may be longer than csv's limit
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    line = 1
     try:
         for row in reader:
-            blank = not row or (len(row) == 1 and row[0].isspace())
-            if not blank:
+            if row and not (len(row) == 1 and row[0].isspace()):
                 rows.append(row)
                 lines.append(line)
-            if not blank and len(row) != len(rows[0]):
-                found = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
-                raise ValueError(f"{path}, line {line}: {found}, but the header has {len(rows[0])}")
-            if any("\0" in cell for cell in row):
-                raise ValueError(f"{path}, line {line}: a NUL character: repair the text")
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{path}, line {line}: not CSV ({error})") from error
     finally:
         csv.field_size_limit(limit)
-    twice = repeated(name for name in (rows[0] if rows else []) if name.strip())
+    header = rows[0] if rows else []
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != len(header):
+            found = count(len(row), "cell")
+            raise ValueError(f"{path}, line {line}: {found}, but the header has {len(header)}")
+    twice = repeated(name for name in header if name.strip())
     if twice is not None:
-        raise ValueError(f"{path}, line {lines[0]}: {rows[0].count(twice)} columns are called {twice[:60]!r}")
-    return CsvTable(rows[0] if rows else [], rows[1:], lines[1:])
+        raise ValueError(f"{path}, line {lines[0]}: {header.count(twice)} columns are called {twice[:60]!r}")
+    return CsvTable(header, rows[1:], lines[1:])
 
 
 def rows_of(path: Path, content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -26,8 +26,6 @@ UNKNOWN_LENGTH = -1
 """`n_tokens` of scores that were not made by rmcalib."""
 LARGEST_REWARD = 1e100
 """Larger rewards are refused: their differences and squares overflow float64. float32 ends at 3.4e38."""
-DETAIL = "judge_"
-"""Prefix of columns with other numbers of a judge's answer; NaN if unknown."""
 _TOLERANCE = 1e-6
 _SHOWN = 10  # problems in a message
 _MOST = 10**12  # of votes, tokens and responses: sums of more could overflow
@@ -68,7 +66,6 @@ SCHEMA: dict[str, Field] = {
 NEEDED = ("item_id", "category", "response", "label", "reward")
 _OF_THE_PROMPT = ("category", "ties", "cluster")  # the same on all rows of a prompt
 _TYPES: dict[str, Any] = {"string": np.str_, "int64": np.int64, "bool": np.bool_, "double": np.float64}
-_DETAIL = Field("double", "a finite number, or empty", -LARGEST_REWARD, LARGEST_REWARD, True)
 
 
 class Problems(list[str]):
@@ -118,24 +115,19 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
         problems.append("contains no scores")
     problems.raise_if_any()
     arrays: Columns = {}
-    # Ids first, because messages about other columns use them.
-    for name in sorted(columns, key=lambda name: [*SCHEMA].index(name) if name in SCHEMA else len(SCHEMA)):
-        field = SCHEMA.get(name, _DETAIL if name.startswith(DETAIL) else None)
-        if field is None:
-            extra = as_column(columns[name])
-            arrays |= {} if extra is None else {name: extra}
-            continue
-        found, bad = _typed(columns[name], field)
+    # Ids come first in the schema, because messages about other columns use them.
+    for name in [name for name in SCHEMA if name in columns]:
+        found, bad = _typed(columns[name], SCHEMA[name])
         if len(bad):
             row = int(bad[0])
-            several = f" ({len(bad):,} values)" if len(bad) > 1 else ""
-            problems.append(
-                f"{place(row)}{_whose(arrays, row)}: {name} is {brief(columns[name][row])}{several}, not "
-                f"{field.expected}"
-            )
+            value = brief(columns[name][row]) + (f" ({len(bad):,} values)" if len(bad) > 1 else "")
+            where = f"{place(row)}{_whose(arrays, row)}"
+            problems.append(f"{where}: {name} is {value}, not {SCHEMA[name].expected}")
         else:
             arrays[name] = found
     problems.raise_if_any()
+    extra = {name: as_column(values) for name, values in columns.items() if name not in SCHEMA}
+    arrays |= {name: array for name, array in extra.items() if array is not None}
     order = _order(arrays["item_id"], arrays["response"])
     if order is not None:
         arrays = {name: array[order] for name, array in arrays.items()}
