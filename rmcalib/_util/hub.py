@@ -125,11 +125,10 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
                 warnings.warn(f"{notice}{commit[:12]} from the cache", stacklevel=2)
             return commit
         raise explain(error, name, repo_type=repo_type, revision=revision) from error
-    if not info.sha:
-        raise HubError(f"{name}: the Hub returned no commit for revision {wanted!r}")
+    commit = str(info.sha)
     with contextlib.suppress(ValueError):  # with a read-only cache, only offline use suffers
-        write_text(ref, info.sha)
-    return info.sha
+        write_text(ref, commit)
+    return commit
 
 
 def fetch_model(
