@@ -193,7 +193,7 @@ def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, Found]:
     """Read a table, or a file in one of the known formats."""
     if _files.is_frame(source):
         return _in_table(_files.read_frame(source), "scores", given)
-    if isinstance(source, (np.ndarray, list, tuple)):
+    if not isinstance(source, str) and not hasattr(source, "suffix"):
         raise TypeError(
             "expected Scores, a table or a path; arrays: Scores.from_arrays(rewards, correct=...)"
         )

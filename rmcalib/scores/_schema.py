@@ -145,7 +145,8 @@ def as_column(values: Any) -> npt.NDArray[Any] | None:
     kinds = {type(value) for value in listed} - {type(None)}
     if not kinds <= {str, int, float, bool}:
         return None
-    if str in kinds:  # Arrow has no columns of several types
+    too_large = any(isinstance(value, int) and abs(value) >= 2**63 for value in listed)
+    if str in kinds or too_large:  # Arrow has neither columns of several types nor such numbers
         return objects(None if value is None else str(value) for value in listed)
     return np.array(listed, dtype=np.float64 if None in listed else None)
 

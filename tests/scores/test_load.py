@@ -127,9 +127,10 @@ def test_responses_may_have_any_id(ids: list[Any]) -> None:
     assert scores.reward.tolist() == REWARDS
 
 
-def test_arrays_are_refused_with_the_remedy() -> None:
+@pytest.mark.parametrize("source", [np.zeros((3, 2)), {"prompt": ["a"], "reward": [1.0]}, None])
+def test_arrays_and_other_objects_are_refused_with_the_remedy(source: Any) -> None:
     with pytest.raises(TypeError, match="from_arrays"):
-        load_scores(np.zeros((3, 2)))
+        load_scores(source)
 
 
 def test_a_response_twice_is_refused() -> None:

@@ -130,6 +130,15 @@ def test_numbers_of_a_judge_are_details_and_texts_are_not() -> None:
     assert scores.extra["judge_name"].tolist() == ["gpt", None]
 
 
+def test_further_columns_can_be_written_whatever_they_hold(tmp_path: Path) -> None:
+    values = {"hash": [2**80, 1], "mixed": ["a", 1], "flag": [True, None], "none": [None, None]}
+    scores = Scores.from_columns({"item_id": ["a", "a"], "response": [0, 1], "reward": [1, 2]} | values)
+    scores.to_parquet(tmp_path / "s.parquet")
+    stored = load_scores(tmp_path / "s.parquet")
+    assert stored.extra["hash"].tolist() == [str(2**80), "1"]
+    assert {*stored.extra} == {*values}
+
+
 def test_rows_may_come_in_any_order_and_prompts_may_have_any_labels() -> None:
     rows = [row("b", 1, 0, -2.0), row("a", 0, None, 7.0), row("b", 0, 1, 1.5), row("c", 0, 1), row("c", 1, 1)]
     scores = Scores.from_rows([*rows, row("d", 0, 0), row("d", 1, 0)])
