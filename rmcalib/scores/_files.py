@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rmcalib._util.files import opened_parquet, rows_of, write_file
 from rmcalib._util.storage import as_path, read_input
-from rmcalib._util.texts import LONGEST_ID, brief, parse_json
+from rmcalib._util.texts import brief, parse_json
 from rmcalib.scores._schema import Columns, Place, objects, row_place
 
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
@@ -140,12 +140,15 @@ def _manifest(metadata: Mapping[bytes, bytes]) -> dict[str, Any] | None:
 
 def _digest(table: Any, manifest: Mapping[str, Any]) -> str:
     """Return a SHA-256 of all columns and of the manifest without its own digest."""
+    from pyarrow import types
+
     about = {key: value for key, value in manifest.items() if key != _DIGEST}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name in sorted(table.column_names):
         digest.update(f"\n{name}\n".encode())
         column = table.column(name)
-        if _is_text(column) and not column.null_count:
+        is_text = types.is_string(column.type) or types.is_large_string(column.type)
+        if is_text and len(column) and not column.null_count:
             texts, numbers = _distinct(column)
             digest.update(json.dumps(texts).encode())
             digest.update(numbers.astype("<i8").tobytes())
@@ -175,27 +178,13 @@ def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any
 
 
 def _array(column: Any) -> npt.NDArray[Any]:
-    """Return a column of Arrow as an array. Texts are converted by their distinct values, which are few."""
-    import pyarrow
+    """Return a column of Arrow as an array: of numbers, or of objects with None for an empty value."""
+    from pyarrow import types
 
-    if _is_text(column) and not column.null_count:
-        texts, numbers = _distinct(column)
-        # numpy's fixed-width texts drop a final NUL, and are large if one is long
-        if not any("\0" in text or len(text) > LONGEST_ID for text in texts):
-            return np.array(texts, dtype=np.str_)[numbers]
-    types = pyarrow.types
     if types.is_floating(column.type) or (types.is_primitive(column.type) and not column.null_count):
         array: npt.NDArray[Any] = column.to_numpy()
         return array
     return objects(column.to_pylist())
-
-
-def _is_text(column: Any) -> bool:
-    import pyarrow
-
-    return len(column) > 0 and (
-        pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
-    )
 
 
 def _distinct(column: Any) -> tuple[list[str], npt.NDArray[Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -112,13 +113,11 @@ def _reversed(scores: Scores) -> float | None:
         scores = scores.decided()
     except ValueError:  # no labels
         return None
-    wrong = [
-        ((r[~c][None, :] > r[c][:, None]) + 0.5 * (r[~c][None, :] == r[c][:, None])).mean()
-        for r, c in (
-            (scores.reward[a:b], scores.is_correct[a:b])
-            for a, b in zip(scores.offsets[:5000], scores.offsets[1:5001], strict=False)
-        )
-    ]
+    wrong = []
+    for start, end in pairwise(scores.offsets[:5001].tolist()):
+        reward, correct = scores.reward[start:end], scores.is_correct[start:end]
+        right, others = reward[correct][:, None], reward[~correct]
+        wrong.append(((others > right) + 0.5 * (others == right)).mean())
     mean, n = float(np.mean(wrong)), len(wrong)
     clearly = n >= 10 and mean - 0.5 > 4 * max(float(np.std(wrong)), 0.1) / np.sqrt(n)
     return mean if clearly and mean > 0.6 else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,21 +68,14 @@ _OF_THE_PROMPT = ("category", "ties", "cluster")  # the same on all rows of a pr
 _TYPES: dict[str, Any] = {"string": np.str_, "int64": np.int64, "bool": np.bool_, "double": np.float64}
 
 
-class Problems(list[str]):
-    """What is wrong with a source of scores. `raise_if_any` puts all of it into one error."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.source = source
-
-    def raise_if_any(self) -> None:
-        """Raise a ValueError with all problems, one per line if there are several."""
-        if len(self) == 1:
-            raise ValueError(f"{self.source}: {self[0]}")
-        if self:
-            lines = "".join(f"\n- {problem}" for problem in self[:_SHOWN])
-            lines += f"\n- and {len(self) - _SHOWN:,} more" if len(self) > _SHOWN else ""
-            raise ValueError(f"{self.source}: {len(self)} problems{lines}")
+def raise_if_any(problems: Sequence[str], source: str) -> None:
+    """Raise a ValueError with all problems of a source of scores, one per line if there are several."""
+    if len(problems) == 1:
+        raise ValueError(f"{source}: {problems[0]}")
+    if problems:
+        lines = "".join(f"\n- {problem}" for problem in problems[:_SHOWN])
+        lines += f"\n- and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
+        raise ValueError(f"{source}: {len(problems)} problems{lines}")
 
 
 def row_place(row: int) -> str:
@@ -101,7 +94,7 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
     Columns that the schema does not know are kept as they are if their values are texts, numbers or truth
     values. Prompts keep the order of their first row. A ValueError lists everything that is wrong.
     """
-    problems = Problems(source)
+    problems: list[str] = []
     absent = [name for name in NEEDED if name not in columns]
     if absent:
         problems.append(f"no column {', '.join(absent)} (has {', '.join(map(str, columns))})")
@@ -113,7 +106,7 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
         problems.append(f"the columns have different lengths ({counts})")
     elif not max(lengths.values(), default=0):
         problems.append("contains no scores")
-    problems.raise_if_any()
+    raise_if_any(problems, source)
     arrays: Columns = {}
     # Ids come first in the schema, because messages about other columns use them.
     for name in [name for name in SCHEMA if name in columns]:
@@ -125,14 +118,13 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
             problems.append(f"{where}: {name} is {value}, not {SCHEMA[name].expected}")
         else:
             arrays[name] = found
-    problems.raise_if_any()
+    raise_if_any(problems, source)
     extra = {name: as_column(values) for name, values in columns.items() if name not in SCHEMA}
     arrays |= {name: array for name, array in extra.items() if array is not None}
     order = _order(arrays["item_id"], arrays["response"])
     if order is not None:
         arrays = {name: array[order] for name, array in arrays.items()}
-    problems += _inconsistent(arrays)
-    problems.raise_if_any()
+    raise_if_any(_inconsistent(arrays), source)
     return arrays
 
 

@@ -21,7 +21,7 @@ from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib._util.texts import did_you_mean, parse_yaml, repeated
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table
-from rmcalib.scores._schema import Columns, Problems, as_number, objects
+from rmcalib.scores._schema import Columns, as_number, objects, raise_if_any
 
 ROLES = ("prompt", "response", "reward", "label", "category", "cluster", "step", "model")
 """What a column can be: the keys of ``columns`` in `load_scores`."""
@@ -64,12 +64,14 @@ def parse_columns(given: str | Mapping[str, Any] | None) -> dict[str, list[str]]
     return found
 
 
-def check_names(given: Mapping[str, list[str]], have: Sequence[str], problems: Problems) -> None:
-    """Add the names of columns that do not exist to the problems."""
-    for role, names in given.items():
-        for name in names:
-            if name not in have:
-                problems.append(f"no column {name!r} for {role} ({did_you_mean(name, have)})")
+def unknown_names(given: Mapping[str, list[str]], have: Sequence[str]) -> list[str]:
+    """Return a problem for each name of a column that does not exist."""
+    return [
+        f"no column {name!r} for {role} ({did_you_mean(name, have)})"
+        for role, names in given.items()
+        for name in names
+        if name not in have
+    ]
 
 
 def turned(table: Table, rewards: Iterable[str]) -> Table:
@@ -117,8 +119,8 @@ def to_columns(table: Table, given: Mapping[str, list[str]]) -> dict[str | None,
 
 def _roles(table: Table, given: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """Return the columns of each role."""
-    have, problems = [*table.columns], Problems(table.source)
-    check_names(given, have, problems)
+    have = [*table.columns]
+    problems = unknown_names(given, have)
     found = {role: list(names) for role, names in given.items()}
     named = {name for names in found.values() for name in names}
     free = {_plain(name): name for name in reversed(have) if name not in named}
@@ -136,13 +138,13 @@ def _roles(table: Table, given: Mapping[str, list[str]]) -> dict[str, list[str]]
             problems.append(f"{role}: could be {' or '.join(there)}: say which, --columns {role}={there[0]}")
         if there:
             found[role] = there[:1]
-    problems.raise_if_any()
+    raise_if_any(problems, table.source)
     wide = _is_wide(table, found)
     if not {"reward", "steps"} & {*found} and "beats" not in have:
         problems.append(f"no column of rewards (has {', '.join(have)}): name it, --columns reward=NAME")
     if "prompt" not in found and not wide:
         problems.append(f"no column of prompts (has {', '.join(have)}): name it, --columns prompt=NAME")
-    problems.raise_if_any()
+    raise_if_any(problems, table.source)
     if "model" in found and "model" not in given and not wide and _are_authors(table, found):
         del found["model"]
     if found.get("prompt") == found.get("response"):

@@ -30,9 +30,9 @@ from rmcalib._util.storage import read_input
 from rmcalib._util.texts import json_lines, parse_json
 from rmcalib.scores._files import Table, columns_of, read_parquet
 from rmcalib.scores._load import load_all_scores
-from rmcalib.scores._schema import Problems
+from rmcalib.scores._schema import raise_if_any
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._tables import KNOWN, ROW, check_names, parse_columns, to_columns, turned
+from rmcalib.scores._tables import KNOWN, ROW, parse_columns, to_columns, turned, unknown_names
 
 Row = dict[str, Any]
 Parser = Callable[[Path], Iterable[list[Row]]]
@@ -195,7 +195,10 @@ def _nemo(path: Path) -> Iterable[list[Row]]:
     samples = []
     for row in _objects(path):
         # A value may be a list with one entry, and the prompt is the first part of the content.
-        flat = {name: value[0] if _is_single(value) else value for name, value in row.items()}
+        flat = {
+            name: value[0] if isinstance(value, list) and len(value) == 1 else value
+            for name, value in row.items()
+        }
         if isinstance(flat.get("rewards"), _NUMBERS):
             flat["score"] = flat.pop("rewards")
         content = row.get("content")
@@ -205,20 +208,16 @@ def _nemo(path: Path) -> Iterable[list[Row]]:
     yield samples
 
 
-def _is_single(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 1
-
-
 def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dict[str, Scores]:
     """Return the scores of each reward."""
     columns = turned(Table(columns_of(rows), source), given.get("reward", ())).columns
-    names, problems = [*columns], Problems(source)
-    check_names({role: own for role, own in given.items() if role in ("reward", "label")}, names, problems)
+    names = [*columns]
+    problems = unknown_names({role: given[role] for role in ("reward", "label") if role in given}, names)
     label = given["label"][0] if "label" in given else _label_of(names, problems)
     rewards = given.get("reward") or _rewards_of(names, label)
     if not rewards:
         problems.append(f"no column of rewards (has {', '.join(names)}): name it, --columns reward=NAME")
-    problems.raise_if_any()
+    raise_if_any(problems, source)
     found = {}
     for name in rewards:
         there = np.isfinite(columns[name].astype(np.float64))
@@ -240,7 +239,7 @@ def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dic
     return found
 
 
-def _label_of(names: list[str], problems: Problems) -> str | None:
+def _label_of(names: list[str], problems: list[str]) -> str | None:
     found = [name for name in names if _LABELS.search(name.lower())]
     if len(found) > 1:
         problems.append(f"label: could be {' or '.join(found)}: say which, --columns label={found[0]}")
