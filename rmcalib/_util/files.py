@@ -20,7 +20,7 @@ from typing import IO, Any, Literal, NamedTuple
 
 from rmcalib._util.display import count
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, read_input, write_object
-from rmcalib._util.texts import decoded, json_lines, parse_json, repeated
+from rmcalib._util.texts import decoded, parse_json, repeated
 
 
 def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | None:
@@ -163,8 +163,8 @@ class CsvTable(NamedTuple):
     lines: list[int]
 
 
-def read_csv_table(path: str | Path, delimiter: str = ",") -> CsvTable:
-    """Read a CSV file with a header. All rows must have as many cells as the header.
+def read_csv_table(path: str | Path, delimiter: str = ",", content: bytes | None = None) -> CsvTable:
+    """Read a CSV file with a header, or its `content`. All rows must have as many cells as the header.
 
     Blank lines are skipped. A quoted cell may hold line breaks. No two columns may have the same name.
 
@@ -175,11 +175,7 @@ def read_csv_table(path: str | Path, delimiter: str = ",") -> CsvTable:
     ...     read_csv_table(file)
     CsvTable(header=['model', 'note'], rows=[['a', 'two\\nlines'], ['b', 'one']], lines=[2, 5])
     """
-    return _csv_table(read_input(path), str(path), delimiter)
-
-
-def _csv_table(content: bytes, path: str, delimiter: str) -> CsvTable:
-    text = decoded(content, path)
+    text = decoded(read_input(path) if content is None else content, str(path))
     rows: list[list[str]] = []
     lines: list[int] = []
     line = 1
@@ -204,22 +200,6 @@ def _csv_table(content: bytes, path: str, delimiter: str) -> CsvTable:
     if twice is not None:
         raise ValueError(f"{path}, line {lines[0]}: {header.count(twice)} columns are called {twice[:60]!r}")
     return CsvTable(header, rows[1:], lines[1:])
-
-
-def rows_of(path: Path, content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the place and the values of each row of a `.csv`, `.tsv`, `.jsonl` or `.json` file, a list of objects."""
-    ending = path.suffix.lower()
-    if ending in (".csv", ".tsv"):
-        table = _csv_table(content, str(path), "," if ending == ".csv" else "\t")
-        for line, cells in zip(table.lines, table.rows, strict=True):
-            yield f"line {line}", dict(zip(table.header, cells, strict=True))
-    elif ending == ".jsonl":
-        yield from json_lines(content, str(path))
-    else:
-        values = parse_json(content, str(path))
-        if not isinstance(values, list) or not all(isinstance(row, dict) for row in values):
-            raise ValueError(f"{path}: expected a list of objects")
-        yield from ((f"row {number}", row) for number, row in enumerate(values))
 
 
 def read_object(path: str | Path) -> dict[str, Any]:

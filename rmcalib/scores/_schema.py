@@ -27,6 +27,7 @@ UNKNOWN_LENGTH = -1
 LARGEST_REWARD = 1e100
 """Larger rewards are refused: their differences and squares overflow float64. float32 ends at 3.4e38."""
 _TOLERANCE = 1e-6
+_NONE: IntArray = np.empty(0, dtype=np.int64)
 _SHOWN = 10  # problems in a message
 _MOST = 10**12  # of votes, tokens and responses: sums of more could overflow
 _BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a final NUL; UTF-8 has no lone surrogates
@@ -193,9 +194,10 @@ def _texts(array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], IntArray]:
     """Return ids as texts, and the rows of bad ones; distinct values are checked once."""
     listed = [value if isinstance(value, str | int | float) else None for value in array.tolist()]
     known = {value: _text(value) for value in dict.fromkeys(listed)}
-    texts = [known[value] for value in listed]
-    bad = np.array([row for row, text in enumerate(texts) if text is None], dtype=np.int64)
-    return (array if len(bad) else np.array(texts, dtype=np.str_)), bad
+    if None in known.values():
+        return array, np.flatnonzero([known[value] is None for value in listed])
+    is_text = array.dtype.kind == "U"
+    return (array if is_text else np.array([known[value] for value in listed], dtype=np.str_)), _NONE
 
 
 def _text(value: str | float | None) -> str | None:
