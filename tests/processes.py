@@ -3,20 +3,23 @@
 Importing torch, pandas and Matplotlib takes seconds. Here, one server per test session imports them once, and
 every process is a fork of it. Libraries that read settings from the environment when they are imported
 (huggingface_hub, transformers, datasets) are imported in the new process. Tests that kill or interrupt a
-process start it with `subprocess`.
+process start it with `subprocess`. Tests that need such libraries with the same settings share a `prepared`
+process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from multiprocessing import get_context
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing import Pipe, get_context
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from tests.hooks import PATIENCE
@@ -62,19 +65,72 @@ def run_python(
     return subprocess.CompletedProcess(words, process.exitcode, out, err)
 
 
+@contextlib.contextmanager
+def prepared(
+    setup: str, env: Mapping[str, str]
+) -> Iterator[Callable[[str], subprocess.CompletedProcess[str]]]:
+    """Run `setup` in a new process once; what is yielded runs code after it, each time in a fork."""
+    ours, theirs = Pipe()
+    process = _server().Process(target=_prepare, args=(setup, dict(env), theirs))
+    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
+        process.start()
+    theirs.close()
+
+    def run(code: str) -> subprocess.CompletedProcess[str]:
+        ours.send(code)
+        if not ours.poll(PATIENCE):
+            process.kill()
+            raise subprocess.TimeoutExpired(code, PATIENCE)
+        return subprocess.CompletedProcess(code, *ours.recv())
+
+    try:
+        yield run
+    finally:
+        ours.close()
+        process.join(PATIENCE)
+
+
+def _prepare(setup: str, env: dict[str, str], connection: Any) -> None:
+    _replace_environment(env)
+    names = {"__name__": "__main__"}
+    exec(setup, names)
+    with contextlib.suppress(EOFError):  # the test has ended
+        while True:
+            code = connection.recv()
+            with tempfile.TemporaryDirectory() as folder:
+                files = Path(folder, "out"), Path(folder, "err")
+                fork = get_context("fork").Process(target=_continue, args=(code, names, *map(str, files)))
+                fork.start()
+                fork.join()
+                connection.send((fork.exitcode, *(file.read_text(encoding="utf-8") for file in files)))
+
+
+def _continue(code: str, names: dict[str, Any], out: str, err: str) -> None:
+    _print_to(out, err)
+    exec(code, names)
+
+
 def _server() -> ForkServerContext:
     context = get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
     return context
 
 
-def _work(words: list[str], cwd: str, env: dict[str, str], out: str, err: str) -> None:
+def _print_to(out: str, err: str) -> None:
     for descriptor, path in ((1, out), (2, err)):
         with open(path, "wb") as file:  # noqa: PTH123
             os.dup2(file.fileno(), descriptor)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+
+
+def _replace_environment(env: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(env)
+
+
+def _work(words: list[str], cwd: str, env: dict[str, str], out: str, err: str) -> None:
+    _print_to(out, err)
+    _replace_environment(env)
     os.chdir(cwd)
     sys.argv = words[:1] + words[2:]
     sys.path.insert(0, "" if words[0] == "-c" else cwd)

@@ -48,7 +48,6 @@ def merges(n: int) -> str:
 HOSTILE_YAML = {
     "aliases": "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 60))]),
     "merges": merges(40),
-    "merge": "a: {<<: {b: 1}}",
     "itself": "&a [*a]",
     "nested": "[" * 5000,
     "nested a little less": "[" * 300 + "]" * 300,

@@ -17,8 +17,7 @@ CHUNK_ELEMENTS = 4_000_000
 
 
 def _first_bad(bad: BoolArray) -> str:
-    index = np.argwhere(bad)[0]
-    return f"at index {tuple(int(i) for i in index)}" if len(index) > 1 else f"at index {int(index[0])}"
+    return f"at index {', '.join(map(str, np.argwhere(bad)[0]))}"
 
 
 def as_floats(values: ArrayLike, name: str, ndim: int, *, allow: str = "finite") -> FloatArray:
@@ -51,18 +50,11 @@ def as_integers(values: ArrayLike, name: str, ndim: int) -> IntArray:
     >>> as_integers([2.0, 1.0], "ranks", ndim=1)
     array([2, 1])
     """
-    array = np.asarray(values)
-    if array.dtype.kind not in "iu":
-        floats = as_floats(values, name, ndim)
-        bad = floats != np.round(floats)
-        if bad.any():
-            raise ValueError(f"{name}: {floats[bad][0]} {_first_bad(bad)} is not a whole number")
-        array = floats
-    if array.ndim != ndim:
-        raise ValueError(f"{name}: expected an array of {ndim} axes, got shape {array.shape}")
-    if array.size == 0:
-        raise ValueError(f"{name}: is empty (shape {array.shape}); at least one entry is needed")
-    return array.astype(np.int64)
+    floats = as_floats(values, name, ndim)
+    bad = floats != np.round(floats)
+    if bad.any():
+        raise ValueError(f"{name}: {floats[bad][0]} {_first_bad(bad)} is not a whole number")
+    return floats.astype(np.int64)
 
 
 def as_probabilities(values: ArrayLike, name: str = "probabilities", ndim: int = 1) -> FloatArray:
@@ -113,7 +105,7 @@ def check_choice(value: Any, name: str, choices: tuple[Any, ...]) -> None:
     ...
     ValueError: norm: unknown 'mean' (have: 1, 2, 'max')
     """
-    if not any(value is choice or value == choice for choice in choices):
+    if value not in choices:
         raise ValueError(f"{name}: unknown {value!r} (have: {', '.join(map(repr, choices))})")
 
 

@@ -42,13 +42,13 @@ def clean_line(text: object) -> str:
     return clean(" ".join(str(text).split()))
 
 
-def count(n: int, noun: str, plural: str | None = None) -> str:
+def count(n: int, noun: str) -> str:
     """Return a number with its noun, in the plural if necessary.
 
-    >>> count(1, "worker"), count(1200, "worker"), count(2, "pass", "passes")
-    ('1 worker', '1,200 workers', '2 passes')
+    >>> count(1, "worker"), count(1200, "worker")
+    ('1 worker', '1,200 workers')
     """
-    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -184,10 +184,10 @@ def shortened(text: str, longest: int = 46) -> str:
     """
     half = (longest - 1) // 2
     short = text if len(text) <= longest else f"{text[:half]}…{text[len(text) - half :]}"
-    return "".join(sign if sign.isprintable() else "�" for sign in short)
+    return "".join(sign if sign.isprintable() else REPLACEMENT for sign in short)
 
 
-def short_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
+def short_names(models: Iterable[str]) -> dict[str, str]:
     """Return a short name for each model: without its organisation where that stays unique.
 
     >>> short_names(["a/rm", "b/rm", "c/other"])
@@ -196,7 +196,7 @@ def short_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
     names = list(models)
     last = [name.rpartition("/")[2] or name for name in names]
     return {
-        name: shortened(short if last.count(short) == 1 else name, longest)
+        name: shortened(short if last.count(short) == 1 else name, longest=40)
         for name, short in zip(names, last, strict=True)
     }
 

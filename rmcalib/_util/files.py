@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
+from rmcalib._util.display import count
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, read_input, write_object
-from rmcalib._util.texts import decoded, json_lines, parse_json, repeated
+from rmcalib._util.texts import decoded, parse_json, repeated
 
 
 def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | None:
@@ -41,17 +42,14 @@ def check_output(path: Path) -> None:
     Renaming a file to ``/dev/null`` would replace the device for the whole machine, if root does it.
     """
     try:
-        linked, kind = path.is_symlink(), path.stat().st_mode
+        kind = path.stat().st_mode
     except (OSError, ValueError):  # nothing there, or a name that writing will refuse
         return
-    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)) or (linked and _of_the_system(path)):
+    # A link such as /dev/stdout must stay, even if it leads to a regular file.
+    top, inner = (*path.parent.resolve().parts, "", "")[1:3]
+    of_the_system = top in ("dev", "proc", "sys") and inner != "shm"
+    if of_the_system or not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
         raise ValueError(f"{path}: not a regular file; name another one ('-' is standard output)")
-
-
-def _of_the_system(path: Path) -> bool:
-    """Return whether a link such as /dev/stdout must stay, even if it leads to a regular file."""
-    folder = path.parent.resolve()
-    return folder.parts[1:2] in (("dev",), ("proc",), ("sys",)) and folder.parts[1:3] != ("dev", "shm")
 
 
 def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
@@ -165,8 +163,8 @@ class CsvTable(NamedTuple):
     lines: list[int]
 
 
-def read_csv_table(path: str | Path, delimiter: str = ",") -> CsvTable:
-    """Read a CSV file with a header. All rows must have as many cells as the header.
+def read_csv_table(path: str | Path, delimiter: str = ",", content: bytes | None = None) -> CsvTable:
+    """Read a CSV file with a header, or its `content`. All rows must have as many cells as the header.
 
     Blank lines are skipped. A quoted cell may hold line breaks. No two columns may have the same name.
 
@@ -177,52 +175,31 @@ def read_csv_table(path: str | Path, delimiter: str = ",") -> CsvTable:
     ...     read_csv_table(file)
     CsvTable(header=['model', 'note'], rows=[['a', 'two\\nlines'], ['b', 'one']], lines=[2, 5])
     """
-    return _csv_table(read_input(path), str(path), delimiter)
-
-
-def _csv_table(content: bytes, path: str, delimiter: str) -> CsvTable:
+    text = decoded(read_input(path) if content is None else content, str(path))
     rows: list[list[str]] = []
     lines: list[int] = []
-    text = decoded(content, path)
+    line = 1
     limit = csv.field_size_limit(max(len(text), 1))  # responses may be longer than csv's limit
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    line = 1
     try:
         for row in reader:
-            blank = not row or (len(row) == 1 and row[0].isspace())
-            if not blank:
+            if row and not (len(row) == 1 and row[0].isspace()):
                 rows.append(row)
                 lines.append(line)
-            if not blank and len(row) != len(rows[0]):
-                found = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
-                raise ValueError(f"{path}, line {line}: {found}, but the header has {len(rows[0])}")
-            if any("\0" in cell for cell in row):
-                raise ValueError(f"{path}, line {line}: a NUL character: repair the text")
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{path}, line {line}: not CSV ({error})") from error
     finally:
         csv.field_size_limit(limit)
-    twice = repeated(name for name in (rows[0] if rows else []) if name.strip())
+    header = rows[0] if rows else []
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != len(header):
+            found = count(len(row), "cell")
+            raise ValueError(f"{path}, line {line}: {found}, but the header has {len(header)}")
+    twice = repeated(name for name in header if name.strip())
     if twice is not None:
-        raise ValueError(f"{path}, line {lines[0]}: {rows[0].count(twice)} columns are called {twice[:60]!r}")
-    return CsvTable(rows[0] if rows else [], rows[1:], lines[1:])
-
-
-def rows_of(path: Path, content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the place and the values of each row of a `.csv`, `.tsv`, `.jsonl` or `.json` file, a list of objects."""
-    ending = path.suffix.lower()
-    if ending in (".csv", ".tsv"):
-        table = _csv_table(content, str(path), "," if ending == ".csv" else "\t")
-        for line, cells in zip(table.lines, table.rows, strict=True):
-            yield f"line {line}", dict(zip(table.header, cells, strict=True))
-    elif ending == ".jsonl":
-        yield from json_lines(content, str(path))
-    else:
-        values = parse_json(content, str(path))
-        if not isinstance(values, list) or not all(isinstance(row, dict) for row in values):
-            raise ValueError(f"{path}: expected a list of objects")
-        yield from ((f"row {number}", row) for number, row in enumerate(values))
+        raise ValueError(f"{path}, line {lines[0]}: {header.count(twice)} columns are called {twice[:60]!r}")
+    return CsvTable(header, rows[1:], lines[1:])
 
 
 def read_object(path: str | Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from rmcalib._util.files import write_text
 from rmcalib._util.processes import may_draw
 from rmcalib._util.storage import LONGEST_PAUSE, retry_after, why, within
 
@@ -29,9 +30,7 @@ _REPO_ID = re.compile(rf"{_PART}(?:/{_PART})?")
 _LONGEST_NAME = 200
 _SHA = re.compile(r"[0-9a-f]{40}")
 _REVISION = re.compile(r"\w[\w./-]*")
-_PATIENCE = (1.0, 2.0, 4.0)  # seconds between attempts if the Hub does not answer
-_LITTLE_PATIENCE = (1.0,)  # if an earlier answer is in the cache
-_TIMEOUT, _SHORT_TIMEOUT = 20.0, 5.0
+_PAUSES = (1.0, 2.0, 4.0)  # seconds between attempts if the Hub does not answer
 SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
 _PICKLE_WEIGHTS = ("pytorch_model.bin", "pytorch_model-*.bin", "adapter_model.bin")
@@ -102,22 +101,22 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
         raise HubError(f"{name}: revision: {wanted!r} is not a branch, tag or commit")
     import huggingface_hub
     from huggingface_hub import HfApi, constants
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+    from huggingface_hub.errors import OfflineModeIsEnabled
 
-    ref = _ref_file(Path(constants.HF_HUB_CACHE), name, repo_type, wanted)
+    ref = Path(constants.HF_HUB_CACHE, f"{repo_type}s--{name.replace('/', '--')}", "refs", wanted)
+    # Little patience if there is an earlier answer.
+    pauses, timeout = ((1.0,), 5.0) if ref.is_file() else (_PAUSES, 20.0)
     try:
         if constants.HF_HUB_OFFLINE:
             raise OfflineModeIsEnabled("HF_HUB_OFFLINE is set")
-        timeout = _SHORT_TIMEOUT if ref.is_file() else _TIMEOUT
         info = _patiently(
             lambda: HfApi().repo_info(name, repo_type=repo_type, revision=wanted, timeout=timeout),
-            _LITTLE_PATIENCE if ref.is_file() else _PATIENCE,
+            pauses,
             f"{name}: waiting for the Hub at {constants.ENDPOINT}, which does not answer",
             seconds=3 * timeout,
         )
     except Exception as error:
-        answered = isinstance(error, HfHubHTTPError) and _status(error) in (401, 403, 404)
-        if not answered and ref.is_file():
+        if ref.is_file() and _status(error) not in (401, 403, 404):
             # Later downloads must not reuse a dead connection.
             huggingface_hub.utils.reset_sessions() if _is_old_hub() else huggingface_hub.close_session()
             commit = ref.read_text().strip()
@@ -126,10 +125,10 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
                 warnings.warn(f"{notice}{commit[:12]} from the cache", stacklevel=2)
             return commit
         raise explain(error, name, repo_type=repo_type, revision=revision) from error
-    if not info.sha:
-        raise HubError(f"{name}: the Hub returned no commit for revision {wanted!r}")
-    _remember(ref, info.sha)
-    return str(info.sha)
+    commit = str(info.sha)
+    with contextlib.suppress(ValueError):  # with a read-only cache, only offline use suffers
+        write_text(ref, commit)
+    return commit
 
 
 def fetch_model(
@@ -199,7 +198,7 @@ def downloaded(download: Callable[[], T], name: str) -> T:
                     found += path.lstat().st_size
         return found
 
-    return _patiently(download, _PATIENCE if _is_old_hub() else (), waiting, progress=progress)
+    return _patiently(download, _PAUSES if _is_old_hub() else (), waiting, progress=progress)
 
 
 def has_safe_weights(folder: Path) -> bool:
@@ -259,10 +258,9 @@ def explain(
     from huggingface_hub import constants
 
     kind, place = ("data set", "datasets/") if repo_type == "dataset" else ("model", "")
-    chain = list(_causes(error))
-    text = " ".join(str(cause) for cause in chain)
-    names = {cls.__name__ for cause in chain for cls in type(cause).__mro__}
-    status = next((answer for cause in chain if (answer := _status(cause)) is not None), None)
+    text = " ".join(str(cause) for cause in _causes(error))
+    names = {cls.__name__ for cause in _causes(error) for cls in type(cause).__mro__}
+    status = _status(error)
     log_in = "log in (`hf auth login`) or set HF_TOKEN"
     reason = f"{type(error).__name__}: {why(error).removeprefix(f'{type(error).__name__}: ')}"
     if "GatedRepoError" in names or "is a gated dataset" in text:
@@ -294,8 +292,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the status code of the Hub's answer; None if the error has none."""
-    return getattr(getattr(error, "response", None), "status_code", None)
+    """Return the status code of the Hub's answer in an error or in its causes; None if there is none."""
+    answers = (getattr(cause, "response", None) for cause in _causes(error))
+    return next((answer.status_code for answer in answers if answer is not None), None)
 
 
 def _is_old_hub() -> bool:
@@ -334,22 +333,8 @@ def _patiently(
 
 def _is_temporary(error: BaseException) -> bool:
     """Return whether repeating the request may help."""
-    status = next((answer for cause in _causes(error) if (answer := _status(cause)) is not None), None)
+    status = _status(error)
     if status is not None:
         return status == 429 or status >= 500
     broken = {"TransportError", "ConnectionError", "ChunkedEncodingError"}
     return bool({cls.__name__ for cls in type(error).__mro__} & broken)
-
-
-def _ref_file(cache: Path, name: str, repo_type: RepoType, revision: str) -> Path:
-    """Return the file of the Hub's cache that contains the commit of a revision."""
-    return cache / f"{repo_type}s--{name.replace('/', '--')}" / "refs" / revision
-
-
-def _remember(ref: Path, commit: str) -> None:
-    with contextlib.suppress(OSError):  # with a read-only cache, only offline use suffers
-        if not ref.is_file() or ref.read_text().strip() != commit:
-            ref.parent.mkdir(parents=True, exist_ok=True)
-            temporary = ref.with_name(f"{ref.name}.{os.getpid()}.tmp")
-            temporary.write_text(commit)
-            temporary.replace(ref)

@@ -16,20 +16,14 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
-
-# File systems without folders. In others, a folder must exist before a file is written to it.
-_WITHOUT_FOLDERS = frozenset(
-    ("abfs", "abfss", "adl", "az", "gcs", "gs", "hf", "memory", "oci", "oss", "s3", "s3a")
-)
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
-_LOCAL = ("file://", "local://")
+_LOCAL = "file://"
 _LARGEST = 8 * 2**30
 LONGEST_PAUSE = 60.0
 """Most seconds between two attempts, whatever a server asks for."""
@@ -72,9 +66,7 @@ def as_path(place: str | Path) -> Path:
     if not isinstance(place, str):
         return place
     if not is_remote(place):
-        for prefix in _LOCAL:
-            place = place.removeprefix(prefix)
-        return Path(place)
+        return Path(place.removeprefix(_LOCAL))
     from upath import UPath
 
     try:
@@ -181,8 +173,6 @@ def write_object(path: Path, content: bytes) -> None:
     """
     remote: Any = path
     try:
-        if remote.protocol not in _WITHOUT_FOLDERS:
-            within(lambda: remote.fs.makedirs(remote.parent.path, exist_ok=True))
         within(lambda: remote.fs.pipe_file(remote.path, content))
     except Exception as error:
         raise _failure(path, "written", error) from error
@@ -265,19 +255,15 @@ def within(
     limit = patience() if seconds is None else min(seconds, patience())
     future = started(call, _NAME)
     state, since = progress(), time.monotonic()
-    while True:
-        try:
-            return future.result(min(limit, _LOOK))
-        except NotYet:
-            if future.done():  # the call itself has raised it
-                raise
-        now, known = time.monotonic(), state
-        state = progress()
-        since = now if state != known else since
-        if now - since >= limit:
+    while not wait([future], min(limit, _LOOK)).done:
+        before, state = state, progress()
+        if state != before:
+            since = time.monotonic()
+        elif time.monotonic() - since >= limit:
             raise TimeoutError(
                 f"no complete answer within {limit:g} seconds (RMCALIB_TIMEOUT sets another limit)"
             )
+    return future.result()
 
 
 def is_late() -> bool:

@@ -13,7 +13,6 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -37,18 +36,6 @@ LARGEST_YAML = 1_000_000
 """Most bytes of a YAML file: they are written by hand, and read slowly."""
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-def refuse_url(path: str | Path) -> None:
-    """Raise a ValueError if `path` is a URL; only local files can be read.
-
-    >>> refuse_url("http://example.org/scores.jsonl")
-    Traceback (most recent call last):
-    ValueError: http://example.org/scores.jsonl: a URL; download the file and give its path
-    """
-    if isinstance(path, str) and _URL.match(path):
-        raise ValueError(f"{path}: a URL; download the file and give its path")
 
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
@@ -119,7 +106,7 @@ def json_lines(content: bytes, source: str) -> Iterator[tuple[str, dict[str, Any
 
 
 def parse_yaml(content: bytes, where: str) -> Any:
-    """Parse a YAML file. Aliases and merges are refused: a few lines of them can stand for gigabytes.
+    """Parse a YAML file. Aliases are refused: a few lines of them can stand for gigabytes.
 
     >>> parse_yaml(b"seed: 1\\nseed: 2", "c.yaml")
     Traceback (most recent call last):
@@ -161,8 +148,6 @@ def _yaml_loader() -> Any:
                 name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
                 if name is not None and name in seen:
                     self._refuse(f"the key {brief(key.value)} appears twice", key)
-                if key.tag == "tag:yaml.org,2002:merge":
-                    self._refuse("a merge (<<): write the values again", key)
                 seen.add(name)
             return super().construct_mapping(node, deep)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +10,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from rmcalib._util.display import shortened
 from rmcalib._util.storage import read_input
-from rmcalib._util.texts import parse_yaml, typed
+from rmcalib._util.texts import brief, did_you_mean, parse_yaml, typed
 from rmcalib.benchmarks._items import Benchmark
 
 LIBRARY = Path(__file__).with_name("library")
@@ -155,15 +153,14 @@ def known_entry(name: str) -> BenchmarkEntry:
     --------
     >>> known_entry("reward-bench-3")
     Traceback (most recent call last):
-    ValueError: format: unknown 'reward-bench-3' (did you mean reward-bench-2? `rmcalib list benchmarks` lists all)
+    ValueError: format: unknown 'reward-bench-3' (did you mean 'reward-bench-2'?)
     """
     if name.endswith((".yaml", ".yml")):
         return read_entry(Path(name))
     entry = entry_for(name)
     if entry is None:
-        near = difflib.get_close_matches(name, benchmarks(), n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"format: unknown {name!r} ({hint}`rmcalib list benchmarks` lists all)")
+        hint = did_you_mean(name, benchmarks(), "`rmcalib list benchmarks` lists all")
+        raise ValueError(f"format: unknown {brief(name)} ({hint})")
     return entry
 
 
@@ -189,14 +186,10 @@ def read_entry(path: Path) -> BenchmarkEntry:
     from rmcalib.benchmarks._official import OFFICIAL
 
     entry = typed(BenchmarkEntry, parse_yaml(read_input(path), str(path)), str(path))
-    for key, value, known in (
-        ("reader", entry.reader, {*READERS}),
-        ("official", entry.official, {*OFFICIAL}),
-    ):
-        if isinstance(value, str) and value not in known:
-            raise ValueError(
-                f"{path}: {key}: unknown {shortened(repr(value), 100)} (have: {', '.join(sorted(known))})"
-            )
+    if isinstance(entry.reader, str) and entry.reader not in READERS:
+        raise ValueError(f"{path}: reader: unknown {brief(entry.reader)} (have: {', '.join(READERS)})")
+    if entry.official is not None and entry.official not in OFFICIAL:
+        raise ValueError(f"{path}: official: unknown {brief(entry.official)} (have: {', '.join(OFFICIAL)})")
     return entry
 
 

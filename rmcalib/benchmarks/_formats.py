@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,21 +22,9 @@ from rmcalib.benchmarks._items import Item
 # Types of values
 
 
-def _name(value: Any) -> str:
-    """Return an id or a category as text; numbers are allowed."""
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError("must be a text or a number")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("must be a finite number")
-    text = str(value)
-    if not text.strip() or "\0" in text or len(text) > LONGEST_NAME:
-        raise ValueError(f"must have 1 to {LONGEST_NAME} characters, and no NUL")
-    return text
-
-
-def _whole(text: str) -> str:
-    if not text.isascii() and LONE_SURROGATE.search(text):
-        raise ValueError("a lone surrogate (\\ud800 to \\udfff): fix the text")
+def _named(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise ValueError("must not be blank, nor contain NUL")
     return text
 
 
@@ -76,7 +63,10 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, (list, tuple)) else [value]
 
 
-Text = Annotated[str, Strict(), AfterValidator(_whole)]
+Text = Annotated[str, Strict(), Field(min_length=0)]  # with a limit, pydantic refuses lone surrogates
+Name = Annotated[
+    str, Field(coerce_numbers_to_str=True, max_length=LONGEST_NAME), AfterValidator(_named)
+]  # an id or a category
 Count = Annotated[int, Field(ge=0)]
 FromJson = BeforeValidator(_from_json)
 
@@ -113,7 +103,6 @@ Chat = Annotated[Messages, FromJson, Field(min_length=1)]
 Talk = Annotated[Chat, AfterValidator(_ends_with_answer)]
 Question = Annotated[Chat, AfterValidator(_before_the_answer)]
 
-Name = Annotated[str, BeforeValidator(_name), AfterValidator(_whole)]
 Texts = Annotated[
     tuple[Text, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)
 ]

@@ -12,11 +12,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import kind_on_disk, opened_parquet, rows_of
+from rmcalib._util.files import kind_on_disk, opened_parquet, read_csv_table
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, resolve_commit, translated, without_hub
 from rmcalib._util.processes import may_draw
-from rmcalib._util.storage import read_input
-from rmcalib._util.texts import refuse_url, typed
+from rmcalib._util.storage import is_remote, read_input
+from rmcalib._util.texts import json_lines, parse_json, typed
 from rmcalib.benchmarks._entries import BenchmarkEntry, HubSource, benchmarks, entry_for, known_entry
 from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
 
@@ -113,7 +113,8 @@ def in_part(ids: Iterable[str], part: str) -> list[bool]:
 
 
 def _is_path(name: str) -> bool:
-    refuse_url(name)
+    if is_remote(name):
+        raise ValueError(f"{name}: a URL; download the file and give its path")
     entry = benchmarks().get(name)
     if entry is not None and entry.hub:  # even if a folder has the same name
         return False
@@ -156,8 +157,19 @@ def _files(path: Path, folder: str | None) -> list[Path]:
 
 def _rows(path: Path, content: bytes) -> Iterator[tuple[str, Any]]:
     """Yield the place and the value of each row of a file."""
-    if path.suffix != ".parquet":
-        yield from rows_of(path, content)
+    if path.suffix == ".jsonl":
+        yield from json_lines(content, str(path))
+        return
+    if path.suffix == ".csv":
+        table = read_csv_table(path, content=content)
+        for line, cells in zip(table.lines, table.rows, strict=True):
+            yield f"line {line}", dict(zip(table.header, cells, strict=True))
+        return
+    if path.suffix == ".json":
+        values = parse_json(content, str(path))
+        if not isinstance(values, list) or not all(isinstance(row, dict) for row in values):
+            raise ValueError(f"{path}: expected a list of objects")
+        yield from ((f"row {number}", row) for number, row in enumerate(values))
         return
     with opened_parquet(content, str(path)) as file:
         number = size = 0

@@ -146,23 +146,26 @@ def mean_by_category(
     values: npt.NDArray[np.float64 | np.bool_],
     scores: Any,
     *,
-    kept: BoolArray | None = None,
+    weights: npt.NDArray[np.int64 | np.bool_] | None = None,
     average_categories: bool = False,
 ) -> list[OfficialScore]:
     """Return the mean of `values` (n,) over all prompts, and by category in order of appearance.
 
-    `kept` (n,) selects the prompts that count. With `average_categories`, the headline is the mean of the
-    values of the categories.
+    `weights` (n,) are 0 for prompts that do not count. With `average_categories`, the headline is the mean of
+    the values of the categories.
     """
-    kept = np.ones(len(values), dtype=bool) if kept is None else kept
-    rows = []
-    for name in dict.fromkeys(_categories(scores)[kept].tolist()):
-        own = values[kept & (_categories(scores) == name)]
-        rows.append(OfficialScore(metric, name, float(own.mean()), len(own)))
-    if not rows:
-        return [OfficialScore(metric, "all", float("nan"), 0)]
-    overall = np.mean([row.value for row in rows]) if average_categories else values[kept].mean()
-    return [OfficialScore(metric, "all", float(overall), int(kept.sum())), *rows]
+    weights = np.ones(len(values), dtype=bool) if weights is None else weights
+
+    def row(name: str, own: BoolArray) -> OfficialScore:
+        mean = np.average(values[own], weights=weights[own]) if own.any() else np.nan
+        return OfficialScore(metric, name, float(mean), int(own.sum()))
+
+    kept, category = weights > 0, _categories(scores)
+    rows = [row(name, kept & (category == name)) for name in dict.fromkeys(category[kept].tolist())]
+    overall = row("all", kept)
+    if average_categories and rows:
+        overall = replace(overall, value=float(np.mean([one.value for one in rows])))
+    return [overall, *rows]
 
 
 # The scores. Each takes the rewards and the benchmark's entry; the headline comes first.
@@ -170,7 +173,7 @@ def mean_by_category(
 
 def accuracy(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     """Return how often the correct responses beat all others. Prompts without any do not count: votes may be tied."""
-    return mean_by_category("accuracy", best_beats_all(scores), scores, kept=_has_correct(scores))
+    return mean_by_category("accuracy", best_beats_all(scores), scores, weights=_has_correct(scores))
 
 
 def _has_correct(scores: Any) -> BoolArray:
@@ -204,7 +207,7 @@ def category_scores(scores: Any) -> list[OfficialScore]:
 
     It is NaN if there are no pairs of ids ref:N and tied:N.
     """
-    rows = mean_by_category("accuracy", shared_first_place(scores), scores, kept=_has_correct(scores))
+    rows = mean_by_category("accuracy", shared_first_place(scores), scores, weights=_has_correct(scores))
     tied, found = tied_categories(scores), []
     for row in rows[1:]:
         if row.category in tied:
@@ -247,16 +250,12 @@ def ties_sums(scores: Any, category: str) -> FloatArray:
     worst = np.minimum.reduceat(np.where(is_correct, reward, np.inf), starts)
     best = np.maximum.reduceat(np.where(is_correct, reward, -np.inf), starts)
     gap = worst - np.maximum.reduceat(np.where(is_correct, -np.inf, reward), starts)
-    width = best - worst
     kind, _, number = np.array([name.partition(":") for name in ids[starts].tolist()]).T
     numbers, place = np.unique(number, return_inverse=True)
-    per_kind = {}
-    for name in ("ref", "tied"):
-        at = np.flatnonzero(kind == name)
-        gaps, widths = np.full(len(numbers), np.nan), np.full(len(numbers), np.nan)
-        gaps[place[at]], widths[place[at]] = gap[at], width[at]
-        per_kind[name] = gaps, widths
-    (g_ref, _), (g_tied, w) = per_kind["ref"], per_kind["tied"]
+    g_ref, g_tied, w = np.full((3, len(numbers)), np.nan)
+    g_ref[place[kind == "ref"]] = gap[kind == "ref"]
+    g_tied[place[kind == "tied"]] = gap[kind == "tied"]
+    w[place[kind == "tied"]] = (best - worst)[kind == "tied"]
     both = ~np.isnan(g_ref) & ~np.isnan(g_tied)
     least = np.fmin(g_ref, g_tied)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -346,16 +345,16 @@ def conflict_pairs(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     benchmark, they are all pairs of a correct and a wrong response, and the metric is `all_pairs_accuracy`.
     """
     column = scores.extra.get("sampled_conflict_pairs")
-    drawn = [] if column is None else column[_starts(scores)].tolist()
+    drawn: list[Any] = [None] if column is None else column[_starts(scores)].tolist()
+    name = "all_pairs_accuracy" if None in drawn else "pair_accuracy"
     wins = np.empty(len(_starts(scores)))
     for n, (start, end) in enumerate(pairwise(scores.offsets.tolist())):
         reward, correct = scores.reward[start:end], scores.is_correct[start:end]
-        if drawn and None not in drawn:
-            first, second = np.array(json.loads(drawn[n] or ""), dtype=np.int64).reshape(-1, 2).T
-            wins[n] = (reward[first] > reward[second]).mean() if len(first) else np.nan
-        else:
+        if None in drawn:
             wins[n] = (reward[correct][:, None] > reward[~correct]).mean()
-    name = "pair_accuracy" if drawn and None not in drawn else "all_pairs_accuracy"
+        else:
+            first, second = np.array(json.loads(drawn[n]), dtype=np.int64).reshape(-1, 2).T
+            wins[n] = (reward[first] > reward[second]).mean() if len(first) else np.nan
     top = has_largest_reward(scores)
     right = np.add.reduceat(top & scores.is_correct, _starts(scores), dtype=np.int64)
     best = right / np.add.reduceat(top, _starts(scores), dtype=np.int64)
@@ -369,17 +368,11 @@ def agreement(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
     """MT-bench: the fraction of votes, without ties, for the response with the larger reward."""
     if scores.votes is None:
         return []
-    first = has_largest_reward(scores)
-    alone = _per_response(np.add.reduceat(first, _starts(scores), dtype=np.int64) == 1, scores)
-    agreeing = np.add.reduceat(scores.votes * (first & alone), _starts(scores))
-    total = np.add.reduceat(scores.votes, _starts(scores))
-    rows = []
-    for name in ("all", *dict.fromkeys(_categories(scores).tolist())):
-        own = (_categories(scores) == name) | (name == "all")
-        counted = int(total[own].sum())
-        value = float(agreeing[own].sum() / counted) if counted else float("nan")
-        rows.append(OfficialScore("agreement", name, value, int((total[own] > 0).sum())))
-    return rows
+    first, starts = has_largest_reward(scores), _starts(scores)
+    alone = np.add.reduceat(first, starts, dtype=np.int64) == 1
+    total = np.add.reduceat(scores.votes, starts)
+    share = np.add.reduceat(scores.votes * first, starts) * alone / np.maximum(total, 1)
+    return mean_by_category("agreement", share, scores, weights=total)
 
 
 OFFICIAL: dict[str, Callable[[Any, BenchmarkEntry], list[OfficialScore]]] = {

@@ -193,7 +193,7 @@ def all_events(n_items: int, k: int) -> IntArray:
     if math.perm(m, k) * k > CHUNK_ELEMENTS * 10:
         raise ValueError(
             f"k: {math.perm(m, k):,} events of {k} of {m} items are too many to list; "
-            "choose the frequent ones with coverage=0.95 or pass events="
+            "choose the frequent ones with coverage=0.95, or a smaller k"
         )
     return _rows_of(permutations(range(m), k), math.perm(m, k), k)
 
@@ -240,8 +240,7 @@ def observed_counts(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray
     rows = array[:, :k]
     if family == "sub" and n * math.comb(m, k) * k > _MAX_PROJECTIONS:
         raise ValueError(
-            f"k: {n} rankings have {n * math.comb(m, k):,} sub-{k} events, too many to count; "
-            "use a smaller k or pass events="
+            f"k: {n} rankings have {n * math.comb(m, k):,} sub-{k} events, too many to count; use a smaller k"
         )
     if family == "sub":
         # Items at increasing positions of an order are that order's projection onto those items.

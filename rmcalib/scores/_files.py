@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.files import opened_parquet, rows_of, write_file
+from rmcalib._util.files import opened_parquet, read_csv_table, write_file
 from rmcalib._util.storage import as_path, read_input
-from rmcalib._util.texts import LONGEST_ID, brief, parse_json
+from rmcalib._util.texts import LONGEST_ID, brief, json_lines, parse_json
 from rmcalib.scores._schema import Columns, Place, objects, row_place
 
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
@@ -53,14 +53,15 @@ def read_table(path: str | Path, content: Any = None) -> Table:
     if ending == ".json":
         content = parse_json(read_input(path), source) if content is None else content
         return Table(_columns_of_json(content, source), source, lambda row: f"entry {row}")
-    lines = [*rows_of(as_path(path), read_input(path))]
-    columns = columns_of([row for _, row in lines])
-    if ending != ".jsonl":  # all cells are texts: an id such as 007 stays what it is
-        columns = {
-            name: objects([None if one in _EMPTY else one for one in cells])
-            for name, cells in columns.items()
-        }
-    return Table(columns, source, lambda row: lines[row][0])
+    if ending == ".jsonl":
+        lines = [*json_lines(read_input(path), source)]
+        return Table(columns_of([row for _, row in lines]), source, lambda row: lines[row][0])
+    table = read_csv_table(path, "," if ending == ".csv" else "\t")
+    columns = {}
+    for number, name in enumerate(table.header):  # all cells are texts: an id such as 007 stays what it is
+        cells = (row[number] for row in table.rows)
+        columns[name] = objects(None if cell in _EMPTY else cell for cell in cells)
+    return Table(columns, source, lambda row: f"line {table.lines[row]}")
 
 
 def is_frame(value: object) -> bool:
@@ -145,7 +146,7 @@ def _digest(table: Any, manifest: Mapping[str, Any]) -> str:
     for name in sorted(table.column_names):
         digest.update(f"\n{name}\n".encode())
         column = table.column(name)
-        if _is_text(column) and not column.null_count:
+        if _is_text(column):
             texts, numbers = _distinct(column)
             digest.update(json.dumps(texts).encode())
             digest.update(numbers.astype("<i8").tobytes())
@@ -176,14 +177,13 @@ def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any
 
 def _array(column: Any) -> npt.NDArray[Any]:
     """Return a column of Arrow as an array. Texts are converted by their distinct values, which are few."""
-    import pyarrow
+    from pyarrow import types
 
-    if _is_text(column) and not column.null_count:
+    if _is_text(column):
         texts, numbers = _distinct(column)
         # numpy's fixed-width texts drop a final NUL, and are large if one is long
         if not any("\0" in text or len(text) > LONGEST_ID for text in texts):
             return np.array(texts, dtype=np.str_)[numbers]
-    types = pyarrow.types
     if types.is_floating(column.type) or (types.is_primitive(column.type) and not column.null_count):
         array: npt.NDArray[Any] = column.to_numpy()
         return array
@@ -191,11 +191,11 @@ def _array(column: Any) -> npt.NDArray[Any]:
 
 
 def _is_text(column: Any) -> bool:
-    import pyarrow
+    """Return whether a column has texts, and no empty value."""
+    from pyarrow import types
 
-    return len(column) > 0 and (
-        pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
-    )
+    text = types.is_string(column.type) or types.is_large_string(column.type)
+    return text and len(column) > 0 and not column.null_count
 
 
 def _distinct(column: Any) -> tuple[list[str], npt.NDArray[Any]]:

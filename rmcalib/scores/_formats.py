@@ -26,7 +26,6 @@ from rmcalib.scores._tables import to_columns
 Columns = dict[str, Any]
 About = dict[str, Any]
 _ABOUT = ("model", "model_type", "chat_template")
-_DEFECT = "Factuality", list(map(str, range(30, 40))), list(map(str, range(10)))
 _CORRECT = "human_to_GPT-4"
 _LETTERS = ("A", "B")
 _VERDICTS = ("model", "problem", "rejected", "verdict", "chosen_position")
@@ -74,7 +73,10 @@ def models_of_table(table: Table) -> dict[str, tuple[Columns, About]]:
         return _verdicts(table)
     if not names >= {"model", "problem", "response", "score"} or {"label", "is_correct"} & names:
         return {}
-    correct = np.array([str(number) == "0" for number in table.columns["response"]])
+    numbers = [*map(str, table.columns["response"])]
+    if not all(number.isdecimal() for number in numbers):  # texts of responses: somebody else's table
+        return {}
+    correct = np.array([number == "0" for number in numbers])
     category = np.full(len(table), "MATH")
     labelled = Table({**table.columns, "label": correct, "category": category}, table.source)
     roles = {"model": "model", "prompt": "problem", "response": "response", "reward": "score"}
@@ -88,33 +90,32 @@ def rewardbench_columns(content: Any, source: str) -> tuple[Columns, About]:
         raise NoScoresError(f"{source}: prompts without scores (a generative judge gives none)")
     file = typed(RewardBenchFile, content, source)
     subsets, scores, n_correct = [*map(str, file["subset"])], file["scores"], file["num_correct"]
-    ids, repaired = _repaired_ids([*map(str, file["id"])], subsets)
+    given = [*map(str, file["id"])]
+    ids = _repaired_ids(given, subsets)
     if not len(ids) == len(subsets) == len(scores) == len(n_correct):
         raise ValueError(f"{source}: its lists have different lengths")
     if (twice := repeated(zip(subsets, ids, strict=True))) is not None:
         raise ValueError(f"{source}: the id {twice[1]!r} of {twice[0]} appears twice")
     about: About = {"source": source, "benchmark_format": "reward-bench-2"}
     about |= {key: content[key] for key in _ABOUT if key in content}
-    if repaired:
-        about["repaired_ids"] = repaired
-        about["notes"] = [f"{repaired} ids of Factuality that the file has wrong (30 to 39) were repaired."]
+    if ids != given:
+        about["repaired_ids"] = 10
+        about["notes"] = ["10 ids of Factuality that the file has wrong (30 to 39) were repaired."]
     labels = [[float(i < n) for i in range(len(own))] for n, own in zip(n_correct, scores, strict=True)]
     lists = {"prompt": ids, "category": subsets, "reward": scores, "label": labels}
     table = Table({role: objects(values) for role, values in lists.items()}, source)
     return to_columns(table, {role: [role] for role in lists})[None], about
 
 
-def _repaired_ids(ids: list[str], categories: Sequence[str]) -> tuple[list[str], int]:
+def _repaired_ids(ids: list[str], categories: Sequence[str]) -> list[str]:
     """Undo the known defect of published files: the first ten ids of Factuality are 30 to 39, not 0 to 9."""
-    category, wrong, right = _DEFECT
-    own = [i for i, name in enumerate(categories) if name == category]
+    right, wrong = [*map(str, range(10))], [*map(str, range(30, 40))]
+    own = [i for i, name in enumerate(categories) if name == "Factuality"]
     found = [ids[i] for i in own]
     if found[:10] != wrong or not {*wrong} <= {*found[10:]} or {*right} & {*found}:
-        return ids, 0
-    repaired = list(ids)
-    for i, name in zip(own[:10], right, strict=True):
-        repaired[i] = name
-    return repaired, len(right)
+        return ids
+    repaired = dict(zip(own, right, strict=False))
+    return [repaired.get(i, name) for i, name in enumerate(ids)]
 
 
 def _rewardmath_table(content: Sequence[Any], source: str, model: str) -> tuple[Table, list[str]]:

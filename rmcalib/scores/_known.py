@@ -29,7 +29,6 @@ RESULTS = "allenai/reward-bench-2-results"
 _DEMO = Path(__file__).parents[1] / "demo"
 _SCORES, _FIGURES = "eval-set-scores", "eval-set"  # folders of the data set
 _SHARED = ("item_id", "category", "response", "label", "votes", "ties", "characters")
-_KEPT = ("model_type", "chat_template", "repaired_ids", "notes")
 
 
 def load_board(name: str = "rewardmath") -> dict[str, Scores]:
@@ -133,15 +132,9 @@ def published_scores(model: str, *, revision: str | None = None, cache: Path | N
         return Scores.from_parquet(stored)
     source = f"{RESULTS}/{_SCORES}/{model}.json"
     columns, about = rewardbench_columns(parse_json(_content(model, commit), source), source)
-    manifest: dict[str, Any] = {
-        "model": model,
-        "benchmark": known_entry("reward-bench-2").hub_id,
-        "scores": "published",
-        "source": source,
-        "source_revision": commit,
-        **{key: about[key] for key in _KEPT if key in about},
-    }
-    scores = Scores.from_columns(columns, manifest, source=source)
+    about |= {"model": model, "benchmark": known_entry("reward-bench-2").hub_id}
+    about |= {"scores": "published", "source_revision": commit}
+    scores = Scores.from_columns(columns, about, source=source)
     scores.to_parquet(stored)
     return scores
 

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_choice
+from rmcalib._util.arrays import IntArray, check_choice
 from rmcalib._util.display import count
 from rmcalib._util.storage import as_path, is_remote, read_input
-from rmcalib._util.texts import brief, did_you_mean, parse_json
+from rmcalib._util.texts import did_you_mean, parse_json
 from rmcalib.scores import _files, _formats
 from rmcalib.scores._known import built_in_scores, is_built_in
 from rmcalib.scores._meaning import MISSING, STEPS, Missing, measured, step_rewards
-from rmcalib.scores._schema import Columns, Place, objects
+from rmcalib.scores._schema import Columns, as_number, objects
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import ROW, listed, parse_columns, to_columns
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a source has of one model: columns, what is known about them, and the table they are from."""
-
-    columns: Mapping[str, Any]
-    about: dict[str, Any]
-    table: _files.Table
-    missing: Missing = "refuse"
-    foreign: bool = False  # then the numbers may be anything
+# What a source has of one model: columns, what is known about them, and the table they are from. A table
+# without a manifest is foreign: its numbers may be anything.
+Found = tuple[Mapping[str, Any], dict[str, Any], _files.Table]
 
 
 class Loaded(NamedTuple):
@@ -183,24 +176,24 @@ def _load(
     """Return everything that a source has by model; of several models, `only` one is built if it is named."""
     check_choice(steps, "steps", STEPS)
     check_choice(missing, "missing", (None, *MISSING))
-    given = parse_columns(columns)
+    given = parse_columns(columns) | ({} if cluster is None else {"cluster": [cluster]})
     if is_built_in(source):
         source = built_in_scores(str(source))
     if isinstance(source, Scores):
         table = _files.Table(source.columns(), "scores")
         scores = measured(source, scale, guess=False)
         return {str(source.manifest.get("model") or "scores"): Loaded(scores, table, np.arange(len(source)))}
-    found = _found(source, given, cluster)
+    found = _models_of(source, given)
     if only is not None and len(found) > 1:
         found = {only: find_model(found, only, _named(source))}
-    return {name: _built(one, scale, steps, missing) for name, one in found.items()}
+    return {name: _built(*one, scale, steps, missing) for name, one in found.items()}
 
 
-def _found(source: Any, given: Mapping[str, list[str]], cluster: str | None) -> dict[str, _Found]:
+def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, Found]:
     """Read a table, or a file in one of the known formats."""
     if _files.is_frame(source):
-        return _in_table(_files.read_frame(source), "scores", given, cluster)
-    if isinstance(source, (np.ndarray, list, tuple)):
+        return _in_table(_files.read_frame(source), "scores", given)
+    if not isinstance(source, str) and not hasattr(source, "suffix"):
         raise TypeError(
             "expected Scores, a table or a path; arrays: Scores.from_arrays(rewards, correct=...)"
         )
@@ -219,73 +212,55 @@ def _found(source: Any, given: Mapping[str, list[str]], cluster: str | None) -> 
         table = _files.read_table(file, content)
         models = _formats.models_of_table(table) if not given and len(table) else {}
     if not models:
-        return _in_table(table, file.stem, given, cluster)
+        return _in_table(table, file.stem, given)
     return {
-        model: _Found(
-            columns,
-            about,
-            _files.Table(dict(columns), str(file)),
-            missing="lowest" if about["benchmark_format"] == "rewardmath" else "refuse",
-        )
+        model: (columns, about, _files.Table(dict(columns), str(file), manifest=about))
         for model, (columns, about) in models.items()
     }
 
 
-def _in_table(
-    table: _files.Table, stem: str, given: Mapping[str, list[str]], cluster: str | None
-) -> dict[str, _Found]:
+def _in_table(table: _files.Table, stem: str, given: Mapping[str, list[str]]) -> dict[str, Found]:
     """Return what a table has of each model."""
-    about, foreign = dict(table.manifest or {}), table.manifest is None
-    if not foreign and not given and cluster is None:
-        parts: dict[str | None, Columns] = {None: table.columns}
-    else:
-        parts = to_columns(table, given, cluster)
+    about = table.manifest or {}
+    called = str(about.get("model") or stem)
+    if about and not given:
+        return {called: (table.columns, about, table)}
     return {
-        model or str(about.get("model") or stem): _Found(
-            columns, about if model is None else about | {"model": model}, table, foreign=foreign
-        )
-        for model, columns in parts.items()
+        model or called: (columns, about if model is None else about | {"model": model}, table)
+        for model, columns in to_columns(table, given).items()
     }
 
 
-def _built(found: _Found, scale: str | None, steps: str, missing: Missing | None) -> Loaded:
+def _built(
+    found: Mapping[str, Any],
+    known: Mapping[str, Any],
+    table: _files.Table,
+    scale: str | None,
+    steps: str,
+    missing: Missing | None,
+) -> Loaded:
     """Build scores from columns; steps, pairs and missing numbers become rewards."""
-    n = len(next(iter(found.columns.values())))
-    columns = {ROW: np.arange(n)} | {name: objects(values) for name, values in found.columns.items()}
-    about, table, missing = dict(found.about), found.table, missing or found.missing
+    n = len(next(iter(found.values())))
+    columns = {ROW: np.arange(n)} | {name: objects(values) for name, values in found.items()}
+    about = dict(known)
+    if missing is None:
+        missing = "lowest" if about.get("benchmark_format") == "rewardmath" else "refuse"
 
     def place(row: int) -> str:
         return table.place(int(columns[ROW][row]))
 
     if "steps" in columns:
-        columns["reward"], probabilities = _by_steps(columns.pop("steps"), steps, table.source, place)
+        try:
+            columns["reward"], probabilities = step_rewards(columns.pop("steps").tolist(), steps)
+        except ValueError as error:
+            raise ValueError(f"{table.source}: {error}") from None
         about |= {"score_kind": "steps", "steps": steps}
         about["scale"] = "log-utilities" if probabilities else "unknown"
     if missing != "refuse":
         columns = _without_missing(columns, missing, about, table.source)
     scores = Scores.from_columns(columns, about, source=table.source, place=place)
     row = scores.extra.pop(ROW)
-    return Loaded(measured(scores, scale, guess=found.foreign), table, row)
-
-
-def _by_steps(values: Any, steps: str, source: str, place: Place) -> tuple[FloatArray, bool]:
-    """Combine the step scores of each response; NaN for a response without any."""
-    known: dict[int, FloatArray] = {}
-    for row, value in enumerate(values):
-        try:
-            own = np.array([] if value is None else value, dtype=np.float64, ndmin=1)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"{source}: {place(row)}: steps is {brief(value)}, no list of numbers") from None
-        if own.size and np.isfinite(own).all():
-            known[row] = own.ravel()
-    if not known:
-        raise ValueError(f"{source}: no response has steps with scores")
-    rewards = np.full(len(values), np.nan)
-    try:
-        rewards[[*known]], probabilities = step_rewards([*known.values()], steps)
-    except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
-    return rewards, probabilities
+    return Loaded(measured(scores, scale, guess=table.manifest is None), table, row)
 
 
 def _without_missing(columns: Columns, missing: Missing, about: dict[str, Any], source: str) -> Columns:
@@ -297,8 +272,9 @@ def _without_missing(columns: Columns, missing: Missing, about: dict[str, Any], 
     items = columns["item_id"].astype(np.str_)
     prompts = np.unique(items[absent])
     n, of = count(int(absent.sum()), "response"), count(len(prompts), "prompt")
-    if missing == "lowest" and not absent.all():
-        columns = {**columns, "reward": np.where(absent, min(rewards[~absent]), rewards)}
+    numbers = [number for number in map(as_number, rewards[~absent]) if number is not None]
+    if missing == "lowest" and numbers:
+        columns = {**columns, "reward": np.where(absent, min(numbers), rewards)}
         note = f"{n} of {of} had no score; lowest reward assumed."
     else:
         kept, missing = ~np.isin(items, prompts), "drop"

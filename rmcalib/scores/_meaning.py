@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -112,13 +113,11 @@ def _reversed(scores: Scores) -> float | None:
         scores = scores.decided()
     except ValueError:  # no labels
         return None
-    wrong = [
-        ((r[~c][None, :] > r[c][:, None]) + 0.5 * (r[~c][None, :] == r[c][:, None])).mean()
-        for r, c in (
-            (scores.reward[a:b], scores.is_correct[a:b])
-            for a, b in zip(scores.offsets[:5000], scores.offsets[1:5001], strict=False)
-        )
-    ]
+    wrong = []
+    for start, end in pairwise(scores.offsets[:5001].tolist()):
+        reward, correct = scores.reward[start:end], scores.is_correct[start:end]
+        right, others = reward[correct][:, None], reward[~correct]
+        wrong.append(((others > right) + 0.5 * (others == right)).mean())
     mean, n = float(np.mean(wrong)), len(wrong)
     clearly = n >= 10 and mean - 0.5 > 4 * max(float(np.std(wrong)), 0.1) / np.sqrt(n)
     return mean if clearly and mean > 0.6 else None
@@ -205,27 +204,40 @@ STEPS = tuple(_COMBINED)
 """Ways to combine the step scores of a response: the values of ``steps``."""
 
 
-def step_rewards(lists: Sequence[FloatArray], steps: str = "product") -> tuple[FloatArray, bool]:
+def step_rewards(values: Sequence[Any], steps: str = "product") -> tuple[FloatArray, bool]:
     """Return one reward per response from the scores of its steps, and whether these were probabilities.
 
-    If all step scores are from 0 to 1, they are probabilities that a step is correct. They are combined into
-    a probability p that the response is correct, and the reward is its log-odds, log p − log(1 − p). If
-    exactly one response of a prompt is correct, and the responses are independent, the softmax of these
-    rewards is the probability that it is this one. Other step scores are combined without a transformation.
+    The reward is NaN for a response without steps, or if they are no finite numbers. If all step scores are
+    from 0 to 1, they are probabilities that a step is correct. They are combined into a probability p that the
+    response is correct, and the reward is its log-odds, log p − log(1 − p). If exactly one response of a prompt
+    is correct, and the responses are independent, the softmax of these rewards is the probability that it is
+    this one. Other step scores are combined without a transformation.
 
-    >>> rewards, _ = step_rewards([np.array([0.5, 0.5]), np.array([0.25])], "product")
+    >>> rewards, _ = step_rewards([[0.5, 0.5], [0.25], None], "product")
     >>> rewards.round(4)  # both are 0.25
-    array([-1.0986, -1.0986])
+    array([-1.0986, -1.0986,     nan])
     """
+    lists = [_finite(value) for value in values]
+    every = np.concatenate(lists)
+    if not len(every):
+        raise ValueError("no response has steps with scores")
     combine, in_logs = _COMBINED[steps], steps in ("product", "geometric_mean")
-    values = np.concatenate(lists)
-    outside = values[(values < 0) | (values > 1)]
+    outside = every[(every < 0) | (every > 1)]
     if len(outside) and in_logs:
         raise ValueError(
             f"steps: {steps} needs scores from 0 to 1, but one is {outside[0]:g}: use min, last, mean"
         )
     if len(outside):
-        return np.array([combine(row) for row in lists]), False
-    p = [np.clip(row, _EDGE, 1 - _EDGE) for row in lists]
+        return np.array([combine(row) if len(row) else np.nan for row in lists]), False
+    p = [np.clip(row, _EDGE, 1 - _EDGE) if len(row) else np.array([np.nan]) for row in lists]
     logs = np.array([combine(np.log(row)) if in_logs else np.log(combine(row)) for row in p])
     return logs - np.log(-np.expm1(logs)), True
+
+
+def _finite(value: Any) -> FloatArray:
+    """Return a list of finite numbers as an array; an empty one for anything else."""
+    try:
+        row = np.array([] if value is None else value, dtype=np.float64).ravel()
+    except (TypeError, ValueError, OverflowError):
+        return np.empty(0)
+    return row if np.isfinite(row).all() else np.empty(0)

@@ -26,9 +26,8 @@ UNKNOWN_LENGTH = -1
 """`n_tokens` of scores that were not made by rmcalib."""
 LARGEST_REWARD = 1e100
 """Larger rewards are refused: their differences and squares overflow float64. float32 ends at 3.4e38."""
-DETAIL = "judge_"
-"""Prefix of columns with other numbers of a judge's answer; NaN if unknown."""
 _TOLERANCE = 1e-6
+_NONE: IntArray = np.empty(0, dtype=np.int64)
 _SHOWN = 10  # problems in a message
 _MOST = 10**12  # of votes, tokens and responses: sums of more could overflow
 _BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a final NUL; UTF-8 has no lone surrogates
@@ -36,59 +35,48 @@ _BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a final NUL; UTF-8 h
 
 @dataclass(frozen=True)
 class Field:
-    """The type of a column (of Arrow), its limits, and what to do about a bad value."""
+    """The type of a column (of Arrow), what a value should be and what to do about a bad one, and limits."""
 
     type: str
     expected: str
-    remedy: str
-    low: float = -math.inf
-    high: float = math.inf
+    low: float = 0
+    high: float = 0
     may_be_empty: bool = False
 
 
 _TEXT = f"a number, or a text of 1 to {LONGEST_ID} characters without NUL or lone surrogate"
-_NO_VOTES = "leave the column out if there are no votes"
+_FILL = f"{_TEXT}: fill it in, or leave the column out"
+_VOTES = "a number of votes: leave the column out if there are no votes"
+_REWARD = (
+    f"a finite number of at most {LARGEST_REWARD:g}: name another column (--columns reward=NAME), or say "
+    "missing='lowest' or missing='drop' (--missing)"
+)
 SCHEMA: dict[str, Field] = {
-    "item_id": Field("string", _TEXT, "give every row the id of its prompt"),
-    "category": Field("string", _TEXT, "fill it in, or leave the column out"),
-    "response": Field("int64", "a whole number", "number a prompt's responses 0, 1, 2, ...", 0, _MOST),
-    "label": Field("double", "1, 0, a share in between, or empty", "see `label` in the docs", 0, 1, True),
-    "reward": Field(
-        "double",
-        f"a finite number of at most {LARGEST_REWARD:g}",
-        "name another column (--columns reward=NAME), or say missing='lowest' or missing='drop' (--missing)",
-        -LARGEST_REWARD,
-        LARGEST_REWARD,
-    ),
-    "n_tokens": Field("int64", "a number of tokens, or -1", "leave the column out if unknown", -1, _MOST),
-    "truncated": Field("bool", "true or false", "leave the column out if it is unknown", 0, 1),
-    "votes": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST),
-    "ties": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST),
-    "beats": Field("lists", "a list of probabilities", "give P(this response beats response j), or null"),
-    "cluster": Field("string", _TEXT, "fill it in, or leave the column out"),
+    "item_id": Field("string", f"{_TEXT}: give every row the id of its prompt"),
+    "category": Field("string", _FILL),
+    "response": Field("int64", "a whole number: number a prompt's responses 0, 1, 2, ...", 0, _MOST),
+    "label": Field("double", "1, 0, a share in between, or empty: see `label` in the docs", 0, 1, True),
+    "reward": Field("double", _REWARD, -LARGEST_REWARD, LARGEST_REWARD),
+    "n_tokens": Field("int64", "a number of tokens, or -1: leave the column out if unknown", -1, _MOST),
+    "truncated": Field("bool", "true or false: leave the column out if it is unknown", 0, 1),
+    "votes": Field("int64", _VOTES, 0, _MOST),
+    "ties": Field("int64", _VOTES, 0, _MOST),
+    "beats": Field("lists", "a list of probabilities: P(this response beats response j), or null"),
+    "cluster": Field("string", _FILL),
 }
 NEEDED = ("item_id", "category", "response", "label", "reward")
 _OF_THE_PROMPT = ("category", "ties", "cluster")  # the same on all rows of a prompt
 _TYPES: dict[str, Any] = {"string": np.str_, "int64": np.int64, "bool": np.bool_, "double": np.float64}
-_SAFE = {"string": "", "int64": "iu", "bool": "b", "double": "fiub"}  # dtypes that need no conversion
-_DETAIL = Field("double", "a finite number, or empty", "leave it empty", may_be_empty=True)
 
 
-class Problems(list[str]):
-    """What is wrong with a source of scores. `raise_if_any` puts all of it into one error."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.source = source
-
-    def raise_if_any(self) -> None:
-        """Raise a ValueError with all problems, one per line if there are several."""
-        if len(self) == 1:
-            raise ValueError(f"{self.source}: {self[0]}")
-        if self:
-            lines = "".join(f"\n- {problem}" for problem in self[:_SHOWN])
-            lines += f"\n- and {len(self) - _SHOWN:,} more" if len(self) > _SHOWN else ""
-            raise ValueError(f"{self.source}: {len(self)} problems{lines}")
+def raise_if_any(problems: Sequence[str], source: str) -> None:
+    """Raise a ValueError with all problems of a source of scores, one per line if there are several."""
+    if len(problems) == 1:
+        raise ValueError(f"{source}: {problems[0]}")
+    if problems:
+        lines = "".join(f"\n- {problem}" for problem in problems[:_SHOWN])
+        lines += f"\n- and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
+        raise ValueError(f"{source}: {len(problems)} problems{lines}")
 
 
 def row_place(row: int) -> str:
@@ -107,7 +95,7 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
     Columns that the schema does not know are kept as they are if their values are texts, numbers or truth
     values. Prompts keep the order of their first row. A ValueError lists everything that is wrong.
     """
-    problems = Problems(source)
+    problems: list[str] = []
     absent = [name for name in NEEDED if name not in columns]
     if absent:
         problems.append(f"no column {', '.join(absent)} (has {', '.join(map(str, columns))})")
@@ -119,49 +107,41 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
         problems.append(f"the columns have different lengths ({counts})")
     elif not max(lengths.values(), default=0):
         problems.append("contains no scores")
-    problems.raise_if_any()
+    raise_if_any(problems, source)
     arrays: Columns = {}
-    # Ids first, because messages about other columns use them.
-    for name in sorted(columns, key=lambda name: [*SCHEMA].index(name) if name in SCHEMA else len(SCHEMA)):
-        field = SCHEMA.get(name, _DETAIL if name.startswith(DETAIL) else None)
-        if field is None:
-            extra = as_column(columns[name])
-            arrays |= {} if extra is None else {name: extra}
-            continue
-        found, bad = _typed(columns[name], field)
+    # Ids come first in the schema, because messages about other columns use them.
+    for name in [name for name in SCHEMA if name in columns]:
+        found, bad = _typed(columns[name], SCHEMA[name])
         if len(bad):
             row = int(bad[0])
-            several = f" ({len(bad):,} values)" if len(bad) > 1 else ""
-            problems.append(
-                f"{place(row)}{_whose(arrays, row)}: {name} is {brief(columns[name][row])}, not "
-                f"{field.expected}{several}: {field.remedy}"
-            )
-        elif found is not None:
+            value = brief(columns[name][row]) + (f" ({len(bad):,} values)" if len(bad) > 1 else "")
+            where = f"{place(row)}{_whose(arrays, row)}"
+            problems.append(f"{where}: {name} is {value}, not {SCHEMA[name].expected}")
+        else:
             arrays[name] = found
-    problems.raise_if_any()
+    raise_if_any(problems, source)
+    extra = {name: as_column(values) for name, values in columns.items() if name not in SCHEMA}
+    arrays |= {name: array for name, array in extra.items() if array is not None}
     order = _order(arrays["item_id"], arrays["response"])
     if order is not None:
         arrays = {name: array[order] for name, array in arrays.items()}
-    problems += _inconsistent(arrays)
-    problems.raise_if_any()
+    raise_if_any(_inconsistent(arrays), source)
     return arrays
 
 
 def as_column(values: Any) -> npt.NDArray[Any] | None:
     """Return further values as an array (N,); None if they are neither texts nor numbers nor truth values."""
     array = objects(values)
-    if array.dtype.kind not in "OUbiuf":
+    if array.dtype.kind != "O":
+        return array if array.dtype.kind in "Ubiuf" else None
+    listed = array.tolist()
+    kinds = {type(value) for value in listed} - {type(None)}
+    if not kinds <= {str, int, float, bool}:
         return None
-    if array.dtype.kind == "O":
-        kinds = {type(value) for value in array.tolist()} - {type(None)}
-        if not kinds <= {str, int, float, bool}:
-            return None
-        if kinds and kinds <= {int, float, bool} and (kinds == {bool} or bool not in kinds):
-            empty = any(value is None for value in array.tolist())
-            return array.astype(np.float64) if empty or float in kinds else np.array(array.tolist())
-        if str in kinds and len(kinds) > 1:  # Arrow has no columns of several types
-            return objects(None if value is None else str(value) for value in array.tolist())
-    return array
+    too_large = any(isinstance(value, int) and abs(value) >= 2**63 for value in listed)
+    if str in kinds or too_large:  # Arrow has neither columns of several types nor such numbers
+        return objects(None if value is None else str(value) for value in listed)
+    return np.array(listed, dtype=np.float64 if None in listed else None)
 
 
 def objects(values: Any) -> npt.NDArray[Any]:
@@ -172,34 +152,30 @@ def objects(values: Any) -> npt.NDArray[Any]:
     return np.fromiter(plain, dtype=object, count=len(plain))
 
 
-def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any] | None, IntArray]:
+def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any], IntArray]:
     """Return a column with the type of its field, and the rows of bad values."""
     if field.type == "lists":
-        wrong_rows = [row for row, value in enumerate(values) if not _is_list_of_probabilities(value)]
-        return (None if wrong_rows else as_lists(values)), np.array(wrong_rows, dtype=np.int64)
+        lists = as_lists(values)
+        return lists, np.flatnonzero([row is None for row in lists])
     array = objects(values)
     if field.type == "string":
         return _texts(array)
     if field.type == "bool" and array.dtype.kind in "OU":
         array = objects({"true": 1, "false": 0}.get(str(value).lower(), value) for value in array)
-    unread: BoolArray = np.zeros(len(array), dtype=bool)
-    if array.dtype.kind not in _SAFE[field.type]:
-        array, unread = _floats(array)
-    if array.dtype.kind == "f":
-        array = array.astype(np.float64, copy=False)  # the limits do not fit into float32
-    wrong = ~((array >= field.low) & (array <= field.high) & np.isfinite(array))
+    numbers, unread = _floats(array)
+    wrong = unread | ~((numbers >= field.low) & (numbers <= field.high))
     if field.may_be_empty:
-        wrong &= ~np.isnan(array)
-    elif field.type != "double":
-        wrong |= array != np.round(array)
-    bad = np.flatnonzero(wrong | unread)
-    return (None if len(bad) else array.astype(_TYPES[field.type], copy=False)), bad
+        wrong &= unread | ~np.isnan(numbers)
+    if field.type != "double":
+        wrong |= numbers != np.round(numbers)
+    bad = np.flatnonzero(wrong)
+    return (numbers if len(bad) else numbers.astype(_TYPES[field.type], copy=False)), bad
 
 
 def _floats(array: npt.NDArray[Any]) -> tuple[FloatArray, BoolArray]:
     """Return the numbers of a column, also of texts, with NaN for None, and which values are none."""
     if array.dtype.kind in "fiub":
-        return array.astype(np.float64), np.zeros(len(array), dtype=bool)
+        return array.astype(np.float64, copy=False), np.zeros(len(array), dtype=bool)
     listed = array.tolist() if array.dtype.kind in "OU" else [()] * len(array)
     numbers = [as_number(value) for value in listed]
     unread = [one is None and value is not None for one, value in zip(numbers, listed, strict=True)]
@@ -215,39 +191,23 @@ def as_number(value: Any) -> float | None:
 
 
 def _texts(array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], IntArray]:
-    """Return ids as texts. Only distinct values are checked: every prompt has several rows."""
-    if array.dtype.kind in "iu":
-        return array.astype(np.str_), np.empty(0, dtype=np.int64)
-    listed = array.tolist()
-    try:
-        distinct = {value: _text(value) for value in dict.fromkeys(listed)}
-    except TypeError:  # a list, which has no hash
-        return array, np.array([i for i, value in enumerate(listed) if not isinstance(value, str)])
-    bad = {value for value, text in distinct.items() if text is None}
-    if bad:
-        return array, np.array([row for row, value in enumerate(listed) if value in bad])
-    if array.dtype.kind == "U":
-        return array, np.empty(0, dtype=np.int64)
-    return np.array([distinct[value] for value in listed], dtype=np.str_), np.empty(0, dtype=np.int64)
+    """Return ids as texts, and the rows of bad ones; distinct values are checked once."""
+    listed = [value if isinstance(value, str | int | float) else None for value in array.tolist()]
+    known = {value: _text(value) for value in dict.fromkeys(listed)}
+    if None in known.values():
+        return array, np.flatnonzero([known[value] is None for value in listed])
+    is_text = array.dtype.kind == "U"
+    return (array if is_text else np.array([known[value] for value in listed], dtype=np.str_)), _NONE
 
 
-def _text(value: Any) -> str | None:
+def _text(value: str | float | None) -> str | None:
     """Return an id or a category as text; None if it cannot be stored unchanged."""
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+    if value is None or isinstance(value, bool):
         return None
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value) if math.isfinite(value) else None
     text = str(value)
     return None if not text.strip() or len(text) > LONGEST_ID or _BAD_SIGNS.search(text) else text
-
-
-def _is_list_of_probabilities(value: Any) -> bool:
-    listed = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(listed, (list, tuple)):
-        return False
-    known = [one for one in listed if one is not None]
-    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in known)
-    return numbers and all(0 <= one <= 1 or one != one for one in known)
 
 
 def _order(item_id: npt.NDArray[np.str_], response: IntArray) -> IntArray | None:
@@ -309,19 +269,25 @@ def voted_labels(label: FloatArray, votes: IntArray, starts: IntArray) -> FloatA
     return shared
 
 
-def as_lists(values: Iterable[Sequence[float | None]]) -> Lists:
-    """Return lists as a column (N,) of tuples, with None where a probability is unknown.
+def as_lists(values: Iterable[Any]) -> Lists:
+    """Return lists of probabilities as a column (N,) of tuples, with None where one is unknown.
 
-    >>> as_lists([[float("nan"), 1], [0, None]]).tolist()
-    [(None, 1.0), (0.0, None)]
+    Whatever is no such list becomes None.
+
+    >>> as_lists([[float("nan"), 1], [0, None], [7]]).tolist()
+    [(None, 1.0), (0.0, None), None]
     """
-    rows = [
-        tuple(None if one is None or one != one else float(one) for one in np.asarray(row, dtype=object))
-        for row in values
-    ]
-    column = np.empty(len(rows), dtype=object)
-    column[:] = rows
-    return column
+    return objects([_probabilities(value) for value in values])
+
+
+def _probabilities(value: Any) -> tuple[float | None, ...] | None:
+    try:
+        row = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if row.ndim != 1 or ((row < 0) | (row > 1)).any():
+        return None
+    return tuple(None if p != p else p for p in row.tolist())
 
 
 def flat_beats(column: Lists, sizes: IntArray) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rmcalib._util import arrays
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.scores import _files, _schema
-from rmcalib.scores._schema import DETAIL, Place, row_place
+from rmcalib.scores._schema import Place, row_place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _OF_THE_RUN = ("hash", "asked", "scores_sha256")  # of a manifest; they hold for the unchanged rewards only
 _OPTIONAL = ("votes", "ties", "beats", "cluster")
+_DETAIL = "judge_"
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,11 @@ class Scores:
     beats : object array (N,), optional
         For judges that compare two responses: the probabilities that the response beats response 0, 1, ... of
         its prompt, None where one is unknown.
-    details : dict of float (N,)
-        Other numbers of the judge's answer by name, such as its own votes, with NaN where there is none. In
-        files, the names of these columns begin with ``judge_``.
     cluster : str (N,), optional
         Which prompts belong together, such as paraphrases of one question; None if each is on its own.
     extra : dict of arrays (N,)
-        Any further columns of the source, by name.
+        Any further columns of the source, by name. Names of other numbers in a judge's answer begin with
+        ``judge_``; see `details`.
 
     Examples
     --------
@@ -88,7 +87,6 @@ class Scores:
     votes: IntArray | None = None
     ties: IntArray | None = None
     beats: npt.NDArray[np.object_] | None = None
-    details: dict[str, FloatArray] = field(default_factory=dict)
     cluster: npt.NDArray[np.str_] | None = None
     extra: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
@@ -136,6 +134,15 @@ class Scores:
         total: IntArray = np.add.reduceat(self.votes, starts) + self.ties[starts]
         return total
 
+    @property
+    def details(self) -> dict[str, FloatArray]:
+        """Other numbers of the judge's answer by name, such as its own votes: float (N,), NaN where unknown."""
+        return {
+            name.removeprefix(_DETAIL): array
+            for name, array in self.extra.items()
+            if name.startswith(_DETAIL) and array.dtype.kind == "f"
+        }
+
     @cached_property
     def pair_probabilities(self) -> FloatArray | None:
         """P(i beats j) as one flattened matrix per prompt: float (Σ m²,), NaN where unknown; None without."""
@@ -158,7 +165,6 @@ class Scores:
             "truncated": self.truncated,
             **({} if plain else {"label": self.label}),
             **{name: array for name, array in optional.items() if array is not None},
-            **{f"{DETAIL}{name}": array for name, array in self.details.items()},
             **self.extra,
         }
 
@@ -403,15 +409,10 @@ class Scores:
 
 
 def _fields(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-    """Turn columns into fields of `Scores`: details and further columns are one field each."""
+    """Turn columns into fields of `Scores`: all further columns are one field."""
     own = {name: array for name, array in columns.items() if name in _schema.SCHEMA}
-    details = {name.removeprefix(DETAIL): array for name, array in columns.items() if name.startswith(DETAIL)}
-    others = {
-        name: array
-        for name, array in columns.items()
-        if name not in own and not name.startswith(DETAIL) and name != "is_correct"
-    }
-    return {**own, "details": details, "extra": others}
+    others = {name: array for name, array in columns.items() if name not in own and name != "is_correct"}
+    return {**own, "extra": others}
 
 
 def _shaped(values: Any, name: str, *shape: int) -> npt.NDArray[np.object_]:

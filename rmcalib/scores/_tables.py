@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib._util.texts import did_you_mean, parse_yaml, repeated
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table
-from rmcalib.scores._schema import Columns, Problems, as_number, objects
+from rmcalib.scores._schema import Columns, as_number, objects, raise_if_any
 
 ROLES = ("prompt", "response", "reward", "label", "category", "cluster", "step", "model")
 """What a column can be: the keys of ``columns`` in `load_scores`."""
@@ -63,26 +64,44 @@ def parse_columns(given: str | Mapping[str, Any] | None) -> dict[str, list[str]]
     return found
 
 
-def check_names(given: Mapping[str, list[str]], have: Sequence[str], problems: Problems) -> None:
-    """Add the names of columns that do not exist to the problems."""
-    for role, names in given.items():
-        for name in names:
-            if name not in have and not (role == "reward" and name.removeprefix("-") in have):
-                problems.append(f"no column {name!r} for {role} ({did_you_mean(name, have)})")
+def unknown_names(given: Mapping[str, list[str]], have: Sequence[str]) -> list[str]:
+    """Return a problem for each name of a column that does not exist."""
+    return [
+        f"no column {name!r} for {role} ({did_you_mean(name, have)})"
+        for role, names in given.items()
+        for name in names
+        if name not in have
+    ]
 
 
-def to_columns(
-    table: Table, given: Mapping[str, list[str]], cluster: str | None = None
-) -> dict[str | None, Columns]:
+def turned(table: Table, rewards: Iterable[str]) -> Table:
+    """Rename the columns of rewards such as `-loss`, of which lower is better, and turn their numbers round."""
+    names = {name[1:]: name for name in rewards if name.startswith("-") and name not in table.columns}
+    columns = {
+        names.get(name, name): objects(map(_negative, values)) if name in names else values
+        for name, values in table.columns.items()
+    }
+    return replace(table, columns=columns)
+
+
+def _negative(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_negative(one) for one in value]
+    number = as_number(value)
+    return value if number is None else -number
+
+
+def to_columns(table: Table, given: Mapping[str, list[str]]) -> dict[str | None, Columns]:
     """Return the columns of `Scores` for each model of a table (None if it names none)."""
     if not len(table):
         raise ValueError(f"{table.source}: contains no scores")
-    roles = _roles(table, {**given, "cluster": [cluster]} if cluster is not None else given)
+    table = turned(table, given.get("reward", ()))
+    roles = _roles(table, given)
     rows = np.arange(len(table))
     if _is_wide(table, roles):
         table, roles, rows = _as_long(table, roles)
     models, columns = _of_long(table, roles)
-    used = {name.removeprefix("-") for names in roles.values() for name in names} | {"is_correct"}
+    used = {name for names in roles.values() for name in names} | {"is_correct"}
     for name, values in table.columns.items():
         if name not in used:
             columns.setdefault("response_text" if name == "response" else name, values)
@@ -100,10 +119,10 @@ def to_columns(
 
 def _roles(table: Table, given: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """Return the columns of each role."""
-    have, problems = [*table.columns], Problems(table.source)
-    check_names(given, have, problems)
+    have = [*table.columns]
+    problems = unknown_names(given, have)
     found = {role: list(names) for role, names in given.items()}
-    named = {name.removeprefix("-") for names in found.values() for name in names}
+    named = {name for names in found.values() for name in names}
     free = {_plain(name): name for name in reversed(have) if name not in named}
     if "reward" not in given and "reward" not in have and (rewards := _reward_columns(table, free)):
         found["reward"] = rewards
@@ -119,13 +138,13 @@ def _roles(table: Table, given: Mapping[str, list[str]]) -> dict[str, list[str]]
             problems.append(f"{role}: could be {' or '.join(there)}: say which, --columns {role}={there[0]}")
         if there:
             found[role] = there[:1]
-    problems.raise_if_any()
+    raise_if_any(problems, table.source)
     wide = _is_wide(table, found)
     if not {"reward", "steps"} & {*found} and "beats" not in have:
         problems.append(f"no column of rewards (has {', '.join(have)}): name it, --columns reward=NAME")
     if "prompt" not in found and not wide:
         problems.append(f"no column of prompts (has {', '.join(have)}): name it, --columns prompt=NAME")
-    problems.raise_if_any()
+    raise_if_any(problems, table.source)
     if "model" in found and "model" not in given and not wide and _are_authors(table, found):
         del found["model"]
     if found.get("prompt") == found.get("response"):
@@ -150,7 +169,7 @@ def _is_wide(table: Table, roles: Mapping[str, list[str]]) -> bool:
     names = roles.get("reward", ())
     if len(names) != 1 or "response" in roles:
         return len(names) > 1
-    return any(isinstance(value, list) for value in _signed(table, names[0])[0][:_SAMPLE])
+    return any(isinstance(value, list) for value in table.columns[names[0]][:_SAMPLE])
 
 
 def _is_chosen(name: str) -> bool:
@@ -197,18 +216,16 @@ def _as_long(table: Table, roles: Mapping[str, list[str]]) -> tuple[Table, dict[
     ids: list[list[str]] = [[] for _ in range(len(table))]
     name_of = _response_names(names)
     for name in names:
-        values, sign = _signed(table, name)
-        for row, value in enumerate(values.tolist()):
+        for row, value in enumerate(table.columns[name].tolist()):
             for one in value if isinstance(value, list) else [value]:
-                number = one[0] if isinstance(one, list) and len(one) == 1 else one
                 ids[row].append(name_of(name) if len(names) > 1 else str(len(ids[row])))
-                rewards[row].append(_turned(number) if sign < 0 else number)
+                rewards[row].append(one[0] if isinstance(one, list) and len(one) == 1 else one)
     sizes = np.array([len(own) for own in rewards])
     if not sizes.all():
         raise ValueError(f"{table.source}: {table.place(int(np.argmin(sizes)))}: no rewards")
     rows = np.repeat(np.arange(len(table)), sizes)
     found = {role: own for role, own in roles.items() if role not in ("reward", "label", "response")}
-    gone = {name.removeprefix("-") for role in ("reward", "label") for name in roles.get(role, ())}
+    gone = {name for role in ("reward", "label") for name in roles.get(role, ())}
     gone -= {name for own in found.values() for name in own}
     columns = {name: values[rows] for name, values in table.columns.items() if name not in gone}
     columns["reward"] = objects(value for own in rewards for value in own)
@@ -250,16 +267,6 @@ def _wide_labels(
             raise table.error(row, name, f"none of its responses ({', '.join(own)}), nor a list of labels")
 
 
-def _signed(table: Table, name: str) -> tuple[npt.NDArray[Any], int]:
-    """Return the values of a column of rewards, and -1 for one such as `-loss`, of which lower is better."""
-    return (table.columns[name], 1) if name in table.columns else (table.columns[name[1:]], -1)
-
-
-def _turned(value: Any) -> Any:
-    number = as_number(value)
-    return value if number is None else -number
-
-
 # The columns of a long table
 
 
@@ -281,7 +288,8 @@ def _of_long(table: Table, roles: Mapping[str, list[str]]) -> tuple[npt.NDArray[
         steps = np.array([as_number(value) for value in table.columns[names["step"]]], dtype=np.float64)
         if len(np.unique(steps)) > 1:  # a prompt that returns in a later step is a prompt of its own
             columns.setdefault("cluster", ids)
-            ids = np.array([f"{name}@{step:g}" for name, step in zip(ids.tolist(), steps, strict=True)])
+            at = map(_id_text, steps.tolist())
+            ids = np.array([f"{name}@{step}" for name, step in zip(ids.tolist(), at, strict=True)])
         columns["step"] = steps
     columns["item_id"] = ids
     groups = ids if models is None else np.array([f"{m}\n{i}" for m, i in zip(models, ids, strict=True)])
@@ -293,8 +301,7 @@ def _of_long(table: Table, roles: Mapping[str, list[str]]) -> tuple[npt.NDArray[
     if "label" in names:
         columns["label"] = _labels(table, names["label"], names.get("response"), group)
     if "reward" in names:
-        values, sign = _signed(table, names["reward"])
-        columns["reward"] = values if sign > 0 else objects(map(_turned, values))
+        columns["reward"] = table.columns[names["reward"]]
     elif "steps" in names:
         columns["steps"] = table.columns[names["steps"]]
     return models, columns

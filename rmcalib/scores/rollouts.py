@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,19 +30,18 @@ from rmcalib._util.storage import read_input
 from rmcalib._util.texts import json_lines, parse_json
 from rmcalib.scores._files import Table, columns_of, read_parquet
 from rmcalib.scores._load import load_all_scores
-from rmcalib.scores._schema import Problems
+from rmcalib.scores._schema import raise_if_any
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._tables import KNOWN, ROW, check_names, parse_columns, to_columns
+from rmcalib.scores._tables import KNOWN, ROW, parse_columns, to_columns, turned, unknown_names
 
 Row = dict[str, Any]
-Parser = Callable[[Path], Iterable[Row]]
+Parser = Callable[[Path], Iterable[list[Row]]]
+"""Yields what was written at once: the samples of a file, or of a line of ms-swift."""
 _LABELS = re.compile(r"(^|_)(acc|accuracy|correct|correctness|is_correct|exact|exact_match|label|truth)(_|$)")
 _NUMBERS = (int, float, bool)
 
 
-def load_rollouts(
-    source: str | Path, columns: str | Mapping[str, Any] | None = None, *, split: str = "train"
-) -> dict[str, Scores]:
+def load_rollouts(source: str | Path, columns: str | Mapping[str, Any] | None = None) -> dict[str, Scores]:
     """Read the samples of a training run, one `Scores` per reward.
 
     Parameters
@@ -53,8 +53,6 @@ def load_rollouts(
         Which columns are rewards and labels: ``"reward=score,label=acc"``, or several rewards with
         ``"reward=a+b"``. By default, the label is a column with a name such as ``acc`` or ``correct``, and
         the rewards are `score` (verl, NeMo-RL), or all other reward functions.
-    split : {"train", "val"}
-        Which of NeMo-RL's files to read.
 
     Returns
     -------
@@ -78,7 +76,7 @@ def load_rollouts(
     >>> scores.n_items, scores.is_correct.tolist(), scores.extra["step"].tolist()
     (1, [False, False, True, False], [5.0, 5.0, 5.0, 5.0])
     """
-    return RolloutReader(source, columns, split=split).read()
+    return RolloutReader(source, columns).read()
 
 
 @dataclass
@@ -87,36 +85,28 @@ class RolloutReader:
 
     source: str | Path
     columns: str | Mapping[str, Any] | None = None
-    split: str = "train"
-    _parsed: dict[Path, tuple[tuple[int, int], list[Row]]] = field(default_factory=dict, repr=False)
+    _parsed: dict[Path, tuple[tuple[int, int], list[list[Row]]]] = field(default_factory=dict, repr=False)
 
     def read(self) -> dict[str, Scores]:
         """Return the scores of everything that is written so far, by reward; see `load_rollouts`."""
-        files, other = _files_of(Path(self.source), self.split)
+        files, other = _files_of(Path(self.source))
         if other is not None:
             return load_all_scores(other, self.columns)
         steps: dict[int, list[Row]] = {}
         for path, parse in files:
-            seen: set[int] = set()
-            last: int | None = None
-            flush: Any = None
-            for row in self._rows(path, parse):
-                step = row["step"]
-                other = row.get("flush") != flush  # ms-swift writes a step at once
-                flush = row.get("flush")
-                if step not in seen or other or (last is not None and step < last):
-                    # Written again: by a later file, or after a restart in the same file.
-                    for known in [one for one in steps if one == step or (one > step and one in seen)]:
-                        del steps[known]
-                    seen = {one for one in seen if one < step} | {step}
-                steps.setdefault(step, []).append(row)
-                last = step
+            for rows in self._written(path, parse):
+                own: dict[int, list[Row]] = {}
+                for row in rows:
+                    own.setdefault(row["step"], []).append(row)
+                # A step that is written again replaces itself and, after a restart, all later ones.
+                first = min(own, default=math.inf)
+                steps = {step: known for step, known in steps.items() if step < first} | own
         rows = [row for step in sorted(steps) for row in steps[step]]
         if not rows:
             raise ValueError(f"{self.source}: no complete sample in its files yet")
         return _scores(rows, parse_columns(self.columns), str(self.source))
 
-    def _rows(self, path: Path, parse: Parser) -> list[Row]:
+    def _written(self, path: Path, parse: Parser) -> list[list[Row]]:
         about = path.stat()
         state = (about.st_mtime_ns, about.st_size)
         if path not in self._parsed or self._parsed[path][0] != state:
@@ -124,7 +114,7 @@ class RolloutReader:
         return self._parsed[path][1]
 
 
-def _files_of(source: Path, split: str) -> tuple[list[tuple[Path, Parser]], Path | None]:
+def _files_of(source: Path) -> tuple[list[tuple[Path, Parser]], Path | None]:
     """Return the files of a run in the order of their steps, each with its parser, or a file of scores."""
     if source.is_dir():
         paths = [*source.iterdir(), *(source / "completions").glob("*.parquet")]
@@ -136,7 +126,8 @@ def _files_of(source: Path, split: str) -> tuple[list[tuple[Path, Parser]], Path
         r"(\d+)\.jsonl": _verl,
         r"completions_(\d+)\.parquet": _trl,
         r"completions()\.jsonl": _swift,
-        rf"{split}_data_step(\d+)\.jsonl": _nemo,
+        r"train_data_step(\d+)\.jsonl": _nemo,
+        r"val_data_step(\d+)\.jsonl": _nemo,
     }
     for pattern, parse in known.items():
         found = [(int(match[1] or 0), path) for path in paths if (match := re.fullmatch(pattern, path.name))]
@@ -147,7 +138,7 @@ def _files_of(source: Path, split: str) -> tuple[list[tuple[Path, Parser]], Path
         return [], source if source.is_file() else pairs
     raise ValueError(
         f"{source}: no samples of verl (<step>.jsonl), TRL (completions_<step>.parquet), ms-swift "
-        f"(completions.jsonl) or NeMo-RL ({split}_data_step<N>.jsonl)"
+        "(completions.jsonl) or NeMo-RL (train_data_step<N>.jsonl)"
     )
 
 
@@ -168,86 +159,87 @@ def _sample(values: Row, step: Any, prompt: str, text: str) -> Row:
     return numbers | {"step": int(step), "prompt": digest, "characters": len(text)}
 
 
-def _verl(path: Path) -> Iterable[Row]:
-    for row in _objects(path):
-        step, output = row.get("step") or path.stem, str(row.get("output") or "")
-        yield _sample(row, step, str(row.get("input")), output)
+def _verl(path: Path) -> Iterable[list[Row]]:
+    yield [
+        _sample(row, row.get("step") or path.stem, str(row.get("input")), str(row.get("output") or ""))
+        for row in _objects(path)
+    ]
 
 
-def _trl(path: Path) -> Iterable[Row]:
+def _trl(path: Path) -> Iterable[list[Row]]:
     try:
         columns, _ = read_parquet(path)
     except ValueError:
         return  # not finished: it is read the next time
     listed = {name: values.tolist() for name, values in columns.items()}
-    yield from _samples(listed, step=path.stem.rpartition("_")[2])
+    yield _samples(listed, step=path.stem.rpartition("_")[2])
 
 
-def _swift(path: Path) -> Iterable[Row]:
-    for number, flush in enumerate(_objects(path)):
-        lists = {name: values for name, values in flush.items() if isinstance(values, list)}
-        lists["flush"] = [number] * len(lists.get("prompt", ()))
-        yield from _samples(lists)
+def _swift(path: Path) -> Iterable[list[Row]]:
+    for line in _objects(path):
+        yield _samples({name: values for name, values in line.items() if isinstance(values, list)})
 
 
-def _samples(lists: Mapping[str, list[Any]], step: str | None = None) -> Iterable[Row]:
-    """Yield the samples of columns."""
+def _samples(lists: Mapping[str, list[Any]], step: str | None = None) -> list[Row]:
+    """Return the samples of columns."""
     n = len(lists.get("prompt", ()))
-    for i in range(n):
-        row = {name: values[i] for name, values in lists.items() if len(values) == n}
-        own = row.get("step", step)
-        if own is not None:
-            yield _sample(row, own, repr(row["prompt"]), str(row.get("completion") or ""))
+    rows = [{name: values[i] for name, values in lists.items() if len(values) == n} for i in range(n)]
+    return [
+        _sample(row, own, repr(row["prompt"]), str(row.get("completion") or ""))
+        for row in rows
+        if (own := row.get("step", step)) is not None
+    ]
 
 
-def _nemo(path: Path) -> Iterable[Row]:
+def _nemo(path: Path) -> Iterable[list[Row]]:
+    samples = []
     for row in _objects(path):
         # A value may be a list with one entry, and the prompt is the first part of the content.
-        flat = {name: value[0] if _is_single(value) else value for name, value in row.items()}
+        flat = {
+            name: value[0] if isinstance(value, list) and len(value) == 1 else value
+            for name, value in row.items()
+        }
         if isinstance(flat.get("rewards"), _NUMBERS):
             flat["score"] = flat.pop("rewards")
         content = row.get("content")
         parts = content if isinstance(content, list) else [content]
         text = "".join(map(str, parts[1:]))
-        yield _sample(flat, path.stem.rpartition("step")[2], str(parts[0]), text)
-
-
-def _is_single(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 1
+        samples.append(_sample(flat, path.stem.rpartition("step")[2], str(parts[0]), text))
+    yield samples
 
 
 def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dict[str, Scores]:
     """Return the scores of each reward."""
-    columns, problems = columns_of(rows), Problems(source)
+    columns = turned(Table(columns_of(rows), source), given.get("reward", ())).columns
     names = [*columns]
-    check_names({role: own for role, own in given.items() if role in ("reward", "label")}, names, problems)
+    problems = unknown_names({role: given[role] for role in ("reward", "label") if role in given}, names)
     label = given["label"][0] if "label" in given else _label_of(names, problems)
     rewards = given.get("reward") or _rewards_of(names, label)
     if not rewards:
         problems.append(f"no column of rewards (has {', '.join(names)}): name it, --columns reward=NAME")
-    problems.raise_if_any()
+    raise_if_any(problems, source)
     found = {}
     for name in rewards:
-        plain = name if name in columns else name.removeprefix("-")
-        there = np.isfinite(columns[plain].astype(np.float64))
+        there = np.isfinite(columns[name].astype(np.float64))
         if not there.any():
             continue
         roles = {"prompt": ["prompt"], "step": ["step"], "reward": [name]}
         roles |= {"label": [label]} if label else {}
-        used = ["prompt", "step", "characters", plain, *([label] if label else [])]
-        table = Table({one: columns[one][there] for one in used}, f"{source}, {plain}")
-        about: dict[str, Any] = {"model": plain, "source": source}
+        used = ["characters", *(own[0] for own in roles.values())]
+        table = Table({one: columns[one][there] for one in used}, f"{source}, {name}")
+        model = name.removeprefix("-")
+        about: dict[str, Any] = {"model": model, "source": source}
         if not there.all():
             about["missing"] = {"responses": int((~there).sum()), "treated": "left out"}
         scores = Scores.from_columns(to_columns(table, roles)[None], about, source=table.source)
         del scores.extra[ROW]
-        found[plain] = scores
+        found[model] = scores
     if not found:
         raise ValueError(f"{source}: no finite reward in {', '.join(rewards)}")
     return found
 
 
-def _label_of(names: list[str], problems: Problems) -> str | None:
+def _label_of(names: list[str], problems: list[str]) -> str | None:
     found = [name for name in names if _LABELS.search(name.lower())]
     if len(found) > 1:
         problems.append(f"label: could be {' or '.join(found)}: say which, --columns label={found[0]}")

@@ -1,13 +1,15 @@
 """Models, benchmarks and published scores from a Hub on 127.0.0.1, also when it fails.
 
-Each test runs in its own process, because the Hugging Face libraries read their settings when they are
-imported. The libraries run unchanged, except that they do not sleep between attempts.
+The Hugging Face libraries read their settings when they are imported. So one Hub and one folder for the cache
+serve all tests; each test begins with an empty cache, and runs in a fork of a process that has imported the
+libraries. They run unchanged, except that they do not sleep between attempts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,15 @@ from rmcalib.benchmarks._entries import known_entry
 from tests.benchmarks.shapes import SHAPES, write
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
-from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, save_files, serve
-from tests.processes import run_python
+from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, fill, save_files, serve
+from tests.processes import prepared, run_python
 
 _FILES = ("GET /org", "GET /datasets", "GET /a")
 PRELUDE = (
     WITHOUT_WAITING
     + """
-import os
+import datasets, os, runpy, sys
+import peft, transformers.models.llama.modeling_llama
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import Recipe, load_model
 from rmcalib.scores import published_scores
@@ -35,7 +38,6 @@ def attempt(call):
     except ValueError as error:
         print(f"{type(error).__name__}: {error}")
 def offline():
-    import datasets
     from huggingface_hub import constants
     constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
 def bench(*args, **kwargs):
@@ -51,29 +53,49 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return save_files(tmp_path_factory.mktemp("files"))
 
 
+Run = Callable[[str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def client(
+    files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[LoopbackHub, Path, Any]]:
+    """A Hub, the folder of a cache, and what runs code that uses both."""
+    home = tmp_path_factory.mktemp("cache") / "home"
+    with serve(files) as hub, prepared(PRELUDE, environment(hub.url, home)) as fork:
+        yield hub, home, fork
+
+
 @pytest.fixture
-def hub(files: dict[str, Path]) -> Iterator[LoopbackHub]:
-    with serve(files) as hub:
-        yield hub
+def hub(client: tuple[LoopbackHub, Path, Any], files: dict[str, Path]) -> LoopbackHub:
+    """The Hub without what other tests did to it, and an empty cache."""
+    fill(client[0], files)
+    shutil.rmtree(client[1], ignore_errors=True)
+    return client[0]
+
+
+@pytest.fixture
+def run(client: tuple[LoopbackHub, Path, Any]) -> Run:
+    """What runs code after the prelude and returns the lines it prints; a traceback fails the test."""
+    return lambda code: printed(client[2](code))
+
+
+def printed(done: Any) -> list[str]:
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    lines: list[str] = done.stdout.splitlines()
+    return lines
 
 
 def commit(hub: LoopbackHub, kind: str, name: str, ref: str = "main") -> str:
     return hub.repos[kind, name].refs[ref]
 
 
-def run(url: str, home: Path, code: str, **env: str) -> list[str]:
-    """Run `code` after the prelude and return the lines it prints; a traceback fails the test."""
-    result = run_python(["-c", PRELUDE + code], env=environment(url, home, **env))
-    assert result.returncode == 0, result.stderr
-    assert "Traceback" not in result.stderr, result.stderr
-    return result.stdout.splitlines()
-
-
-def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, run: Run) -> None:
     at_model, at_bench = commit(hub, "models", MODEL), commit(hub, "datasets", BENCH)
     code = f"bench('reward-bench-2'); model('{MODEL}')"
     expected = [f"8 prompts at {at_bench}", f"causal at {at_model}"]
-    assert run(hub.url, tmp_path, f"{code}; {code}; offline(); {code}") == expected * 3
+    assert run(f"{code}; {code}; offline(); {code}") == expected * 3
     contents = [request for request in hub.requests if request.startswith(_FILES) and "/api/" not in request]
     assert contents
     assert len(contents) == len(set(contents))  # no file was sent twice
@@ -81,21 +103,27 @@ def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_pa
         assert hub.requests.count(f"GET /api/{kind}/{name}/revision/main") == 2
     hub.fail(".*", status=503)
     counted = "slept = []; time.sleep = slept.append\n"
-    *lines, seconds = run(hub.url, tmp_path, f"{counted}{code}; print(sum(x for x in slept if x >= 0.5))")
+    *lines, seconds = run(f"{counted}{code}; print(sum(x for x in slept if x >= 0.5))")
     assert lines == expected
     assert float(seconds) == 2.0  # one second for each name, then the cache is used
 
 
-def test_a_hub_that_drips_is_not_waited_for(hub: LoopbackHub, tmp_path: Path) -> None:
-    env = environment(hub.url, tmp_path, RMCALIB_TIMEOUT="1")
+def test_a_hub_that_drips_is_not_waited_for(
+    hub: LoopbackHub, client: tuple[LoopbackHub, Path, Any], tmp_path: Path
+) -> None:
     hub.fail(f"GET /{MODEL}", drip=0.05)
-    done = run_python(["-m", "rmcalib", "eval", "--model", MODEL, "--benchmark", "demo"], env=env)
+    done = client[2](f"""
+os.environ["RMCALIB_TIMEOUT"] = "1"
+os.chdir({str(tmp_path)!r})
+sys.argv = ["rmcalib", "eval", "--model", "{MODEL}", "--benchmark", "demo"]
+runpy.run_module("rmcalib", run_name="__main__", alter_sys=True)
+""")
     assert done.returncode == 2
     assert f"error: {MODEL}: " in done.stderr
     assert "RMCALIB_TIMEOUT" in done.stderr
 
 
-def test_benchmarks_of_several_data_sets(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_benchmarks_of_several_data_sets(hub: LoopbackHub, run: Run, tmp_path: Path) -> None:
     for number, (name, row) in enumerate(
         (source.id, SHAPES["ppe-correctness"][0]) for source in known_entry("ppe-correctness").hub
     ):
@@ -109,18 +137,16 @@ print(load_benchmark('ppe-correctness', revision=b.revision).revision == b.revis
 print(*load_benchmark('lmarena-ai/PPE-MATH-Best-of-K').categories)
 bench('ppe-correctness', revision='main')
 """
-    lines = run(hub.url, tmp_path / "home", code)
+    lines = run(code)
     assert lines[0] == "ppe-correctness 10 ppe-correctness MMLU-Pro MATH GPQA MBPP-Plus IFEval"
     assert lines[1:3] == ["True 4", "MATH"]
     assert "ppe-correctness has 5 data sets; give 5 commits, joined by '+'" in lines[3]
 
 
-def test_revisions_are_pinned_and_never_mixed_up(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_revisions_are_pinned_and_never_mixed_up(hub: LoopbackHub, run: Run) -> None:
     new, old = commit(hub, "models", MODEL), commit(hub, "models", MODEL, "v1")
     bench_new, bench_old = commit(hub, "datasets", BENCH), commit(hub, "datasets", BENCH, "v2")
     lines = run(
-        hub.url,
-        tmp_path,
         f"""
 model('{MODEL}', revision='v1'); model('{MODEL}', revision='{old}'); model('{MODEL}', revision='{new}')
 model('{MODEL}', revision='v9'); model('{MODEL}', revision='{"0" * 40}')
@@ -143,7 +169,7 @@ offline(); bench('{BENCH}', revision='v2'); bench('{BENCH}'); bench('{BENCH}', r
 
 
 def test_what_cannot_be_loaded_is_reported_in_one_line(
-    hub: LoopbackHub, files: dict[str, Path], tmp_path: Path
+    hub: LoopbackHub, files: dict[str, Path], run: Run
 ) -> None:
     hub.add("models", "org/gated", files["model"], gated=True)
     hub.add("datasets", "org/gated-bench", files["bench"], gated=True)
@@ -157,7 +183,7 @@ model('org/gated'); bench('org/gated-bench')
 os.environ["HF_TOKEN"] = {TOKEN!r}
 model('org/gated'); bench('org/gated-bench')
 """
-    lines = run(hub.url, tmp_path, code)
+    lines = run(code)
     for line, name in zip(lines, "abc", strict=False):
         assert line.startswith(f"HubError: org/{name}: the Hub failed (503)")
     assert lines[3].startswith("HubError: org/none: no such model")
@@ -169,7 +195,7 @@ model('org/gated'); bench('org/gated-bench')
     assert lines[8].startswith("8 prompts at")
 
 
-def test_temporary_failures_are_retried(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_temporary_failures_are_retried(hub: LoopbackHub, run: Run) -> None:
     hub.fail(r"GET /api/models/org/tiny-rm/revision", status=429, headers={"Retry-After": "86400"}, times=1)
     hub.fail(r"HEAD .*/config\.json", status=429, times=2)
     hub.fail(r"GET /api/datasets/.*/revision/main", status=503, times=2)
@@ -184,7 +210,7 @@ time.sleep = slept.append
 bench('{BENCH}'); model('{MODEL}')
 print(max(slept), any("86400 s" in text for text in said))
 """
-    assert run(hub.url, tmp_path, code) == [
+    assert run(code) == [
         f"8 prompts at {commit(hub, 'datasets', BENCH)}",
         f"causal at {commit(hub, 'models', MODEL)}",
         "60.0 True",  # a long pause is shown, and cut
@@ -194,7 +220,8 @@ print(max(slept), any("86400 s" in text for text in said))
 
 def test_no_hub_and_an_empty_cache(tmp_path: Path) -> None:
     code = f"model('{MODEL}'); bench('{BENCH}'); offline(); model('{MODEL}'); bench('{BENCH}')"
-    lines = run("http://127.0.0.1:9", tmp_path, code)
+    env = environment("http://127.0.0.1:9", tmp_path)
+    lines = printed(run_python(["-c", PRELUDE + code], env=env))
     for line, name in zip(lines, (MODEL, BENCH), strict=False):
         assert line.startswith(f"HubError: {name}: the Hub at http://127.0.0.1:9 cannot be reached")
     assert all("HF_HUB_OFFLINE" in line for line in lines[2:])
@@ -218,7 +245,9 @@ def adapter(folder: Path, base: str) -> dict[str, bytes]:
     return content | {"adapter_config.json": json.dumps(settings).encode()}
 
 
-def test_all_kinds_of_repositories(hub: LoopbackHub, files: dict[str, Path], tmp_path: Path) -> None:
+def test_all_kinds_of_repositories(
+    hub: LoopbackHub, files: dict[str, Path], run: Run, tmp_path: Path
+) -> None:
     from torch import nn
 
     from tests.judges.folders import OWN_CODE, CustomHead, adapter_of
@@ -241,8 +270,6 @@ def test_all_kinds_of_repositories(hub: LoopbackHub, files: dict[str, Path], tmp
     hub.add("models", "org/adapter", adapter(folder, MODEL))
     hub.add("models", "org/orphan", adapter(folder, "org/none"))
     lines = run(
-        hub.url,
-        tmp_path,
         f"""
 model('org/pickled'); model('org/pickled', allow_pickle=True); model('org/coded'); model('org/broken')
 model('org/sharded', recipe=Recipe('org/sharded', tokenizer='{MODEL}'))
@@ -284,7 +311,9 @@ def results(n: int = 400) -> dict[str, Any]:
     }
 
 
-def test_published_scores_are_kept_without_their_texts(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_published_scores_are_kept_without_their_texts(
+    hub: LoopbackHub, run: Run, client: tuple[LoopbackHub, Path, Any]
+) -> None:
     judge = results(3) | {"scores": [None] * 5}
     content = {
         "eval-set-scores/org/scored.json": json.dumps(results(), indent=4).encode(),
@@ -299,14 +328,14 @@ def published(name):
 published('org/scored'); published('org/judge'); published('org/scroed'); published('../../x')
 offline(); published('org/scored'); published('org/judge')
 """
-    lines = run(hub.url, tmp_path, code)
+    lines = run(code)
     expected = f"402 {400 * 4 + 3 + 5} {400 * 6 + 3 + 10.0} {commit(hub, 'datasets', RESULTS)}"
     assert lines[0] == expected
     assert "generative judge" in lines[1]
     assert lines[2].startswith("HubError: org/scroed: ")
     assert "org/scored" in lines[2]
     assert "../../x" in lines[3]
-    stored = list((tmp_path / "rmcalib").rglob("*.parquet"))
+    stored = list((client[1] / "rmcalib").rglob("*.parquet"))
     assert len(stored) == 1
     assert stored[0].stat().st_size < 100_000
     assert lines[4] == expected  # offline

@@ -127,7 +127,7 @@ def test_entries_are_complete_and_found_by_name_alias_and_hub_id() -> None:
     assert entry_for(load_benchmark("demo", limit=5)) is known_entry("demo")
     assert entry_for("org/unknown") is None
     assert known_entry("ppe-correctness").hub_id is None
-    with pytest.raises(ValueError, match=r"judge-bench.*did you mean judgebench"):
+    with pytest.raises(ValueError, match=r"judge-bench.*did you mean 'judgebench'"):
         known_entry("judge-bench")
 
 

@@ -30,11 +30,18 @@ def save_files(folder: Path) -> dict[str, Path]:
 def serve(files: dict[str, Path]) -> Iterator[LoopbackHub]:
     """Serve the files as `MODEL` (tag v1: the old one) and `BENCH` (tag v2: the other one)."""
     with LoopbackHub() as hub:
-        hub.add("models", MODEL, files["old"], ref="v1")
-        hub.add("models", MODEL, files["model"])
-        hub.add("datasets", BENCH, files["bench2"], ref="v2")
-        hub.add("datasets", BENCH, files["bench"])
+        fill(hub, files)
         yield hub
+
+
+def fill(hub: LoopbackHub, files: dict[str, Path]) -> None:
+    """Let a Hub have these repositories only, no failures, and no requests so far."""
+    for state in (hub.repos, hub.faults, hub.requests):
+        state.clear()
+    hub.add("models", MODEL, files["old"], ref="v1")
+    hub.add("models", MODEL, files["model"])
+    hub.add("datasets", BENCH, files["bench2"], ref="v2")
+    hub.add("datasets", BENCH, files["bench"])
 
 
 def environment(url: str, home: Path, **more: str) -> dict[str, str]:

@@ -205,7 +205,7 @@ def test_the_yes_of_a_language_model_is_measured_over_responses() -> None:
     rng = np.random.default_rng(0)
     rewards, correct = rng.normal(size=(30, 4)), rng.integers(4, size=30)
     p, y = 1 / (1 + np.exp(-rewards.ravel())), np.eye(4)[correct].ravel()
-    scores = replace(Scores.from_arrays(rewards, correct), details={"p_yes": p})
+    scores = replace(Scores.from_arrays(rewards, correct), extra={"judge_p_yes": p})
     found = table(scores)
     assert found[OVERALL, "pointwise_gap"]["value"] == pytest.approx((p - y).mean())
     ece = slow.ece(list(zip(p.tolist(), y == 1, strict=True)))

@@ -127,9 +127,10 @@ def test_responses_may_have_any_id(ids: list[Any]) -> None:
     assert scores.reward.tolist() == REWARDS
 
 
-def test_arrays_are_refused_with_the_remedy() -> None:
+@pytest.mark.parametrize("source", [np.zeros((3, 2)), {"prompt": ["a"], "reward": [1.0]}, None])
+def test_arrays_and_other_objects_are_refused_with_the_remedy(source: Any) -> None:
     with pytest.raises(TypeError, match="from_arrays"):
-        load_scores(np.zeros((3, 2)))
+        load_scores(source)
 
 
 def test_a_response_twice_is_refused() -> None:
@@ -177,13 +178,14 @@ def test_a_file_of_several_judges_and_a_file_of_several_authors() -> None:
     assert authors.extra["model"].tolist() == ["x", "y", "x", "y", "z"]
 
 
-def test_a_prompt_that_returns_in_a_later_step_is_one_cluster() -> None:
-    both = pd.concat([LONG.assign(step=1), LONG.assign(step=2)])
+@pytest.mark.parametrize("step", [1, 12_345_678])
+def test_a_prompt_that_returns_in_a_later_step_is_one_cluster(step: int) -> None:
+    both = pd.concat([LONG.assign(step=step), LONG.assign(step=step + 1)])
     scores = load_scores(both)
     assert scores.n_items == 4
     assert scores.cluster is not None
     assert sorted(set(scores.cluster.tolist())) == ["7", "9"]
-    assert scores.extra["step"].tolist() == [1] * 5 + [2] * 5
+    assert scores.extra["step"].tolist() == [step] * 5 + [step + 1] * 5
 
 
 def test_llama_factory(tmp_path: Path) -> None:
@@ -248,6 +250,16 @@ def test_responses_without_a_score() -> None:
     assert load_scores(table, missing="drop").item_id.tolist() == ["9"] * 3
     with pytest.raises(ValueError, match="no prompt"):
         load_scores(table.assign(score=None), missing="drop")
+
+
+def test_the_lowest_reward_of_a_file_of_texts(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("prompt,score\na,5\na,10\nb,\nb,7\n")
+    assert load_scores(tmp_path / "x.csv", missing="lowest").reward.tolist() == [5, 10, 5, 7]
+
+
+def test_a_file_with_the_names_of_rewardmath_and_texts_of_responses(tmp_path: Path) -> None:
+    table = pd.DataFrame({"model": "m", "problem": ["p", "p"], "response": ["so", "no"], "score": [1.0, 2.0]})
+    assert np.isnan(load_scores(write(table, tmp_path / "x.csv")).label).all()
 
 
 def test_rows_can_be_written_back() -> None:

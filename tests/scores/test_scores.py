@@ -112,7 +112,6 @@ def test_all_problems_are_in_one_message() -> None:
         ({"item_id": [["a"]], "response": [0], "reward": [1.0]}, "item_id"),
         ({"item_id": ["a"], "response": [0], "reward": [1.0], "ties": [1]}, "votes"),
         ({"item_id": ["a"], "response": [0], "reward": [10**400]}, "reward"),
-        ({"item_id": ["a"], "response": [0], "reward": [1.0], "judge_x": ["many"]}, "judge_x"),
         ({"item_id": ["a"], "response": [0], "reward": [1.0], "truncated": ["perhaps"]}, "truncated"),
         ({"item_id": ["a", "a"], "response": [0, 1], "beats": [[None, 0.9], [0.9, None]]}, "sum to 1"),
         ({"item_id": ["a", "a"], "response": [0, 1], "beats": [[None, 2.0], [0.9, None]]}, "beats"),
@@ -122,6 +121,22 @@ def test_all_problems_are_in_one_message() -> None:
 def test_bad_columns_are_named(columns: dict[str, Any], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Scores.from_columns(columns)
+
+
+def test_numbers_of_a_judge_are_details_and_texts_are_not() -> None:
+    scores = Scores.from_rows([row("a", 0, judge_x=0.5, judge_name="gpt"), row("a", 1, judge_x=None)])
+    assert list(scores.details) == ["x"]
+    np.testing.assert_array_equal(scores.details["x"], [0.5, np.nan])
+    assert scores.extra["judge_name"].tolist() == ["gpt", None]
+
+
+def test_further_columns_can_be_written_whatever_they_hold(tmp_path: Path) -> None:
+    values = {"hash": [2**80, 1], "mixed": ["a", 1], "flag": [True, None], "none": [None, None]}
+    scores = Scores.from_columns({"item_id": ["a", "a"], "response": [0, 1], "reward": [1, 2]} | values)
+    scores.to_parquet(tmp_path / "s.parquet")
+    stored = load_scores(tmp_path / "s.parquet")
+    assert stored.extra["hash"].tolist() == [str(2**80), "1"]
+    assert {*stored.extra} == {*values}
 
 
 def test_rows_may_come_in_any_order_and_prompts_may_have_any_labels() -> None:
