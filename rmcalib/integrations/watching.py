@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,9 +25,6 @@ from rmcalib.repair.calibration import Calibration
 from rmcalib.repair.calibrator import Calibrator, PointwiseFit, as_calibrator, fit_pointwise, labelled_part
 from rmcalib.scores import Scores, load_all_scores
 from rmcalib.scores.rollouts import RolloutReader
-
-if TYPE_CHECKING:
-    import pandas
 
 Samples = tuple[Any, FloatArray, FloatArray | None, Any]
 START = "start"
@@ -65,12 +62,9 @@ class Watch(Shown):
     margin: float
     waiting: int = 0
 
-    @property
-    def table(self) -> pandas.DataFrame:
-        """The steps as a pandas table."""
-        import pandas
-
-        return pandas.DataFrame(self.steps)
+    def table_rows(self) -> list[dict[str, Any]]:
+        """Return the steps."""
+        return self.steps
 
     def content(self) -> dict[str, Any]:
         """Return the steps and the alarm as a dictionary that can be written as JSON."""
@@ -287,11 +281,7 @@ class Watcher:
             "squashed": bool((reward >= 0).all() and (reward <= 1).all()),
             "drift": (rewards["mean_reward"] - first["mean_reward"]) / (first["reward_sd"] or np.nan),
         }
-        moved = (
-            None
-            if labelled is None or stated is None
-            else replace(labelled, calibrator=stated, _made={}, _known={})
-        )
+        moved = None if labelled is None or stated is None else replace(labelled, calibrator=stated)
         for name, metric, own in (
             ("right", "pointwise_accuracy", labelled),
             ("gap", "pointwise_gap", moved),

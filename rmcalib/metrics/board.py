@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, bin_rows, parts_of, rejection_rows, tidy_row
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
-
-if TYPE_CHECKING:
-    import pandas
 
 DEFAULT_METRIC = "kept_information"
 """The metric that models are sorted by if none is given."""
@@ -94,14 +91,7 @@ class Board(Shown):
     check: list[Row] = field(default_factory=list)
     training: list[Row] = field(default_factory=list)
 
-    @property
-    def table(self) -> pandas.DataFrame:
-        """One row per model: rank, score, every metric with its interval, categories."""
-        import pandas
-
-        return pandas.DataFrame(self.wide_rows())
-
-    def wide_rows(self) -> list[Row]:
+    def table_rows(self) -> list[Row]:
         """Return one flat row per model: rank, score, values with their intervals, categories, ranks."""
         keys = list(dict.fromkeys([self.metric, *(key for row in self.models for key in row["values"])]))
         bounded = {

@@ -12,15 +12,24 @@ from typing import Any, Literal
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.benchmarks import _official as official
+from rmcalib.benchmarks._official import OfficialScore
 from rmcalib.calibration import votes as votes_of
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
 from rmcalib.calibration.errors import binned, event_error, smooth
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events, Independent
-from rmcalib.calibration.intervals import Interval, Limits, check_level, skew_interval
+from rmcalib.calibration.intervals import (
+    Interval,
+    Limits,
+    bootstrap_limits,
+    check_level,
+    proportion_interval,
+    skew_interval,
+)
 from rmcalib.calibration.maps import corp
 from rmcalib.calibration.temperature import Scale
-from rmcalib.metrics.views import FEWEST, Part, ViewName
+from rmcalib.metrics.views import FEWEST, Part, ViewName, shares_of_largest
 
 SMOOTH_DRAWS = 200
 """Simulated data sets for the smooth ECE, which takes longer."""
@@ -247,7 +256,7 @@ def length_correlation(part: Part, settings: Settings, of: Literal["reward", "co
     length = _lengths(part)
     if of == "reward":
         # Each minus the prompt's mean, because prompts differ.
-        sums = spearman_sums(_centred(part, part.reward), _centred(part, length), part.prompt)
+        sums = spearman_sums(part.centred(part.reward), part.centred(length), part.prompt)
     else:
         x, y = part.of_first_choice(part.log_p), part.of_first_choice(length)
         sums = spearman_sums(x, y, np.arange(len(part)))
@@ -258,11 +267,9 @@ def length_correlation(part: Part, settings: Settings, of: Literal["reward", "co
 
 def length_baseline(part: Part, _: Settings, sign: int) -> Estimate:
     """Accuracy of picking the longest (+1) or the shortest (−1) response."""
-    key = sign * _lengths(part)
-    largest = key == np.repeat(np.maximum.reduceat(key, part.starts), part.sizes)
-    hits = np.add.reduceat(largest & part.is_correct, part.starts, dtype=np.int64)
-    share = hits / np.add.reduceat(largest, part.starts, dtype=np.int64)
-    return Estimate.proportion(share, cluster=part.cluster)
+    picked = shares_of_largest(sign * _lengths(part), part.sizes)
+    right = np.add.reduceat(np.where(part.is_correct, picked, 0.0), part.starts)
+    return Estimate.proportion(right, cluster=part.cluster)
 
 
 def spearman_sums(
@@ -343,6 +350,75 @@ def votes_per_prompt(part: Part, _: Settings) -> Estimate:
     return Estimate.constant(float(part.scores.n_votes.mean()), len(part))
 
 
+# Scores that benchmarks define.
+
+
+def rewardbench_score(part: Part, settings: Settings) -> Estimate:
+    """RewardBench 2's score of a category, or the mean of all categories."""
+    whole = part.whole or part
+    scores = (whole.prompts("all") or whole).scores
+    values = {row.category: row.value for row in official.category_scores(scores)}
+    tied = official.tied_categories(scores)
+    names = list(values) if part.name == whole.name else [str(part.category[0])]
+    value = float(np.mean([values[name] for name in names]))
+    if not np.isfinite(value):
+        raise Missing(
+            f"{', '.join(sorted(tied))} has no ids ref:N and tied:N, which RewardBench's score needs"
+        )
+    category, accuracy = scores.category[scores.offsets[:-1]], official.shared_first_place(scores)
+
+    def limits_of(name: str, level: float) -> Limits | None:
+        """Exact limits of accuracy, or in Ties percentiles; None if they cannot be known."""
+        if name not in tied:
+            own = accuracy[category == name]
+            return proportion_interval(own, level) if len(own) > 1 else None
+        sums = official.ties_sums(scores, name)
+        if int(sums[:, -1].sum()) < 2:
+            return None
+        low, high = bootstrap_limits(
+            sums, official.ties_scores, level=level, resamples=settings.resamples, seed=settings.seed
+        )
+        return (low, high) if low < high else None
+
+    def limits(level: float) -> Limits | None:
+        found = [limits_of(name, level) for name in names]
+        if any(one is None for one in found):
+            return None
+        # Categories are independent, so the squares of the distances add up.
+        ends = np.array([one for one in found if one is not None])
+        middle = np.array([[values[one]] for one in names])
+        below, above = np.sqrt(((ends - middle) ** 2).sum(axis=0)) / len(names)
+        return value - float(below), value + float(above)
+
+    def influence() -> FloatArray:
+        each = np.zeros(len(accuracy))
+        for name in names:
+            rows = category == name
+            each[rows] = (accuracy[rows] - accuracy[rows].mean()) / rows.sum() / len(names)
+        return each[np.isin(category, names)]
+
+    has_ties = any(name in tied for name in names)  # their score is no mean
+    return Estimate(value, len(part), limits=limits, influence=None if has_ties else influence)
+
+
+def official_score(part: Part, _: Settings) -> Estimate:
+    """Return the score that the benchmark's authors define, overall or of a category."""
+    found = official_of(part)
+    if found is None:
+        raise Missing("the benchmark has no official score")
+    return Estimate(found.value, found.n, note=f"{found.metric}, as the benchmark's authors compute it")
+
+
+def official_of(part: Part) -> OfficialScore | None:
+    """Return the official score of all prompts, or of the category of these; None if there is none."""
+    whole = part.whole or part
+    category = "all" if part.name == whole.name else str(part.category[0])
+    for one in whole.official:
+        if (one.metric, one.category) == (whole.official[0].metric, category) and np.isfinite(one.value):
+            return one
+    return None
+
+
 # Shared parts.
 
 
@@ -412,9 +488,3 @@ def _top_1_mean(part: Part, loss: Callable[[Part], FloatArray], most: float) -> 
     if found.shape != (len(part),):
         raise ValueError(f"expected one loss per prompt ({len(part)}), got {found.shape}")
     return Estimate.mean(found, right, wrong, within=(0.0, most), cluster=part.cluster)
-
-
-def _centred(part: Part, values: FloatArray) -> FloatArray:
-    """Return values (N,) minus the mean of their prompt."""
-    means = np.add.reduceat(values, part.starts) / part.sizes
-    return values - np.repeat(means, part.sizes)

@@ -16,8 +16,7 @@ from rmcalib.calibration.estimates import NO_INTERVAL, Estimate
 from rmcalib.calibration.events import Events
 from rmcalib.calibration.maps import corp
 from rmcalib.metrics.catalogue import Metric
-from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.official import official_of
+from rmcalib.metrics.measures import Settings, official_of
 from rmcalib.metrics.views import Part
 from rmcalib.scores import Scores
 
@@ -46,7 +45,7 @@ def metric_rows(
     rows = []
     for part in parts_of(whole):
         for _, group in groupby(metrics, key=lambda one: one.group):
-            own = replace(part, _made={}, _known={})  # so that the views of a group are dropped after it
+            own = replace(part)  # so that the views of a group are dropped after it
             found = [tidy_row(one, own, settings, no_calibration) for one in group]
             rows += [row for row in found if row is not None]
     return rows
@@ -90,7 +89,17 @@ def estimate_of(
     if one.group == "pointwise" and not (part.whole or part).has_pointwise:
         return None
     reason = why_missing(one, part, no_calibration)
-    return Estimate.missing(len(own), reason) if reason is not None else one.measure(own, settings)
+    if reason is not None:
+        return Estimate.missing(len(own), reason)
+    try:
+        found = one.measure(own, settings)
+    except Exception as error:
+        if not one.source:
+            raise
+        raise ValueError(f"metric {one.name} of {one.source}: {type(error).__name__}: {error}") from error
+    if found.value is not None and not np.isfinite(found.value):
+        return Estimate.missing(found.n, found.note or "the value is not finite")
+    return found
 
 
 def why_missing(one: Metric, part: Part, no_calibration: str | None) -> str | None:

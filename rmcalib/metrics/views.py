@@ -81,8 +81,9 @@ class Part:
     calibrator: tuple[float, float] = (1.0, 0.0)
     ties: Ties = "drop"
     seed: int = 0
-    _made: dict[str, Part | Literal["all"] | None] = field(default_factory=dict, repr=False)
-    _known: dict[Hashable, Estimate] = field(default_factory=dict, repr=False)
+    # What was computed already; `replace` starts again.
+    _made: dict[str, Part | Literal["all"] | None] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[Hashable, Estimate] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         """Return the number of prompts."""
@@ -145,8 +146,6 @@ class Part:
             one_answer=self.one_answer[prompts],
             whole=self.whole or self,
             name=self.name if name is None else name,
-            _made={},
-            _known={},
         )
 
     @property
@@ -214,21 +213,23 @@ class Part:
     def _with_winner(self, place: int) -> Part:
         label = np.zeros(len(self.label))
         label[first_and_next(self.reward, self.sizes)[place]] = 1.0
-        return replace(self, label=label, _made={}, _known={})
+        return replace(self, label=label)
 
     # What the views are made of.
 
     @cached_property
     def first_shares(self) -> FloatArray:
         """Each response's share of the first place (N,): 1/t for t responses with the largest reward."""
-        largest = self.reward == np.repeat(np.maximum.reduceat(self.reward, self.starts), self.sizes)
-        tied = np.add.reduceat(largest, self.starts, dtype=np.int64)
-        return np.asarray(largest / np.repeat(tied, self.sizes))
+        return shares_of_largest(self.reward, self.sizes)
 
     def of_first_choice(self, values: FloatArray) -> FloatArray:
         """Return the value of each prompt's first choice (n,): the mean of ``values`` (N,) over tied responses."""
         share = self.first_shares
         return np.add.reduceat(np.where(share > 0, values, 0.0) * share, self.starts)
+
+    def centred(self, values: FloatArray) -> FloatArray:
+        """Return values (N,) minus the mean of their prompt."""
+        return values - np.repeat(np.add.reduceat(values, self.starts) / self.sizes, self.sizes)
 
     @cached_property
     def ranks(self) -> FloatArray:
@@ -403,8 +404,7 @@ class Part:
     def at_temperature(self) -> Part:
         """The forecasts with each prompt at a temperature that was fitted on other prompts: five folds."""
         reward, correct, sizes = self.pl.utilities, self.is_correct, self.sizes
-        centred = reward - np.repeat(np.add.reduceat(reward, self.starts) / sizes, sizes)
-        spread = float(np.std(centred)) or 1.0
+        spread = float(np.std(self.centred(reward))) or 1.0
         limits = spread / 100, spread * 100  # beyond, forecasts are one-hot or uniform
 
         def fit(train: IntArray) -> float:
@@ -422,7 +422,7 @@ class Part:
             groups=self.cluster,
             rng=self.seed,
         )
-        return replace(self, pl=self.pl.at_temperature(fitted), _made={}, _known={})
+        return replace(self, pl=self.pl.at_temperature(fitted))
 
 
 def whole_part(
@@ -449,6 +449,13 @@ def whole_part(
         ties=ties,
         seed=seed,
     )
+
+
+def shares_of_largest(values: FloatArray, sizes: IntArray) -> FloatArray:
+    """Return 1/t for the t responses with the largest value of their prompt, and 0 for the others: (N,)."""
+    starts = np.cumsum(sizes) - sizes
+    largest = values == np.repeat(np.maximum.reduceat(values, starts), sizes)
+    return np.asarray(largest / np.repeat(np.add.reduceat(largest, starts, dtype=np.int64), sizes))
 
 
 def _ordered_pairs(sizes: IntArray) -> tuple[IntArray, IntArray]:

@@ -145,7 +145,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
         raise RefusedError(
             "few", f"{count(len(part), 'prompt')} with {what}; a temperature needs at least {FEWEST}"
         )
-    part = replace(part, seed=seed, _made={}, _known={})
+    part = replace(part, seed=seed)
     fit = (_top_1 if view == "top_1" else _pointwise)(part, level)
     _refuse(fit)
     gained = mean_interval(fit.before - fit.after, clusters=fit.cluster, level=level)

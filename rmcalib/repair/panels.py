@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -16,11 +16,8 @@ from rmcalib.calibration.intervals import Interval, check_level
 from rmcalib.calibration.temperature import cross_fit
 from rmcalib.metrics.comparison import named_scores, on_common_prompts
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.views import whole_part
+from rmcalib.metrics.views import shares_of_largest, whole_part
 from rmcalib.scores import Scores
-
-if TYPE_CHECKING:
-    import pandas
 
 Method = Literal["mean", "weights"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -78,12 +75,9 @@ class Panel(Shown):
     rewards: Mapping[str, FloatArray]
     about: Scores
 
-    @property
-    def table(self) -> pandas.DataFrame:
-        """The members as a pandas table."""
-        import pandas
-
-        return pandas.DataFrame(self.members)
+    def table_rows(self) -> list[dict[str, Any]]:
+        """Return the members."""
+        return self.members
 
     def __repr__(self) -> str:
         """Return the judges, and what the fitted panel gains."""
@@ -357,9 +351,7 @@ def losses(logs: FloatArray, data: PanelData) -> FloatArray:
 
 def right(logits: FloatArray, data: PanelData) -> FloatArray:
     """Return 1 if the correct response has the largest logit, 1/t if t responses share it, else 0: (n,)."""
-    top = np.repeat(np.maximum.reduceat(logits, data.starts), data.sizes)
-    shared = np.add.reduceat(logits == top, data.starts, dtype=np.float64)
-    return (logits == top)[data.correct] / shared
+    return shares_of_largest(logits, data.sizes)[data.correct]
 
 
 def _inverse_temperature(rewards: FloatArray, data: PanelData) -> float:

@@ -78,7 +78,7 @@ def _write_board(board: Board, out: Path) -> Path:
         "says_right": figures.says_right_figure(_in_order(board)),
         "training": figures.curves_figure(board.training, figures.TRAINING),
     }
-    tables = {"leaderboard": board.wide_rows(), "metrics": metrics, **others}
+    tables = {"leaderboard": board.table_rows(), "metrics": metrics, **others}
     many = len(board.models) >= FEWEST_MODELS
     return _write_files(out, board_document(board), tables, drawn, sections=many)
 

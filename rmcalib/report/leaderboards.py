@@ -88,7 +88,7 @@ class Report(Shown):
             tables = {name: getattr(self, name) for name in ("models", "temperatures", "effects")}
             about: Row = {"benchmarks": list(self.boards), "values": self.rows, **tables}
         else:
-            about = {name: getattr(board, name) for name in _CONTENT} | {"models": board.wide_rows()}
+            about = {name: getattr(board, name) for name in _CONTENT} | {"models": board.table_rows()}
         content: Row = plain({"summary": self.summary, **about, "notes": self.notes})
         return content
 
