@@ -11,7 +11,6 @@ import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.display import clean_line
-from rmcalib.calibration.errors import reliability
 from rmcalib.calibration.events import by_cluster
 from rmcalib.judges import registry
 from rmcalib.judges._registry import recipe_of_run, why_no_calibration
@@ -20,7 +19,7 @@ from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.comparison import named_scores
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.table import OVERALL, Row, bin_rows, parts_of, rejection_rows, tidy_row
+from rmcalib.metrics.table import OVERALL, Row, parts_of, tidy_row
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
 
@@ -60,8 +59,6 @@ class Board(Shown):
         One row per model, category and metric.
     correlations, split_correlations : list of dict
         Correlations of errors with scores over models, and from different halves of the prompts.
-    ranks, reliability, rejection : list of dict
-        Ranks by several metrics; reliability and rejection curves of each model.
     notes : list of str
         Warnings for readers.
     settings : Settings
@@ -80,11 +77,8 @@ class Board(Shown):
     models: list[Row]
     metrics: list[Row]
     correlations: list[Row]
-    ranks: list[Row]
     settings: Settings
     split_correlations: list[Row] = field(default_factory=list)
-    reliability: list[Row] = field(default_factory=list)
-    rejection: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     benchmark: str = ""
     protocol: str = "exact"
@@ -191,8 +185,6 @@ def measure_entries(
     """Measure and rank models, reading the scores of one after the other."""
     check_sortable(metric)
     metrics: list[Row] = []
-    curves: list[Row] = []
-    rejection: list[Row] = []
     prompts: dict[str, str] = {}
     ranked: set[tuple[str, int]] = set()
     sizes: dict[str, float] = {}
@@ -212,9 +204,6 @@ def measure_entries(
             chance[name] = float((1 / one.sizes).mean())
         if one is None or entry.no_calibration is not None:
             continue
-        diagram = reliability(one.top_1.p, one.top_1.y, bins=settings.bins)
-        curves += [{"model": name, **row} for row in bin_rows(diagram)]
-        rejection += [{"model": name, **row} for row in rejection_rows(one, settings.seed)]
         worth[name] = one.scale.kept, by_cluster(one.scale.kept_influence(), one.cluster)
         # Models may differ in which prompts have one correct response, and in their clusters.
         ranked.add((_digest(one.scores), len(worth[name][1])))
@@ -235,8 +224,6 @@ def measure_entries(
     return replace(
         board,
         split_correlations=correlation.correlate_errors(errors, families, settings),
-        reliability=curves,
-        rejection=rejection,
         notes=_size_notes(metric, sizes) + _prompt_notes(prompts),
     )
 
@@ -323,12 +310,6 @@ def rank_models(
             row
             for name in correlated
             for row in correlation.correlation_rows(name, _badness(name, column(name)), targets, settings)
-        ],
-        ranks=[
-            {"model": row["model"], "by": by, "rank": rank}
-            for row in rows
-            for by, rank in row["ranks"].items()
-            if rank is not None
         ],
         settings=settings,
     )

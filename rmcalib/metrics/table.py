@@ -11,7 +11,7 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib.benchmarks import Benchmark
-from rmcalib.calibration.errors import Reliability, consistency_band, reliability
+from rmcalib.calibration.errors import consistency_band, reliability
 from rmcalib.calibration.estimates import NO_INTERVAL, Estimate
 from rmcalib.calibration.events import Events
 from rmcalib.calibration.maps import corp
@@ -23,7 +23,6 @@ from rmcalib.scores import Scores
 OVERALL = "overall"
 """The name of all prompts together in the column ``category``."""
 Row = dict[str, Any]
-_REJECTED: FloatArray = np.linspace(0.0, 0.95, 20)
 
 
 def parts_of(whole: Part) -> Iterator[Part]:
@@ -147,7 +146,7 @@ def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
     return [f"Number of {what}: {n}." for what, n in counts.items() if n]
 
 
-# The tables of figures: reliability, isotonic curves, accuracy of the surest prompts.
+# The tables of figures: reliability and isotonic curves.
 
 
 def reliability_rows(
@@ -158,7 +157,7 @@ def reliability_rows(
     return [
         {"panel": name, **row}
         for name, part in _panels(whole, which)
-        for row in _with_band(getattr(part, view), settings)
+        for row in _bins(getattr(part, view), settings)
     ]
 
 
@@ -176,22 +175,10 @@ def isotonic_rows(whole: Part) -> list[Row]:
     return rows
 
 
-def rejection_rows(part: Part, seed: int = 0) -> list[Row]:
-    """Return the accuracy on the remaining prompts when a fraction of them, the least confident, is dropped."""
-    events = part.first_choice
-    # Equal confidences are ordered at random: the order of the file may follow difficulty.
-    chance = np.random.default_rng(seed).random(len(part))
-    order = np.lexsort((chance, -events.log_p))
-    cumulative = np.cumsum(events.y[order])
-    kept = np.maximum(np.ceil((1 - _REJECTED) * len(part)).astype(np.int64), 1)
-    return [
-        {"rejected": float(share), "accuracy": float(cumulative[k - 1] / k), "n": int(k)}
-        for share, k in zip(_REJECTED, kept, strict=True)
-    ]
-
-
-def bin_rows(diagram: Reliability) -> list[Row]:
-    """Return one row for each bin that is not empty: low, high, count, confidence, frequency."""
+def _bins(events: Events, settings: Settings) -> list[Row]:
+    """Return one row for each bin that is not empty."""
+    diagram = reliability(events.p, events.y, bins=settings.bins)
+    low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
     return [
         {
             "low": float(diagram.low[b]),
@@ -199,18 +186,10 @@ def bin_rows(diagram: Reliability) -> list[Row]:
             "count": int(diagram.count[b]),
             "confidence": float(diagram.confidence[b]),
             "frequency": float(diagram.frequency[b]),
+            "band_low": float(low[b]),
+            "band_high": float(high[b]),
         }
         for b in np.flatnonzero(diagram.count)
-    ]
-
-
-def _with_band(events: Events, settings: Settings) -> list[Row]:
-    diagram = reliability(events.p, events.y, bins=settings.bins)
-    low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
-    filled = np.flatnonzero(diagram.count)
-    return [
-        {**row, "band_low": float(low[b]), "band_high": float(high[b])}
-        for row, b in zip(bin_rows(diagram), filled, strict=True)
     ]
 
 
