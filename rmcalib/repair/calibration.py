@@ -11,12 +11,13 @@ import numpy as np
 from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib._util.display import count
-from rmcalib.calibration import Softmax, equal_temperatures, mean_interval
+from rmcalib.calibration import equal_temperatures, mean_interval
 from rmcalib.calibration.intervals import check_level
 from rmcalib.metrics.catalogue import chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import metric_rows
+from rmcalib.metrics.transfer import temperature_rows
 from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part, reference_of
 from rmcalib.runs._folder import content_hash
@@ -258,15 +259,10 @@ def _by_category(part: Part, level: float) -> tuple[list[dict[str, Any]], float 
     """Return each category's own temperature, and the p-value of the test that they are equal."""
     parts = {name: part.take(part.category == name) for name in dict.fromkeys(part.category.tolist())}
     parts = {name: own for name, own in parts.items() if len(own) >= FEWEST}
-    rows = []
-    for name, own in parts.items():
-        found = own.scale.temperature_interval(level)
-        limits = {"temperature": found.value, "low": found.low, "high": found.high}
-        rows.append({"category": name, **limits, "n": len(own)})
+    rows = temperature_rows("category", parts, level)
     if len(parts) < 2 or part.cluster is not None:  # the test draws prompts independently
         return rows, None
-    sets = [Softmax(own.reward, own.is_correct, own.sizes) for own in parts.values()]
-    return rows, equal_temperatures(sets).p_value
+    return rows, equal_temperatures([own.scale.model for own in parts.values()]).p_value
 
 
 def _log_losses(log_odds: FloatArray | None, y: FloatArray) -> FloatArray:
