@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.metrics.views import decided_pairs
+from rmcalib.repair import Calibrator
 
 FEWEST = 20
 """The smallest number of prompts for a test."""
@@ -87,47 +89,45 @@ class Alarm:
         Gaps up to this size raise no alarm.
     window : int
         How many of the last steps are also tested by themselves.
-    covariance : float (2, 2), optional
-        Of the slope and the intercept of the reference; see `rmcalib.repair.calibrator.PointwiseFit`.
-    freedom : float
-        The degrees of freedom of the covariance: two less than the number of prompts of the reference.
+    reference : Calibrator, optional
+        What the stated probabilities are made of. If it was fitted, its covariance allows for its error.
     """
 
     level: float = 0.95
     margin: float = 0.03
     window: int = 10
-    covariance: FloatArray | None = None
-    freedom: float = np.inf
+    reference: Calibrator | None = None
     alarm: dict[str, Any] | None = None
     looks: int = 0
-    _gap: dict[float, Sums] = field(default_factory=dict)
-    _order: dict[float, Sums] = field(default_factory=dict)
+    _steps: dict[str, dict[float, Sums]] = field(default_factory=lambda: {"gap": {}, "order": {}})
     _all: dict[str, Sums] = field(default_factory=dict)
 
     def add(self, step: float, gap: Sums, order: Sums) -> None:
         """Add a step, or replace it, and test."""
-        again = step in self._gap
-        self._gap[step], self._order[step] = gap, order
-        looked = False
-        for what, steps, new in (("gap", self._gap, gap), ("order", self._order, order)):
-            parts = [*steps.values()] if again or what not in self._all else [self._all[what], new]
-            self._all[what] = _merged(parts)
+        means: dict[tuple[str, str], Mean | None] = {}
+        for what, new in (("gap", gap), ("order", order)):
+            steps = self._steps[what]
+            is_next = len(steps) > 0 and step not in steps
+            steps[step] = new
+            self._all[what] = _merged([self._all[what], new] if is_next else [*steps.values()])
             last = _merged([steps[one] for one in sorted(steps)[-self.window :]])
-            for over, tested in (("run", self._all[what]), (f"last {self.window} steps", last)):
-                found = mean_of(tested)
-                if found is not None:
-                    self.looks += not looked
-                    looked = True
-                    self._test(step, what, over, found)
+            means[what, "run"] = mean_of(self._all[what])
+            means[what, f"last {self.window} steps"] = mean_of(last)
+        tested = {about: mean for about, mean in means.items() if mean is not None}
+        self.looks += bool(tested)
+        for (what, over), mean in tested.items():
+            self._test(step, what, over, mean)
 
     def _test(self, step: float, what: str, over: str, found: Mean) -> None:
         from scipy.special import stdtrit
 
         alpha, beyond = 1 - self.level, self.margin
-        if self.covariance is not None:
+        if self.reference is not None and self.reference.covariance is not None:
             q = len(found.slope)  # the order depends on the slope of the reference only
-            error = float(np.sqrt(found.slope @ self.covariance[:q, :q] @ found.slope))
-            beyond += float(stdtrit(self.freedom, 1 - REFERENCE_SHARE * alpha / 4)) * error
+            covariance = np.array(self.reference.covariance)[:q, :q]
+            error = float(np.sqrt(found.slope @ covariance @ found.slope))
+            freedom = max(self.reference.fitted_on["clusters"] - 2, 1)
+            beyond += float(stdtrit(freedom, 1 - REFERENCE_SHARE * alpha / 4)) * error
             alpha *= 1 - REFERENCE_SHARE
         alpha /= 4 * self.looks * (self.looks + 1)
         beyond += float(stdtrit(found.n - 1, 1 - alpha / 2)) * found.error
@@ -150,13 +150,9 @@ def pair_sums(prompt: IntArray, y: FloatArray, x: FloatArray) -> Sums:
     """
     from scipy.special import expit
 
-    good, bad = np.flatnonzero(y == 1), np.flatnonzero(y == 0)
-    good, bad = good[np.argsort(prompt[good], kind="stable")], bad[np.argsort(prompt[bad], kind="stable")]
-    first = np.searchsorted(prompt[bad], prompt[good], side="left")
-    many = np.searchsorted(prompt[bad], prompt[good], side="right") - first
-    one = np.repeat(good, many)
-    within = np.arange(len(one)) - np.repeat(np.cumsum(many) - many, many)
-    other = bad[np.repeat(first, many) + within]
+    order = np.argsort(prompt, kind="stable")
+    prompt, y, x = prompt[order], y[order], x[order]
+    one, other = decided_pairs(np.unique(prompt, return_inverse=True)[1], y)
     d = x[one] - x[other]
     p = np.asarray(expit(np.abs(d)))
     spread = p * (1 - p)

@@ -97,12 +97,13 @@ def log_loss(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Negative log-likelihood of what happened."""
     if view == "top_1":
         return _top_1_mean(part, lambda one: -one.log_p[one.is_correct], np.inf)
+    return _jumping(part, view, log_losses, (0.0, np.inf))
 
-    def loss(events: Events) -> FloatArray:
-        odds = events.logit if events.logit is not None else events.log_p - np.log1p(-events.p)
-        return np.logaddexp(0.0, odds) - events.y * odds
 
-    return _jumping(part, view, loss, (0.0, np.inf))
+def log_losses(events: Events) -> FloatArray:
+    """Return the log loss of each event (N,)."""
+    odds = events.logit if events.logit is not None else events.log_p - np.log1p(-events.p)
+    return np.asarray(np.logaddexp(0.0, odds) - events.y * odds)
 
 
 def error(part: Part, settings: Settings, view: ViewName, **options: Any) -> Estimate:

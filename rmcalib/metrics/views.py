@@ -240,14 +240,7 @@ class Part:
     @cached_property
     def decided_pairs(self) -> tuple[IntArray, IntArray]:
         """Rows of the correct and the wrong response of each pair: (P,) each."""
-        correct, wrong = np.flatnonzero(self.label == 1), np.flatnonzero(self.label == 0)
-        n_wrong = np.bincount(self.prompt[wrong], minlength=len(self))
-        first_wrong = np.cumsum(n_wrong) - n_wrong
-        owner = self.prompt[correct]
-        repeats = n_wrong[owner]
-        # The position of each pair among those of its correct response.
-        within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-        return np.repeat(correct, repeats), wrong[np.repeat(first_wrong[owner], repeats) + within]
+        return decided_pairs(self.prompt, self.label)
 
     @cached_property
     def pair_log_odds(self) -> tuple[FloatArray, IntArray]:
@@ -456,6 +449,18 @@ def shares_of_largest(values: FloatArray, sizes: IntArray) -> FloatArray:
     starts = np.cumsum(sizes) - sizes
     largest = values == np.repeat(np.maximum.reduceat(values, starts), sizes)
     return np.asarray(largest / np.repeat(np.add.reduceat(largest, starts, dtype=np.int64), sizes))
+
+
+def decided_pairs(prompt: IntArray, label: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return rows of the correct and the wrong response of each pair, for rows (N,) in the order of prompt numbers."""
+    correct, wrong = np.flatnonzero(label == 1), np.flatnonzero(label == 0)
+    n_wrong = np.bincount(prompt[wrong], minlength=int(prompt[-1]) + 1)
+    first_wrong = np.cumsum(n_wrong) - n_wrong
+    owner = prompt[correct]
+    repeats = n_wrong[owner]
+    # The position of each pair among those of its correct response.
+    within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    return np.repeat(correct, repeats), wrong[np.repeat(first_wrong[owner], repeats) + within]
 
 
 def _ordered_pairs(sizes: IntArray) -> tuple[IntArray, IntArray]:
