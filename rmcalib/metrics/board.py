@@ -34,12 +34,12 @@ _ALWAYS = ("kept_information", "lost_information", "ece", "ece_at_temperature", 
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of a leaderboard: its name, how to read its scores, why it is not calibrated, and its family."""
+    """One model of a leaderboard: its name, its scores or how to read them, its family, why it is not calibrated."""
 
     name: str
     scores: Scores | Callable[[], Scores]
-    no_calibration: str | None = None
-    family: str | None = None
+    family: str
+    no_calibration: str | None
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,8 @@ def leaderboard(
     entries = []
     for name, one in named_scores(scores, names).items():
         recipe = recipe_of_run(name, one.manifest, known)
-        entries.append(Entry(name, one, why_no_calibration(recipe), recipe.family))
+        family = recipe.family or name.partition("/")[0]
+        entries.append(Entry(name, one, family, why_no_calibration(recipe)))
     settings = Settings(resamples=resamples, level=level, seed=seed)
     return measure_entries(entries, metric=metric, settings=settings)
 
@@ -220,7 +221,7 @@ def measure_entries(
         sets = dict(zip(worth, rank_sets(list(worth.values()), settings), strict=True))
         for row in board.models:
             row["rank_low"], row["rank_high"] = sets.get(row["model"], (None, None))
-    families = {one.name: one.family for one in entries if one.family}
+    families = {one.name: one.family for one in entries}
     return replace(
         board,
         split_correlations=correlation.correlate_errors(errors, families, settings),

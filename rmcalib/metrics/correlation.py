@@ -48,10 +48,14 @@ def correlation_rows(
 
     It is positive if models with small errors have large scores. Models without one of the two, NaN, are left out.
     """
+    from scipy.stats import rankdata
+
     rows = []
     for target, scores in targets.items():
         kept = np.isfinite(errors) & np.isfinite(scores)
-        worse = _places(scores[kept]) if target == LEADERBOARD else -scores[kept]
+        worse = -scores[kept]
+        if target == LEADERBOARD and len(np.unique(worse)) > 1:
+            worse = rankdata(worse, method="ordinal")  # equal scores keep their order, as on a leaderboard
         about = {"metric": metric, "target": target, "method": "kendall"}
         rows.append(about | _kendall_row(errors[kept], worse, settings))
     return rows
@@ -74,15 +78,6 @@ def _kendall_row(x: FloatArray, y: FloatArray, settings: Settings) -> Row:
     found = kendalltau(x, y)
     value, p_value = float(np.clip(found.statistic, -1, 1)), float(found.pvalue)
     return {"value": value, "low": low, "high": high, "p_value": p_value, "n": n, "note": ""}
-
-
-def _places(scores: FloatArray) -> FloatArray:
-    """Number models 1, 2, ... from the best score down; equal scores keep their order, as on a leaderboard."""
-    if len(scores) and np.ptp(scores) == 0:
-        return np.ones(len(scores))  # equal models have no order
-    places = np.empty(len(scores))
-    places[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return places
 
 
 # Errors and accuracies from different prompts.
@@ -123,17 +118,13 @@ def correlate_errors(
     if not names or len(parts[names[0]].ids) < 2:
         return []
     category = parts[names[0]].category
-    _, clusters = np.unique(
-        [families.get(name) or name.partition("/")[0] for name in names], return_inverse=True
-    )
     several = sorted(set(category.tolist()))
     targets = {"accuracy": np.ones(len(category), dtype=bool)}
     targets |= {name: category == name for name in several if len(several) > 1}
     rows = []
     for metric in _ERRORS:
         having = [name for name in names if metric in parts[name].errors]
-        own = clusters[[name in having for name in names]]
-        n_families = len(set(own.tolist()))
+        different, family = np.unique([families[name] for name in having], return_inverse=True)
         taus: list[Row] = [_NOTHING for _ in targets]
         if len(having) >= _FEWEST:
             errors = _stacked([parts[name].errors[metric] for name in having])
@@ -141,11 +132,11 @@ def correlate_errors(
                 _stacked([_accuracy(parts[name].right, members) for name in having])
                 for members in targets.values()
             ]
-            taus = _two_way_kendall(errors, scores, own, settings)
+            taus = _two_way_kendall(errors, scores, family, settings)
         for (target, members), tau in zip(targets.items(), taus, strict=True):
-            counts = {"n": len(having), "families": n_families, "prompts": int(members.sum())}
+            counts = {"n": len(having), "families": len(different), "prompts": int(members.sum())}
             about = {"metric": metric, "target": target, "method": "kendall"}
-            rows.append(about | tau | counts | {"note": _too_few(len(having), n_families)})
+            rows.append(about | tau | counts | {"note": _too_few(len(having), len(different))})
     return rows
 
 
@@ -158,17 +149,16 @@ def _too_few(n_models: int, n_families: int) -> str:
 
 
 def _two_way_kendall(
-    errors: Stacked, scores: Sequence[Stacked], clusters: IntArray, settings: Settings
+    errors: Stacked, scores: Sequence[Stacked], family: IntArray, settings: Settings
 ) -> list[Row]:
     """Return Kendall's tau of minus the errors and each kind of score, from different prompts."""
     rng = np.random.default_rng(settings.seed)
     n_models, n = errors[1].shape
     whole = _split_taus(errors, scores, np.ones((_SPLITS, n)), np.ones((_SPLITS, n_models)), rng)
-    _, clusters = np.unique(clusters, return_inverse=True)
     parts = []
     for part in chunks(settings.resamples, n + n_models**2):
         size = part.stop - part.start
-        models = resampling_weights(size, int(clusters.max()) + 1, rng)[:, clusters]
+        models = resampling_weights(size, int(family.max()) + 1, rng)[:, family]
         parts.append(_split_taus(errors, scores, resampling_weights(size, n, rng), models, rng))
     drawn = np.concatenate(parts, axis=1)
     values = whole.mean(axis=1).tolist()

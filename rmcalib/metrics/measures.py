@@ -297,47 +297,50 @@ def spearman_sums(
 # Votes.
 
 
-_BALLOTS: dict[str, Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], FloatArray]] = {
+_OF_MODEL: dict[str, Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], FloatArray]] = {
     "says": lambda _, p, __: p,
     "agreement": lambda _, __, agree: agree,
+    "disagreement": lambda _, __, agree: 1 - agree,
     "gap": lambda _, p, agree: p - agree,
     "log_loss": lambda votes, _, __: votes_of.vote_log_losses(votes),
     "brier": lambda votes, _, __: votes_of.vote_briers(votes),
-    # These need several votes per prompt, which show how people differ.
-    "agreement_ceiling": lambda votes, _, __: votes_of.vote_agreement_ceilings(votes),
-    "voter_disagreement": lambda votes, _, __: votes_of.voter_disagreements(votes),
-    "disagreement_excess": lambda votes, _, agree: 1 - agree - votes_of.voter_disagreements(votes),
-    "log_loss_ceiling": lambda votes, _, __: votes_of.vote_log_loss_ceilings(votes),
-    "log_loss_excess": lambda votes, _, __: (
-        votes_of.vote_log_losses(votes) - votes_of.vote_log_loss_ceilings(votes)
-    ),
-    "brier_ceiling": lambda votes, _, __: votes_of.voter_disagreements(votes),
-    "brier_excess": lambda votes, _, __: votes_of.vote_briers(votes) - votes_of.voter_disagreements(votes),
 }
 """One number per prompt from the votes, what the first choice says, and the fraction of people who agree."""
-_OF_ANY_VOTES = ("says", "agreement", "gap", "log_loss", "brier")
-_SHARES = ("agreement", "voter_disagreement")
+_OF_PEOPLE = {
+    "agreement": votes_of.vote_agreement_ceilings,
+    "disagreement": votes_of.voter_disagreements,
+    "log_loss": votes_of.vote_log_loss_ceilings,
+    "brier": votes_of.voter_disagreements,
+}
+"""The same of forecasts that state the true fractions of votes; disagreement is that of two voters."""
 _WITHIN = {"gap": (-1.0, 1.0), "log_loss": (0.0, np.inf), "brier": (0.0, 2.0)}
 
 
-def ballots(part: Part, _: Settings, which: str) -> Estimate:
-    """Mean of one number per prompt that people voted on; see ``_BALLOTS``."""
+def ballots(
+    part: Part, _: Settings, what: str, of: Literal["model", "people", "excess"] = "model"
+) -> Estimate:
+    """Mean of one number per prompt that people voted on: of the model, of people, or the difference."""
     if part.ballots is None:
         raise Missing(_ALL_TIED)
-    found, p, agree = part.ballots
-    if which not in _OF_ANY_VOTES:
-        kept = found.n_votes > 1
+    votes, p, agree = part.ballots
+    if of != "model":
+        kept = votes.n_votes > 1
         if not kept.any():
             raise Missing("every prompt has a single vote, which does not show how people differ")
-        found, p, agree = found.take(kept), p[kept], agree[kept]
-    each = _BALLOTS[which](found, p, agree)
+        votes, p, agree = votes.take(kept), p[kept], agree[kept]
+    if of == "people":
+        each = _OF_PEOPLE[what](votes)
+    else:
+        each = _OF_MODEL[what](votes, p, agree)
+        each = each - _OF_PEOPLE[what](votes) if of == "excess" else each
     if not np.isfinite(each).all():
         raise Missing("what some people chose has probability 0")
-    if which == "says":
+    if what == "says":
         return Estimate.stated(each)
-    if which in _SHARES:
+    if (what, of) in (("agreement", "model"), ("disagreement", "people")):
         return Estimate.proportion(np.clip(each, 0.0, 1.0))
-    return Estimate.mean(each, within=_WITHIN.get(which, (-np.inf, np.inf)))
+    within = _WITHIN.get(what) if of == "model" else None
+    return Estimate.mean(each, within=within or (-np.inf, np.inf))
 
 
 def tie_share(part: Part, _: Settings) -> Estimate:

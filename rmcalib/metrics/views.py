@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import expit, log_expit, logit
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups
@@ -346,9 +345,9 @@ class Part:
             mine = np.isin(every.scores.item_id[every.starts], self.scores.item_id[self.starts])
             votes, says, agree = every.ballots
             return votes.take(mine), says[mine], agree[mine]
-        counted = np.add.reduceat(self.scores.votes, self.starts) > 0  # otherwise all votes are ties
-        if davidson:
-            counted[:] = True
+        counted = davidson | (
+            np.add.reduceat(self.scores.votes, self.starts) > 0
+        )  # otherwise all votes are ties
         if not counted.any():
             return None
         kept, sizes = np.repeat(counted, self.sizes), self.sizes[counted]
@@ -421,7 +420,7 @@ class Part:
 def whole_part(
     scores: Scores,
     *,
-    lengths: ArrayLike | None = None,
+    lengths: FloatArray | None = None,
     official: tuple[OfficialScore, ...] = (),
     ties: Ties = "drop",
     seed: int = 0,
@@ -429,14 +428,11 @@ def whole_part(
     """Return all prompts of scores. ``lengths`` (N,) are those of the responses; default their tokens."""
     if lengths is None:
         lengths = np.where(scores.n_tokens >= 0, scores.n_tokens, np.nan)
-    length = np.asarray(lengths, dtype=np.float64)
-    if length.shape != scores.reward.shape:
-        raise ValueError(f"lengths: {length.size} lengths for {len(scores)} responses; expected one each")
     return Part(
         scores=scores,
         pl=PlackettLuce.ragged(scores.reward, scores.offsets),
         label=scores.label,
-        length=length,
+        length=lengths,
         one_answer=~np.isin(scores.category[scores.offsets[:-1]], sorted(tied_categories(scores))),
         official=official,
         ties=ties,

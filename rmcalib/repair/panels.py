@@ -22,6 +22,7 @@ from rmcalib.scores import Scores
 Method = Literal["mean", "weights"]
 METHODS: tuple[Method, ...] = get_args(Method)
 """The ways to combine judges; see `combine`."""
+GUESS, BEST = "uniform guess", "best member"
 FEWEST = 50
 """The smallest number of prompts that a panel is fitted on."""
 MOST_WEIGHT = 10.0
@@ -43,9 +44,9 @@ class Panel(Shown):
         (True if the interval of left_out includes 0, up to 0.0001 nats).
     panels : list[dict[str, Any]]
         One row for a uniform guess, one for the best member, and one per method: panel, log_loss, accuracy,
-        gain (how much lower the log loss is than the best member's), gain_low, gain_high, accuracy_gain with
-        its limits, information (how much lower the log loss is than a uniform guess's) with its limits, and
-        gains (True if the lower limits of gain and of information are both above 0).
+        gain (how much lower the log loss is than the best member's), gain_low, gain_high, information (how much
+        lower the log loss is than a uniform guess's) with its limits, and gains (True if the lower limits of gain
+        and of information are both above 0).
     best : dict[str, int]
         For each judge that was the best member in a fold, the number of prompts in these folds.
     n : int
@@ -150,7 +151,7 @@ def combine(
     >>> judges = {name: Scores.from_arrays(truth + rng.normal(size=(300, 4)), correct) for name in "ab"}
     >>> panel = combine(judges)
     >>> [(row["panel"], row["gains"]) for row in panel.panels]
-    [('uniform guess', None), ('best member', None), ('mean', True), ('weights', True)]
+    [('uniform guess', False), ('best member', False), ('mean', True), ('weights', True)]
     >>> panel.scores("weights").n_items
     300
     """
@@ -174,11 +175,10 @@ def combine(
     for name in whole.weights:
         weights = np.stack([fit.weights[name] for fit in fits])
         logits[name] = np.einsum("jr,rj->r", logs, np.repeat(weights, data.sizes, axis=0))
-    loss = {name: losses(values, data) for name, values in logits.items()}
     mean = partial(mean_interval, clusters=single.cluster, level=level)
     members = []
     for j, judge in enumerate(judges):
-        lost = mean(loss[f"without {j}"] - loss["weights"])
+        lost = mean(losses(logits[f"without {j}"], data) - losses(logits["weights"], data))
         row = {
             "judge": judge,
             "temperature": float(1 / whole.inverse[j]) if whole.inverse[j] > 0 else None,
@@ -188,10 +188,10 @@ def combine(
         }
         limits = {"left_out": lost.value, "low": lost.low, "high": lost.high}
         members.append({**row, **limits, "redundant": bool(lost.low <= _NOTHING)})
-    chosen = [int(np.argmax(fit.weights["best member"])) for fit in fits]
+    chosen = [int(np.argmax(fit.weights[BEST])) for fit in fits]
     return Panel(
         members=members,
-        panels=_panel_rows(loss, {name: right(values, data) for name, values in logits.items()}, data, mean),
+        panels=_panel_rows(logits, data, mean),
         best={name: chosen.count(j) for j, name in enumerate(judges) if j in chosen},
         n=n,
         level=level,
@@ -201,31 +201,19 @@ def combine(
 
 
 def _panel_rows(
-    loss: Mapping[str, FloatArray],
-    hit: Mapping[str, FloatArray],
-    data: PanelData,
-    mean: Callable[[FloatArray], Interval],
+    logits: Mapping[str, FloatArray], data: PanelData, mean: Callable[[FloatArray], Interval]
 ) -> list[dict[str, Any]]:
     """Return one row for a uniform guess, one for the best member, and one per method."""
-    uniform, best = np.log(data.sizes), "best member"
-    chance = float((1 / data.sizes).mean())
-    rows: list[dict[str, Any]] = [
-        {"panel": "uniform guess", "log_loss": float(uniform.mean()), "accuracy": chance}
-    ]
-    for name in (best, *METHODS):
-        means = {"log_loss": float(loss[name].mean()), "accuracy": float(hit[name].mean())}
-        row: dict[str, Any] = {"panel": name, **means}
-        differences = {"information": uniform - loss[name]}
-        if name != best:
-            differences |= {"gain": loss[best] - loss[name], "accuracy_gain": hit[name] - hit[best]}
-        for key, difference in differences.items():
-            gained = mean(difference)
+    loss = {name: losses(logits[name], data) for name in (GUESS, BEST, *METHODS)}
+    rows = []
+    for name, own in loss.items():
+        row: dict[str, Any] = {"panel": name, "log_loss": float(own.mean())}
+        row["accuracy"] = float(right(logits[name], data).mean())
+        for key, baseline in (("gain", loss[BEST]), ("information", loss[GUESS])):
+            gained = mean(baseline - own)
             row |= {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
-        if name != best:
-            row["gains"] = bool(row["gain_low"] > 0 and row["information_low"] > 0)
-        rows.append(row)
-    keys = list(dict.fromkeys(key for row in reversed(rows) for key in row))
-    return [{key: row.get(key) for key in keys} for row in rows]
+        rows.append(row | {"gains": bool(row["gain_low"] > 0 and row["information_low"] > 0)})
+    return rows
 
 
 def _rewards(
@@ -272,8 +260,8 @@ class PanelFit:
     """Parameters that were fitted on the prompts of some folds, or on all prompts.
 
     ``inverse`` (J,) is 1/T of each judge; 0 if a uniform guess is as good as its rewards. ``weights`` has those
-    of the judges' log-probabilities (J,) in each panel: "best member", "mean", "weights", and "without j" for
-    the one without judge number j.
+    of the judges' log-probabilities (J,) in each panel: "uniform guess" (all 0), "best member", "mean", "weights",
+    and "without j" for the one without judge number j.
     """
 
     inverse: FloatArray
@@ -286,7 +274,8 @@ def fit_panel(data: PanelData) -> PanelFit:
     logs, informed, judges = data.logs(inverse), inverse > 0, np.arange(len(inverse))
     best = int(np.argmin([losses(row, data).mean() for row in logs]))
     weights = {
-        "best member": np.eye(len(judges))[best],
+        GUESS: np.zeros(len(judges)),
+        BEST: np.eye(len(judges))[best],
         "mean": np.full(len(judges), 1 / len(judges)),
         "weights": fit_weights(logs, data, informed),
     }

@@ -260,7 +260,7 @@ def _board_of_runs(
     for run in runs:
         recipe = recipe_of[run.label]
         family = recipe.family or run.model.partition("/")[0]
-        entries.append(ranking.Entry(run.label, run.scores, why_no_calibration(recipe), family))
+        entries.append(ranking.Entry(run.label, run.scores, family, why_no_calibration(recipe)))
     of_pairs = any(run.manifest.get("scale") == "pairs" for run in runs)
     usual = _OF_PAIRS if of_pairs else ranking.DEFAULT_METRIC
     board = ranking.measure_entries(entries, metric=metric or usual, settings=settings, on_model=on_model)
