@@ -22,9 +22,7 @@ from rmcalib.calibration.events import Events, Independent
 from rmcalib.calibration.intervals import (
     Interval,
     Limits,
-    bootstrap_limits,
     check_level,
-    proportion_interval,
     skew_interval,
 )
 from rmcalib.calibration.maps import corp
@@ -358,50 +356,41 @@ def votes_per_prompt(part: Part, _: Settings) -> Estimate:
 
 
 def rewardbench_score(part: Part, settings: Settings) -> Estimate:
-    """RewardBench 2's score of a category, or the mean of all categories."""
+    """RewardBench 2's score of a category, or the mean of all categories: accuracy, and in Ties their own score."""
     whole = part.whole or part
     scores = (whole.prompts("all") or whole).scores
-    values = {row.category: row.value for row in official.category_scores(scores)}
-    tied = official.tied_categories(scores)
-    names = list(values) if part.name == whole.name else [str(part.category[0])]
-    value = float(np.mean([values[name] for name in names]))
-    if not np.isfinite(value):
-        raise Missing(
-            f"{', '.join(sorted(tied))} has no ids ref:N and tied:N, which RewardBench's score needs"
-        )
-    category, accuracy = scores.category[scores.offsets[:-1]], official.shared_first_place(scores)
-
-    def limits_of(name: str, level: float) -> Limits | None:
-        """Exact limits of accuracy, or in Ties percentiles; None if they cannot be known."""
+    tied, category = official.tied_categories(scores), scores.category[scores.offsets[:-1]]
+    accuracy = official.shared_first_place(scores)
+    found: dict[str, Estimate] = {}
+    for name in dict.fromkeys((category if part.name == whole.name else part.category).tolist()):
         if name not in tied:
-            own = accuracy[category == name]
-            return proportion_interval(own, level) if len(own) > 1 else None
+            found[name] = Estimate.proportion(accuracy[category == name])
+            continue
         sums = official.ties_sums(scores, name)
-        if int(sums[:, -1].sum()) < 2:
-            return None
-        low, high = bootstrap_limits(
-            sums, official.ties_scores, level=level, resamples=settings.resamples, seed=settings.seed
+        if not sums[:, -1].any():
+            raise Missing(f"{name} has no ids ref:N and tied:N, which RewardBench's score needs")
+        found[name] = Estimate.of_sums(
+            sums, official.ties_scores, resamples=settings.resamples, seed=settings.seed
         )
-        return (low, high) if low < high else None
+    value = float(np.mean([one.value or 0.0 for one in found.values()]))
 
     def limits(level: float) -> Limits | None:
-        found = [limits_of(name, level) for name in names]
-        if any(one is None for one in found):
+        each = [one.interval(level) for one in found.values()]
+        known = [(one.low - one.value, one.high - one.value) for one in each if one and one.low < one.high]
+        if len(known) < len(each):
             return None
         # Categories are independent, so the squares of the distances add up.
-        ends = np.array([one for one in found if one is not None])
-        middle = np.array([[values[one]] for one in names])
-        below, above = np.sqrt(((ends - middle) ** 2).sum(axis=0)) / len(names)
+        below, above = np.sqrt((np.array(known) ** 2).sum(axis=0)) / len(each)
         return value - float(below), value + float(above)
 
     def influence() -> FloatArray:
-        each = np.zeros(len(accuracy))
-        for name in names:
-            rows = category == name
-            each[rows] = (accuracy[rows] - accuracy[rows].mean()) / rows.sum() / len(names)
-        return each[np.isin(category, names)]
+        values = np.zeros(len(accuracy))
+        for name, one in found.items():
+            assert one.influence is not None
+            values[category == name] = one.influence() / len(found)
+        return values[np.isin(category, list(found))]
 
-    has_ties = any(name in tied for name in names)  # their score is no mean
+    has_ties = not tied.isdisjoint(found)  # the numbers of Ties are no prompts
     return Estimate(value, len(part), limits=limits, influence=None if has_ties else influence)
 
 

@@ -179,17 +179,11 @@ def _bins(events: Events, settings: Settings) -> list[Row]:
     """Return one row for each bin that is not empty."""
     diagram = reliability(events.p, events.y, bins=settings.bins)
     low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
+    columns = {"low": diagram.low, "high": diagram.high, "count": diagram.count.astype(np.int64)}
+    columns |= {"confidence": diagram.confidence, "frequency": diagram.frequency}
+    columns |= {"band_low": low, "band_high": high}
     return [
-        {
-            "low": float(diagram.low[b]),
-            "high": float(diagram.high[b]),
-            "count": int(diagram.count[b]),
-            "confidence": float(diagram.confidence[b]),
-            "frequency": float(diagram.frequency[b]),
-            "band_low": float(low[b]),
-            "band_high": float(high[b]),
-        }
-        for b in np.flatnonzero(diagram.count)
+        {name: values[b].item() for name, values in columns.items()} for b in np.flatnonzero(diagram.count)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -387,8 +388,8 @@ def _agree(one: Calibrator, other: Calibrator) -> bool:
     else:
         apart = np.log(upper.temperature / lower.temperature)
         room = np.log(lower.high / lower.temperature), np.log(upper.temperature / upper.low)
-        agree = bool(apart <= np.hypot(*room))
+        agree = bool(apart <= math.hypot(*room))
     if one.threshold is None or other.threshold is None:
         return agree
     widths = [(each.threshold_high or 0.0) - (each.threshold_low or 0.0) for each in (one, other)]
-    return agree and bool(abs(one.threshold - other.threshold) <= np.hypot(*widths) / 2)
+    return agree and bool(abs(one.threshold - other.threshold) <= math.hypot(*widths) / 2)
