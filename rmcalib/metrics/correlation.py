@@ -29,8 +29,8 @@ from rmcalib.metrics.views import Part
 
 LEADERBOARD = "leaderboard"
 """The target that is the score over all categories."""
-FEW_MODELS = 10
-"""With fewer models, or families of models, correlations have little meaning."""
+FEW_FAMILIES = 10
+"""With fewer families of models, correlations have little meaning."""
 Measured = tuple[float, FloatArray]  # a value, and the influence (n,) of each prompt on it
 Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
 SmallFloats = npt.NDArray[np.float32]
@@ -125,6 +125,8 @@ def correlate_errors(
     for metric in _ERRORS:
         having = [name for name in names if metric in parts[name].errors]
         different, family = np.unique([families[name] for name in having], return_inverse=True)
+        few = f"too few families of models ({len(different)}; at least {FEW_FAMILIES} are needed)"
+        note = few if len(different) < FEW_FAMILIES else ""
         taus: list[Row] = [_NOTHING for _ in targets]
         if len(having) >= _FEWEST:
             errors = _stacked([parts[name].errors[metric] for name in having])
@@ -136,16 +138,8 @@ def correlate_errors(
         for (target, members), tau in zip(targets.items(), taus, strict=True):
             counts = {"n": len(having), "families": len(different), "prompts": int(members.sum())}
             about = {"metric": metric, "target": target, "method": "kendall"}
-            rows.append(about | tau | counts | {"note": _too_few(len(having), len(different))})
+            rows.append(about | tau | counts | {"note": note})
     return rows
-
-
-def _too_few(n_models: int, n_families: int) -> str:
-    """Say that there are too few models, or families; empty if there are enough."""
-    if n_families >= FEW_MODELS:
-        return ""
-    what, n = ("families of models", n_families) if n_models >= FEW_MODELS else ("models", n_models)
-    return f"too few {what} ({n}; at least {FEW_MODELS} are needed)"
 
 
 def _two_way_kendall(

@@ -14,15 +14,13 @@ from rmcalib.metrics.table import Row
 from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.scores import Scores
 
-NO_TEMPERATURE = "none"
-"""The value of ``fitted_on`` for T = 1."""
-ALL = "all together"
-"""The value of ``fitted_on`` for the temperature that was fitted on all benchmarks at once."""
-
 
 @dataclass(frozen=True)
 class Transfer:
-    """The temperatures of one model on several benchmarks, and their effects on the others."""
+    """The temperatures of one model on several benchmarks, and their effects on the others.
+
+    ``fitted_on`` in the rows of ``effects`` is a benchmark, "none" for T = 1, or "all together".
+    """
 
     temperatures: list[Row]
     effects: list[Row]
@@ -36,9 +34,9 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
     kept = {name: part for name, part in parts.items() if part is not None and len(part) >= FEWEST}
     temperatures = temperature_rows("benchmark", kept, level)
     equality = equal_temperatures([one.scale.model for one in kept.values()]) if len(kept) > 1 else None
-    tried = {NO_TEMPERATURE: 1.0} | {row["benchmark"]: row["temperature"] for row in temperatures}
+    tried = {"none": 1.0} | {row["benchmark"]: row["temperature"] for row in temperatures}
     if equality is not None:
-        tried[ALL] = equality.temperature
+        tried["all together"] = equality.temperature
     effects = [
         _effect(source, name, part, value, level)
         for source, value in tried.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -153,7 +153,7 @@ class Calibrator:
 
     def save(self, path: str | Path) -> Path:
         """Write the calibrator as JSON, with a digest of its content."""
-        content = {"rmcalib_calibrator": FORMAT, **asdict(self), "reference": list(self.reference)}
+        content = {"rmcalib_calibrator": FORMAT, **asdict(self)}
         return write_json(path, {**content, "sha256": inputs_hash(content)})
 
     @classmethod
@@ -164,8 +164,7 @@ class Calibrator:
             raise ValueError(f"{path}: not a calibrator; make one with `rmcalib calibrate`")
         if content.pop("sha256", None) != inputs_hash(content):
             raise ValueError(f"{path}: damaged, or changed by hand; make it again with `rmcalib calibrate`")
-        known = {one.name for one in fields(cls)}
-        return typed(cls, {name: value for name, value in content.items() if name in known}, str(path))
+        return typed(cls, content, str(path))
 
 
 def as_calibrator(given: Any) -> Calibrator:
