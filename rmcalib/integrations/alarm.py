@@ -122,11 +122,12 @@ class Alarm:
         from scipy.special import stdtrit
 
         alpha, beyond = 1 - self.level, self.margin
-        if self.reference is not None and self.reference.covariance is not None:
+        reference = self.reference
+        if reference is not None and reference.covariance is not None:
             q = len(found.slope)  # the order depends on the slope of the reference only
-            covariance = np.array(self.reference.covariance)[:q, :q]
+            covariance = np.array(reference.covariance)[:q, :q]
             error = float(np.sqrt(found.slope @ covariance @ found.slope))
-            freedom = max(self.reference.fitted_on["clusters"] - 2, 1)
+            freedom = max(reference.fitted_on.get("clusters", np.inf) - 2, 1)
             beyond += float(stdtrit(freedom, 1 - REFERENCE_SHARE * alpha / 4)) * error
             alpha *= 1 - REFERENCE_SHARE
         alpha /= 4 * self.looks * (self.looks + 1)

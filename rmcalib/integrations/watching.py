@@ -174,8 +174,8 @@ class Watcher:
             samples with the same reward as another one of their prompt), ``drift`` (mean reward minus that of
             the first step, in standard deviations of the first step), ``squashed`` (all rewards within 0 and
             1), ``right`` with limits, ``gap`` (stated − right) with limits, ``auroc`` (how often a correct
-            sample has a larger reward than a wrong one of its prompt) with limits, ``length_correlation``, and
-            ``alarm`` (whether it holds). NaN where it is unknown. Intervals are clustered by prompt.
+            sample has a larger reward than a wrong one of its prompt) with limits, ``length_correlation`` with
+            limits, and ``alarm`` (whether it holds). NaN where it is unknown. Intervals are clustered by prompt.
         """
         part = self._part(step, prompt, reward, label, length)
         labelled = part.prompts("labelled")
@@ -283,16 +283,14 @@ class Watcher:
             ("right", "pointwise_accuracy", labelled),
             ("gap", "pointwise_gap", moved),
             ("auroc", "within_prompt_auroc", labelled),
+            ("length_correlation", "reward_length_correlation", part),
         ):
             found = None if own is None else catalogue()[metric].measure(own, settings)
             limits = None if found is None else found.interval()
             row[name] = np.nan if found is None or found.value is None else found.value
             row[f"{name}_low"] = np.nan if limits is None else limits.low
             row[f"{name}_high"] = np.nan if limits is None else limits.high
-        correlation = catalogue()["reward_length_correlation"].measure(part, settings).value
-        row["length_correlation"] = np.nan if correlation is None else correlation
-        row["alarm"] = self._alarm.alarm is not None
-        return row
+        return row | {"alarm": self._alarm.alarm is not None}
 
 
 def watch(
