@@ -187,11 +187,10 @@ def measure_entries(
     check_sortable(metric)
     metrics: list[Row] = []
     prompts: dict[str, str] = {}
-    ranked: set[tuple[str, int]] = set()
     sizes: dict[str, float] = {}
     chance: dict[str, float] = {}
     worth: dict[str, correlation.Measured] = {}
-    errors: dict[str, correlation.ModelErrors] = {}
+    errors: dict[tuple[str, int], dict[str, correlation.ModelErrors]] = {}  # of models on the same prompts
     for i, entry in enumerate(entries):
         name, scores = entry.name, entry.scores() if callable(entry.scores) else entry.scores
         if on_model is not None:
@@ -205,10 +204,12 @@ def measure_entries(
             chance[name] = float((1 / one.sizes).mean())
         if one is None or entry.no_calibration is not None:
             continue
-        worth[name] = one.scale.kept, by_cluster(one.scale.kept_influence(), one.cluster)
+        order = np.argsort(one.scores.item_id[one.starts])
+        cluster = None if one.cluster is None else one.cluster[order]
+        worth[name] = one.scale.kept, by_cluster(one.scale.kept_influence()[order], cluster)
         # Models may differ in which prompts have one correct response, and in their clusters.
-        ranked.add((_digest(one.scores), len(worth[name][1])))
-        errors[name] = correlation.model_errors(one)
+        same = _digest(one.scores), len(worth[name][1])
+        errors.setdefault(same, {})[name] = correlation.model_errors(one)
     board = rank_models(
         [entry.name for entry in entries],
         metrics,
@@ -217,14 +218,15 @@ def measure_entries(
         chance=chance,
         settings=settings,
     )
-    if metric == DEFAULT_METRIC and len(ranked) == 1:
+    if metric == DEFAULT_METRIC and len(errors) == 1:
         sets = dict(zip(worth, rank_sets(list(worth.values()), settings), strict=True))
         for row in board.models:
             row["rank_low"], row["rank_high"] = sets.get(row["model"], (None, None))
     families = {one.name: one.family for one in entries}
+    most = max(errors.values(), key=len, default={})
     return replace(
         board,
-        split_correlations=correlation.correlate_errors(errors, families, settings),
+        split_correlations=correlation.correlate_errors(most, families, settings),
         notes=_size_notes(metric, sizes) + _prompt_notes(prompts),
     )
 
@@ -317,8 +319,9 @@ def rank_models(
 
 
 def _digest(scores: Scores) -> str:
-    """Return a hash of the ids of the prompts, in their order."""
-    return hashlib.sha256("\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")).hexdigest()
+    """Return a hash of the ids of all responses, in any order."""
+    ids = "\0".join(sorted(scores.item_id.tolist()))
+    return hashlib.sha256(ids.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> list[tuple[int, int]]:

@@ -85,9 +85,8 @@ def _kendall_row(x: FloatArray, y: FloatArray, settings: Settings) -> Row:
 
 @dataclass(frozen=True)
 class ModelErrors:
-    """The data of one model for correlations over models: n prompts with one correct response."""
+    """The data of one model for correlations over models: n prompts with one correct response, ordered by id."""
 
-    ids: npt.NDArray[np.str_]
     category: npt.NDArray[np.str_]
     right: FloatArray
     errors: Mapping[str, Measured]
@@ -95,8 +94,7 @@ class ModelErrors:
 
 def model_errors(part: Part) -> ModelErrors:
     """Return the errors of one model, with the influence of each prompt on them."""
-    ids = part.scores.item_id[part.starts]
-    order = np.argsort(ids)
+    order = np.argsort(part.scores.item_id[part.starts])
     scale, fit = part.scale, part.scale.fit
     errors = {
         "ece": (event_error(part.top_1), error_influence(part.top_1)[order]),
@@ -106,32 +104,30 @@ def model_errors(part: Part) -> ModelErrors:
         log = float(np.log(fit.temperature))
         influence = np.sign(log) * scale.temperature_influence() / fit.temperature
         errors["abs_log_temperature"] = abs(log), influence[order]
-    return ModelErrors(ids[order], part.category[order], part.first_choice.y[order], errors)
+    return ModelErrors(part.category[order], part.first_choice.y[order], errors)
 
 
 def correlate_errors(
     models: Mapping[str, ModelErrors], families: Mapping[str, str], settings: Settings
 ) -> list[Row]:
-    """Correlate the errors of models with their accuracy."""
-    parts = _on_shared_prompts(models)
-    names = list(parts)
-    if not names or len(parts[names[0]].ids) < 2:
+    """Correlate the errors of models on the same prompts with their accuracy."""
+    category = next((one.category for one in models.values()), np.array([]))
+    if len(category) < 2:
         return []
-    category = parts[names[0]].category
     several = sorted(set(category.tolist()))
     targets = {"accuracy": np.ones(len(category), dtype=bool)}
     targets |= {name: category == name for name in several if len(several) > 1}
     rows = []
     for metric in _ERRORS:
-        having = [name for name in names if metric in parts[name].errors]
+        having = [name for name, one in models.items() if metric in one.errors]
         different, family = np.unique([families[name] for name in having], return_inverse=True)
         few = f"too few families of models ({len(different)}; at least {FEW_FAMILIES} are needed)"
         note = few if len(different) < FEW_FAMILIES else ""
         taus: list[Row] = [_NOTHING for _ in targets]
         if len(having) >= _FEWEST:
-            errors = _stacked([parts[name].errors[metric] for name in having])
+            errors = _stacked([models[name].errors[metric] for name in having])
             scores = [
-                _stacked([_accuracy(parts[name].right, members) for name in having])
+                _stacked([_accuracy(models[name].right, members) for name in having])
                 for members in targets.values()
             ]
             taus = _two_way_kendall(errors, scores, family, settings)
@@ -231,25 +227,6 @@ def _rescaled(weights: FloatArray) -> FloatArray:
 
 def _stacked(measured: Sequence[Measured]) -> Stacked:
     return np.array([value for value, _ in measured]), np.array([influence for _, influence in measured])
-
-
-def _on_shared_prompts(models: Mapping[str, ModelErrors]) -> dict[str, ModelErrors]:
-    """Return the models on the prompts that all of them have; errors there follow from the influences."""
-    every = [set(one.ids.tolist()) for one in models.values()]
-    shared = list(set.intersection(*every)) if every else []
-    return {name: _restricted(one, np.isin(one.ids, shared)) for name, one in models.items()}
-
-
-def _restricted(one: ModelErrors, kept: BoolArray) -> ModelErrors:
-    """Return a model on some of its prompts."""
-    if kept.all():
-        return one
-    more = len(kept) / max(int(kept.sum()), 1)
-    errors = {}
-    for name, (value, influence) in one.errors.items():
-        rest = influence[kept] * more
-        errors[name] = value + float(rest.sum()), rest - rest.sum() / max(len(rest), 1)
-    return ModelErrors(one.ids[kept], one.category[kept], one.right[kept], errors)
 
 
 def _accuracy(right: FloatArray, members: BoolArray) -> Measured:
