@@ -110,13 +110,8 @@ class Board(Shown):
 
     def __repr__(self) -> str:
         """Return the first ten models, one line each."""
-        lines = [
-            f"{row['rank'] or '-':>3}  {row['model']}  {self.metric} "
-            + (f"{found['value']:.3f}" if (found := row["values"].get(self.metric)) else row["why"])
-            for row in self.models[:10]
-        ]
-        more = [f"     and {len(self.models) - 10} more"] if len(self.models) > 10 else []
-        return "\n".join([f"Leaderboard of {len(self.models)} models", *lines, *more])
+        first = self.table[["rank", "model", self.metric]].head(10)
+        return f"Leaderboard of {len(self.models)} models\n{first.to_string(index=False)}"
 
 
 def leaderboard(

@@ -65,7 +65,7 @@ class Calibration(Shown):
     view : {"top_1", "pointwise"}
         Whether one response of a prompt is the best, or each one is correct or not.
     rows : list of dict
-        Tidy rows (stage "before" or "after", category, metric, value, low, high, n). "after" is measured on
+        Tidy rows (stage "before" or "after", category, metric, value, low, high, n, note). "after" is measured on
         held-out prompts: each fifth of them has the temperature that was fitted on the others.
     gain : tuple of float
         How much lower the log loss is on held-out prompts, with its interval: (value, low, high).
@@ -155,7 +155,6 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
     categories, p_equal = _by_category(part, level) if view == "top_1" else ([], None)
     moved = whole_part(replace(part.scores, reward=fit.held_out), seed=seed)
     settings, metrics = Settings(level=level, seed=seed), chosen_metrics(METRICS[view])
-    kept = ("category", "metric", "value", "low", "high", "n")
     n_clusters = len(part) if part.cluster is None else int(part.cluster.max()) + 1
     return Calibration(
         calibrator=replace(
@@ -170,7 +169,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
         ),
         view=view,
         rows=[
-            {"stage": stage, **{key: row[key] for key in kept}}
+            {"stage": stage, **row}
             for stage, of in (("before", part), ("after", moved))
             for row in metric_rows(of, metrics, settings)
         ],
