@@ -17,8 +17,9 @@ with a fifth of α, and the bound is added to the margin.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +27,29 @@ from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.metrics.views import decided_pairs
 from rmcalib.repair import Calibrator
 
-if TYPE_CHECKING:
-    import pandas
-
 FEWEST = 20
 """The smallest number of prompts for a test."""
 REFERENCE_SHARE = 0.2
 """The share of 1 − level for the error of a reference."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over the samples of each prompt, by number: one row of ``values`` (prompts, 5) for each.
+
+    The columns are the residual (stated − observed), the number of samples, the variance p(1 − p) that was stated,
+    and the derivatives of the stated p by the slope and the shift of the reference.
+    """
+
+    prompt: IntArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, prompt: IntArray, values: FloatArray) -> Sums:
+        """Add up the rows of each prompt."""
+        own, index = np.unique(prompt, return_inverse=True)
+        totals = [np.bincount(index, column, len(own)) for column in values.T]
+        return cls(own, np.column_stack(totals).astype(np.float64))
 
 
 @dataclass
@@ -57,10 +74,10 @@ class Alarm:
     reference: Calibrator | None = None
     alarm: dict[str, Any] | None = None
     looks: int = 0
-    _steps: dict[str, dict[float, pandas.DataFrame]] = field(default_factory=lambda: {"gap": {}, "order": {}})
-    _all: dict[str, pandas.DataFrame] = field(default_factory=dict)
+    _steps: dict[str, dict[float, Sums]] = field(default_factory=lambda: {"gap": {}, "order": {}})
+    _all: dict[str, Sums] = field(default_factory=dict)
 
-    def add(self, step: float, gap: pandas.DataFrame, order: pandas.DataFrame) -> None:
+    def add(self, step: float, gap: Sums, order: Sums) -> None:
         """Add a step, or replace it, and test. The sums are those of `gap_sums` and `pair_sums`."""
         found = {}
         for what, new in (("gap", gap), ("order", order)):
@@ -71,22 +88,23 @@ class Alarm:
             found[what, "run"] = self._all[what]
             last = [steps[one] for one in sorted(steps)[-self.window :]]
             found[what, f"last {self.window} steps"] = _merged(last)
-        tested = {about: sums for about, sums in found.items() if len(sums) >= FEWEST}
+        tested = {about: sums for about, sums in found.items() if len(sums.prompt) >= FEWEST}
         self.looks += bool(tested)
         for (what, over), sums in tested.items():
             self._test(step, what, over, sums)
 
-    def _test(self, step: float, what: str, over: str, sums: pandas.DataFrame) -> None:
+    def _test(self, step: float, what: str, over: str, sums: Sums) -> None:
         from scipy.special import stdtrit
 
-        n, total = len(sums), sums.sum()
-        value = float(total["residual"] / total["samples"])
-        between = float(((sums["residual"] - value * sums["samples"]) ** 2).sum()) * n / (n - 1)
+        residual, samples, variance = sums.values.T[:3]
+        n, total = len(sums.prompt), samples.sum()
+        value = float(residual.sum() / total)
+        between = float(((residual - value * samples) ** 2).sum()) * n / (n - 1)
         # Few samples may all agree by chance: never less than the variance that was stated.
-        error = float(np.sqrt(max(between, total["variance"])) / total["samples"])
+        error = float(np.sqrt(max(between, variance.sum())) / total)
         alpha, beyond, reference = 1 - self.level, self.margin, self.reference
         if reference is not None and reference.covariance is not None:
-            slope = (total[["by_slope", "by_shift"]] / total["samples"]).to_numpy()
+            slope = sums.values[:, 3:].sum(axis=0) / total
             its_error = float(np.sqrt(slope @ np.array(reference.covariance) @ slope))
             freedom = max(reference.fitted_on.get("clusters", np.inf) - 2, 1)
             beyond += float(stdtrit(freedom, 1 - REFERENCE_SHARE * alpha / 4)) * its_error
@@ -99,26 +117,13 @@ class Alarm:
             self.alarm = {**about, "limit": beyond, "prompts": n, "look": self.looks}
 
 
-def gap_sums(prompt: IntArray, p: FloatArray, y: FloatArray, x: FloatArray) -> pandas.DataFrame:
-    """Return sums over the samples of each prompt, for stated probabilities p with log-odds x, and outcomes y.
-
-    The columns are residual (p − y), samples (their number), variance p(1 − p), and the derivatives of p by the
-    slope and the shift of the reference.
-    """
-    import pandas
-
+def gap_sums(prompt: IntArray, p: FloatArray, y: FloatArray, x: FloatArray) -> Sums:
+    """Return the sums of samples with stated probabilities p, their log-odds x, and outcomes y."""
     spread = p * (1 - p)
-    columns = {
-        "residual": p - y,
-        "samples": 1.0,
-        "variance": spread,
-        "by_slope": spread * x,
-        "by_shift": spread,
-    }
-    return pandas.DataFrame(columns).groupby(prompt).sum()
+    return Sums.of(prompt, np.column_stack([p - y, np.ones(len(p)), spread, spread * x, spread]))
 
 
-def pair_sums(prompt: IntArray, y: FloatArray, x: FloatArray) -> pandas.DataFrame:
+def pair_sums(prompt: IntArray, y: FloatArray, x: FloatArray) -> Sums:
     """Return the same of pairs of a correct and a wrong sample of a prompt; the mean of a prompt counts once.
 
     Stated is σ(|x_i − x_j|), observed whether the one with the larger x is correct (a tie counts 1/2).
@@ -130,13 +135,14 @@ def pair_sums(prompt: IntArray, y: FloatArray, x: FloatArray) -> pandas.DataFram
     one, other = decided_pairs(np.unique(prompt, return_inverse=True)[1], y)
     d = x[one] - x[other]
     sums = gap_sums(prompt[one], np.asarray(expit(np.abs(d))), np.heaviside(d, 0.5), np.abs(d))
-    means = sums.div(sums["samples"], axis=0)
-    means["variance"] /= sums["samples"]  # it falls with the number of pairs
-    return means.assign(by_shift=0.0)  # a difference does not depend on the shift
+    n_pairs = sums.values[:, 1].copy()
+    sums.values[:] /= n_pairs[:, None]
+    sums.values[:, 2] /= n_pairs  # the variance of a mean falls with the number of pairs
+    sums.values[:, 4] = 0.0  # a difference does not depend on the shift
+    return sums
 
 
-def _merged(parts: list[pandas.DataFrame]) -> pandas.DataFrame:
+def _merged(parts: Sequence[Sums]) -> Sums:
     """Add up the sums of each prompt."""
-    import pandas
-
-    return pandas.concat(parts).groupby(level=0).sum()
+    prompt = np.concatenate([one.prompt for one in parts])
+    return Sums.of(prompt, np.concatenate([one.values for one in parts]))

@@ -100,7 +100,7 @@ def test_sums_of_pairs_equal_a_slow_loop() -> None:
     prompt, x = rng.integers(0, 9, size=60), rng.integers(-2, 3, size=60).astype(float)
     y = rng.integers(0, 2, size=60).astype(float)
     found = pair_sums(prompt, y, x)
-    for number, value in found["residual"].items():
+    for number, value in zip(found.prompt, found.values[:, 0], strict=True):
         own = [
             expit(abs(x[i] - x[j])) - np.heaviside(x[i] - x[j], 0.5)
             for i in np.flatnonzero((prompt == number) & (y == 1))
@@ -108,7 +108,7 @@ def test_sums_of_pairs_equal_a_slow_loop() -> None:
         ]
         assert value == pytest.approx(np.mean(own))
     sums = gap_sums(prompt, expit(x), y, x)
-    assert sums["residual"].sum() == pytest.approx((expit(x) - y).sum())
+    assert sums.values[:, 0].sum() == pytest.approx((expit(x) - y).sum())
 
 
 def test_rewards_of_any_scale_need_a_reference(tmp_path: Path) -> None:
