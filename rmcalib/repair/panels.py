@@ -236,12 +236,6 @@ class PanelData:
     correct: BoolArray
     sizes: IntArray
 
-    @property
-    def starts(self) -> IntArray:
-        """The row at which each prompt starts: (n,)."""
-        starts: IntArray = np.cumsum(self.sizes) - self.sizes
-        return starts
-
     def take(self, prompts: IntArray) -> PanelData:
         """Return the data of some prompts, given by number."""
         kept = np.zeros(len(self.sizes), dtype=bool)
@@ -297,26 +291,22 @@ def fit_weights(logs: FloatArray, data: PanelData, used: BoolArray) -> FloatArra
     """
     from scipy.optimize import minimize
 
-    weights = np.zeros(len(logs))
-    if not used.any():
-        return weights
-    part, starts, n = logs[used], data.starts, len(data.sizes)
-    won = part[:, data.correct].sum(axis=1)
+    won = logs[:, data.correct].sum(axis=1)
 
     def loss(w: FloatArray) -> tuple[float, FloatArray]:
-        log_p = segment_log_softmax(w @ part, data.sizes)
-        expected = np.add.reduceat(np.exp(log_p) * part, starts, axis=1).sum(axis=1)
-        return float(-log_p[data.correct].mean()), (expected - won) / n
+        log_p = segment_log_softmax(w @ logs, data.sizes)
+        expected = (np.exp(log_p) * logs).sum(axis=1)
+        return float(-log_p[data.correct].mean()), (expected - won) / len(data.sizes)
 
     found = minimize(
         loss,
-        np.full(len(part), 1 / len(part)),
+        used / max(int(used.sum()), 1),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(0.0, MOST_WEIGHT)] * len(part),
+        bounds=[(0.0, MOST_WEIGHT * one) for one in used],
         options={"ftol": 1e-12, "gtol": 1e-8},
     )
-    weights[used] = found.x
+    weights: FloatArray = found.x
     return weights
 
 
@@ -347,6 +337,6 @@ def _inverse_temperature(rewards: FloatArray, data: PanelData) -> float:
     found = Softmax(rewards, data.correct, data.sizes).fit()
     if found.at_limit == "hot":
         return 0.0
-    means = np.add.reduceat(rewards, data.starts) / data.sizes
+    means = np.add.reduceat(rewards, np.cumsum(data.sizes) - data.sizes) / data.sizes
     spread = float(np.std(rewards - np.repeat(means, data.sizes))) or 1.0
     return min(1 / found.temperature, _COLDEST / spread)
