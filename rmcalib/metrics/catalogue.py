@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from rmcalib._util.arrays import check_choice
-from rmcalib._util.texts import did_you_mean, parse_yaml, repeated, typed
+from rmcalib._util.texts import did_you_mean, parse_yaml, typed
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.metrics import measures
 from rmcalib.metrics.measures import Missing, Settings
@@ -250,23 +250,24 @@ def _null(error: Measure, field: str) -> Measure:
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Metric]:
     """Return all metrics by name: those of rmcalib, then those of other installed packages."""
-    own = list(_own())
-    found = {one.name: one for one in own}
-    if len(found) < len(own):
-        raise ValueError(f"{_FILE.name}: two metrics {repeated(one.name for one in own)!r}")
+    found: dict[str, Metric] = {}
+    for one in (*_own(), *_plugged()):
+        if one.name in found:
+            homes = " and ".join(each.source or "rmcalib" for each in (found[one.name], one))
+            raise ValueError(f"two metrics are called {one.name!r}: of {homes}")
+        found[one.name] = one
+    return found
+
+
+def _plugged() -> Iterator[Metric]:
+    """Yield the metrics of other installed packages."""
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
         home = point.dist.name if point.dist is not None else "an unknown distribution"
         try:
             loaded: Any = point.load()
             given = loaded if isinstance(loaded, list | tuple) else [loaded]
-            plugged = [replace(one, source=home) for one in given]
+            metrics = [replace(one, source=home) for one in given]
         except Exception as error:
             where = f"entry point {point.name!r} ({ENTRY_POINTS}) of {home}"
             raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
-        for one in plugged:
-            if one.name in found:
-                raise ValueError(
-                    f"{home} has a metric {one.name!r}, and so has {found[one.name].source or 'rmcalib'}"
-                )
-            found[one.name] = one
-    return found
+        yield from metrics
