@@ -24,11 +24,9 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.metrics.views import decided_pairs
+from rmcalib.metrics.views import FEWEST, decided_pairs
 from rmcalib.repair import Calibrator
 
-FEWEST = 20
-"""The smallest number of prompts for a test."""
 REFERENCE_SHARE = 0.2
 """The share of 1 − level for the error of a reference."""
 

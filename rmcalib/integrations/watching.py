@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats
 from rmcalib.calibration.intervals import check_level
-from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
+from rmcalib.integrations.alarm import Alarm, gap_sums, pair_sums
 from rmcalib.metrics.catalogue import TRAINING_METRICS, catalogue, chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.views import Part, whole_part
+from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.repair.calibration import Calibration
 from rmcalib.repair.calibrator import Calibrator, as_calibrator, fit_pointwise, labelled_part
 from rmcalib.scores import Scores, load_all_scores

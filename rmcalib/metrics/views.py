@@ -41,7 +41,7 @@ Ties = Literal["drop", "davidson"]
 """How people's "equally good" counts: left out, or forecast by Davidson's model."""
 TIES: tuple[Ties, ...] = ("drop", "davidson")
 FEWEST = 20
-"""The smallest number of prompts that a temperature is fitted on, and that a verdict is given for."""
+"""The smallest number of prompts that a temperature is fitted on, and that a verdict or an alarm is given for."""
 _MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
 MANY_PAIRS = 20_000_000
 """With more ordered pairs than this, pairs are measured without simulated worlds."""
@@ -81,7 +81,7 @@ class Part:
     ties: Ties = "drop"
     seed: int = 0
     # What was computed already; `replace` starts again.
-    _made: dict[str, Part | Literal["all"] | None] = field(default_factory=dict, init=False, repr=False)
+    _made: dict[str, Part] = field(default_factory=dict, init=False, repr=False)
     _known: dict[Hashable, Estimate] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
@@ -172,23 +172,27 @@ class Part:
         "one" has exactly one correct response and a single right answer; "several" are decided but have
         another number of right answers; "all" are decided; "votes" were voted on; "labelled" have a label.
         """
-        if which not in self._made:
-            correct = np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
-            labels = np.add.reduceat(~np.isnan(self.label), self.starts, dtype=np.int64)
-            decided = (correct > 0) & (correct < self.sizes) & (labels == self.sizes)
-            one = decided & (correct == 1) & self.one_answer
-            masks = {
-                "one": one,
-                "several": decided & ~one,
-                "all": decided,
-                "votes": self.scores.n_votes > 0,
-                "labelled": labels > 0,
-            }
-            mask = masks[which]
-            # "all" stands for this part: a part that holds itself would not be freed at once.
-            self._made[which] = "all" if mask.all() else self.take(mask) if mask.any() else None
-        found = self._made[which]
-        return self if isinstance(found, str) else found
+        mask = self._masks[which]
+        if mask.all():
+            return self
+        if mask.any() and which not in self._made:
+            self._made[which] = self.take(mask)
+        return self._made.get(which)
+
+    @cached_property
+    def _masks(self) -> dict[str, BoolArray]:
+        """Which prompts (n,) `prompts` returns."""
+        correct = np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
+        labels = np.add.reduceat(~np.isnan(self.label), self.starts, dtype=np.int64)
+        decided = (correct > 0) & (correct < self.sizes) & (labels == self.sizes)
+        one = decided & (correct == 1) & self.one_answer
+        return {
+            "one": one,
+            "several": decided & ~one,
+            "all": decided,
+            "votes": self.scores.n_votes > 0,
+            "labelled": labels > 0,
+        }
 
     def once(self, key: Hashable, make: Callable[[], Estimate]) -> Estimate:
         """Return an estimate that several metrics in a row share. Only the last one is kept: some are large."""
