@@ -19,7 +19,7 @@ from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.comparison import named_scores
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.table import OVERALL, Row, parts_of, tidy_row
+from rmcalib.metrics.table import OVERALL, Row, bin_rows, parts_of, rejection_rows, tidy_row
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
 
@@ -59,6 +59,8 @@ class Board(Shown):
         One row per model, category and metric.
     correlations, split_correlations : list of dict
         Correlations of errors with scores over models, and from different halves of the prompts.
+    reliability, rejection : list of dict
+        Reliability and rejection curves of each model.
     notes : list of str
         Warnings for readers.
     settings : Settings
@@ -79,11 +81,23 @@ class Board(Shown):
     correlations: list[Row]
     settings: Settings
     split_correlations: list[Row] = field(default_factory=list)
+    reliability: list[Row] = field(default_factory=list)
+    rejection: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     benchmark: str = ""
     protocol: str = "exact"
     check: list[Row] = field(default_factory=list)
     training: list[Row] = field(default_factory=list)
+
+    @property
+    def ranks(self) -> list[Row]:
+        """One row per model and metric that models are ranked by."""
+        return [
+            {"model": row["model"], "by": by, "rank": rank}
+            for row in self.models
+            for by, rank in row["ranks"].items()
+            if rank is not None
+        ]
 
     def table_rows(self) -> list[Row]:
         """Return one flat row per model: rank, score, values with their intervals, categories, ranks."""
@@ -181,6 +195,8 @@ def measure_entries(
     """Measure and rank models, reading the scores of one after the other."""
     check_sortable(metric)
     metrics: list[Row] = []
+    curves: list[Row] = []
+    rejection: list[Row] = []
     prompts: dict[str, str] = {}
     sizes: dict[str, float] = {}
     chance: dict[str, float] = {}
@@ -199,6 +215,8 @@ def measure_entries(
             chance[name] = float((1 / one.sizes).mean())
         if one is None or entry.no_calibration is not None:
             continue
+        curves += [{"model": name, **row} for row in bin_rows(one.top_1, settings)]
+        rejection += [{"model": name, **row} for row in rejection_rows(one, settings.seed)]
         order = np.argsort(one.scores.item_id[one.starts])
         cluster = None if one.cluster is None else one.cluster[order]
         worth[name] = one.scale.kept, by_cluster(one.scale.kept_influence()[order], cluster)
@@ -222,6 +240,8 @@ def measure_entries(
     return replace(
         board,
         split_correlations=correlation.correlate_errors(most, families, settings),
+        reliability=curves,
+        rejection=rejection,
         notes=_size_notes(metric, sizes) + _prompt_notes(prompts),
     )
 

@@ -146,7 +146,7 @@ def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
     return [f"Number of {what}: {n}." for what, n in counts.items() if n]
 
 
-# The tables of figures: reliability and isotonic curves.
+# The tables of figures: reliability, isotonic curves, accuracy of the surest prompts.
 
 
 def reliability_rows(
@@ -157,7 +157,7 @@ def reliability_rows(
     return [
         {"panel": name, **row}
         for name, part in _panels(whole, which)
-        for row in _bins(getattr(part, view), settings)
+        for row in bin_rows(getattr(part, view), settings, band=True)
     ]
 
 
@@ -175,16 +175,30 @@ def isotonic_rows(whole: Part) -> list[Row]:
     return rows
 
 
-def _bins(events: Events, settings: Settings) -> list[Row]:
-    """Return one row for each bin that is not empty."""
+def bin_rows(events: Events, settings: Settings, *, band: bool = False) -> list[Row]:
+    """Return one row for each bin that is not empty, perhaps with its consistency band."""
     diagram = reliability(events.p, events.y, bins=settings.bins)
-    low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
     columns = {"low": diagram.low, "high": diagram.high, "count": diagram.count.astype(np.int64)}
     columns |= {"confidence": diagram.confidence, "frequency": diagram.frequency}
-    columns |= {"band_low": low, "band_high": high}
+    if band:
+        low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
+        columns |= {"band_low": low, "band_high": high}
     return [
         {name: values[b].item() for name, values in columns.items()} for b in np.flatnonzero(diagram.count)
     ]
+
+
+def rejection_rows(part: Part, seed: int = 0) -> list[Row]:
+    """Return the accuracy on the remaining prompts when a fraction of them, the least confident, is dropped."""
+    events = part.first_choice
+    # Equal confidences are ordered at random: the order of the file may follow difficulty.
+    chance = np.random.default_rng(seed).random(len(part))
+    right = np.cumsum(events.y[np.lexsort((chance, -events.log_p))])
+    rows = []
+    for rejected in np.linspace(0.0, 0.95, 20).tolist():
+        kept = max(int(np.ceil((1 - rejected) * len(part))), 1)
+        rows.append({"rejected": rejected, "accuracy": float(right[kept - 1] / kept), "n": kept})
+    return rows
 
 
 def _panels(whole: Part, which: str = "one") -> Iterator[tuple[str, Part]]:

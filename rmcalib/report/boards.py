@@ -34,7 +34,7 @@ PROTOCOL = (
 )
 """What the paper's number is."""
 _MOST_CATEGORIES = 12  # columns of the page; leaderboard.csv has all
-_OF_BOARD = ("training", "correlations", "split_correlations", "check")
+_OF_BOARD = ("training", "correlations", "split_correlations", "ranks", "reliability", "rejection", "check")
 _TABLES = ("leaderboard", "metrics", *_OF_BOARD, "benchmarks", "temperatures", "transfer")
 _FIGURES = ("says_right", "training")
 _BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)

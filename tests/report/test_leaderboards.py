@@ -85,7 +85,7 @@ def test_files_equal_the_tables_and_stale_ones_are_removed(tmp_path: Path) -> No
     assert [row["model"] for row in rows] == [row["model"] for row in board.models]
     assert float(rows[0]["kept_information"]) == board.models[0]["values"]["kept_information"]["value"]
     assert {"rank", "rank_low", "rank_high", "better_than_guess"} <= set(rows[0])
-    for name in ("metrics.csv", "correlations.csv", "summary.md", "figures/says_right.png"):
+    for name in ("metrics.csv", "correlations.csv", "ranks.csv", "summary.md", "figures/says_right.png"):
         assert (out / name).stat().st_size > 0
     for name in ("check.csv", "training.csv", "figures/training.pdf"):
         assert not (out / name).exists()
