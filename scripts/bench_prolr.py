@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rmcalib.calibration import sub_k, top_k
+from rmcalib.calibration.reference import ENUMERATED_BELOW
 from rmcalib.ranking import RankingDistribution
 from rmcalib.tabular import LEARNERS, Plan, Questions, load_dataset, run_prolr
 from rmcalib.tabular._datasets import fit_encoder
-from rmcalib.tabular._reference import reference_support
 
 Result = TypeVar("Result")
 
@@ -55,7 +55,8 @@ def main() -> None:
         cells.append(seconds)
         ranks = isinstance(dist, RankingDistribution)
         notions: Any = [(sub_k, 2), (top_k, 1)] if ranks else [(sub_k, 2)]
-        reference: Any = {"protocol": "reference", "support": reference_support(data.orders)}
+        support = None if data.n_items < ENUMERATED_BELOW else data.orders
+        reference: Any = {"protocol": "reference", "support": support}
         start = time.perf_counter()
         results = [notion(dist, orders, k) for notion, k in notions]
         cells.append(time.perf_counter() - start)

@@ -13,8 +13,8 @@ from rmcalib.calibration.binning import (
     ErrorOptions,
     bin_edges,
     bin_index,
+    bin_sums,
     binned_error,
-    grouped_sums,
     unpack_bins,
 )
 from rmcalib.calibration.smoothing import cosine_coefficients, fixed_points, residual_grid
@@ -208,9 +208,7 @@ def true_values(rewards: FloatArray, exists: BoolArray, truth: FloatArray) -> di
 
 def binned_truth(p: FloatArray, q: FloatArray, options: ErrorOptions) -> float:
     edges = bin_edges(p, options)
-    none = np.zeros(len(p), dtype=np.int64)
-    sums = grouped_sums(p, q, none, bin_index(p, edges), len(edges) - 1, 1)
-    return float(binned_error(unpack_bins(sums[0]), options))
+    return float(binned_error(bin_sums(bin_index(p, edges), p, q, len(edges) - 1), options))
 
 
 def pairwise_truth(p: FloatArray, truth: FloatArray, exists: BoolArray) -> float:

@@ -6,7 +6,7 @@ resampling never touches single rows.
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -62,9 +62,9 @@ class BinSums:
     probability: FloatArray
     outcome: FloatArray
 
-    def take(self, rows: IntArray | slice) -> "BinSums":
-        """Return some of many data sets."""
-        return BinSums(self.count[rows], self.probability[rows], self.outcome[rows])
+    def __getitem__(self, index: Any) -> "BinSums":
+        """Return those of some data sets or bins."""
+        return BinSums(self.count[index], self.probability[index], self.outcome[index])
 
 
 def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:
@@ -92,11 +92,12 @@ def bin_index(probabilities: FloatArray, edges: FloatArray) -> IntArray:
 
 
 def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n_bins: int) -> BinSums:
-    """Return the sums of each bin, for one set of forecasts or for E of them at once."""
-    shape = (*index.shape[1:], n_bins)
-    if index.ndim == 2:
-        index = index + n_bins * np.arange(index.shape[1])
-    flat, size = index.reshape(-1), int(np.prod(shape))
+    """Return the sums of each bin, for forecasts (n,) or for several sets of them (..., n, E): (..., E, B)."""
+    sets = (*index.shape[:-2], *index.shape[1:][-1:])
+    if sets:
+        number = np.arange(np.prod(sets)).reshape(sets)
+        index = index + n_bins * number[..., None, :]
+    flat, shape, size = index.reshape(-1), (*sets, n_bins), n_bins * int(np.prod(sets))
 
     def total(weights: FloatArray | None) -> FloatArray:
         return np.bincount(flat, weights, minlength=size).astype(np.float64).reshape(shape)
@@ -104,21 +105,9 @@ def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n
     return BinSums(total(None), total(probabilities.reshape(-1)), total(outcomes.reshape(-1)))
 
 
-def grouped_sums(
-    p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray, n_bins: int, n_groups: int
-) -> FloatArray:
-    """Return the bin sums of each group: (G, 3B), counts, then probabilities, then outcomes."""
-    cell = groups * n_bins + index
-    sums = np.empty((n_groups, 3, n_bins))
-    for kind, weights in enumerate((None, p, y)):
-        sums[:, kind] = np.bincount(cell, weights, n_groups * n_bins).reshape(n_groups, n_bins)
-    return sums.reshape(n_groups, -1)
-
-
 def unpack_bins(rows: FloatArray) -> BinSums:
-    """Turn rows (..., 3B) such as those of `grouped_sums` into bin sums."""
-    count, probability, outcome = np.split(rows, 3, axis=-1)
-    return BinSums(count, probability, outcome)
+    """Turn rows (..., 3B) of counts, probabilities and outcomes into bin sums."""
+    return BinSums(*np.split(rows, 3, axis=-1))
 
 
 def binned_error(sums: BinSums, options: ErrorOptions) -> FloatArray:
@@ -152,7 +141,8 @@ def bin_gaps(sums: BinSums, options: ErrorOptions, *, squared: bool = False) -> 
         p = np.clip(frequency, _CLIP, 1 - _CLIP)
         gap = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
     else:
-        p = (sums.outcome + 0.5) / (count + 1)
+        # Sums that are widened for clusters can have more outcomes than forecasts.
+        p = np.minimum((sums.outcome + 0.5) / (count + 1), 1 - _CLIP)
         gap = (p - q) * (np.log(p / q) - np.log((1 - p) / (1 - q)))
         if options.discrepancy == "jeffreys_unit":
             gap = -np.expm1(-gap)

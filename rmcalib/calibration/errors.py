@@ -8,7 +8,7 @@ extreme. The multiple 0 is the world of the null test, so interval and test agre
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Unpack
 
@@ -485,8 +485,10 @@ def _rare_errors(
 def _prompt_sums(events: Events, options: ErrorOptions) -> tuple[IntArray, FloatArray]:
     """Return the bin of each row (N,), and the bin sums of the observed rows of each prompt (n, 3B)."""
     index, rows = binning.bin_index(events.p, binning.bin_edges(events.p, options)), events.observed
-    p, y, prompt = events.p[rows], events.y[rows], events.prompt[rows]
-    return index, binning.grouped_sums(p, y, prompt, index[rows], options.bins, events.n_prompts)
+    cell, shape = events.prompt * options.bins + index, (events.n_prompts, options.bins)
+    sums = binning.bin_sums(cell[rows], events.p[rows], events.y[rows], shape[0] * shape[1])
+    parts = sums.count, sums.probability, sums.outcome
+    return index, np.concatenate([part.reshape(shape) for part in parts], axis=1)
 
 
 def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, BinSums]:
@@ -498,8 +500,8 @@ def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, B
 
 def _centred(sums: FloatArray, gap: FloatArray) -> FloatArray:
     """Return the residuals of each prompt and bin (n, B), without the mean gap of the bin."""
-    count, probability, outcome = np.split(sums, 3, axis=1)
-    return outcome - probability - gap * count
+    bins = binning.unpack_bins(sums)
+    return bins.outcome - bins.probability - gap * bins.count
 
 
 def _influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:
@@ -508,9 +510,8 @@ def _influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:
     total, step = scale * sums.sum(axis=0), 1e-4 * scale
     moved = np.concatenate([total + step * np.eye(len(total)), total - step * np.eye(len(total))])
     bins = binning.unpack_bins(np.maximum(moved, 0.0))
-    errors = binned_error(
-        BinSums(bins.count, bins.probability, np.minimum(bins.outcome, bins.count)), options
-    )
+    bins = replace(bins, outcome=np.minimum(bins.outcome, bins.count))
+    errors = binned_error(bins, options)
     up, down = np.split(errors, 2)
     influence: FloatArray = scale * sums @ ((up - down) / (2 * step))
     return influence - influence.mean()
@@ -521,9 +522,9 @@ def _squared_error(sums: FloatArray) -> tuple[float, float]:
 
     U = Σ_b [(Σ z_b)² − Σ z_b²] / (n(n − 1) π_b m²) with residual sums z of each prompt and m rows per prompt.
     """
-    count, probability, outcome = np.split(sums, 3, axis=1)
-    filled = count.sum(axis=0) > 0
-    count, z = count[:, filled], (outcome - probability)[:, filled]
+    bins = binning.unpack_bins(sums)
+    bins = bins[:, bins.count.sum(axis=0) > 0]
+    count, z = bins.count, bins.outcome - bins.probability
     n, rows = len(sums), float(count.sum()) / len(sums)
     weight = count.sum(axis=0) / count.sum()
     total = z.sum(axis=0)

@@ -170,15 +170,13 @@ class Independent:
 
     def probabilities(self, shift: FloatArray | None = None) -> FloatArray:
         """Return the probabilities that each row happens, and that it does not."""
-        q = self._chance(self.p if shift is None else self.p + shift)
+        q = self.p if shift is None else self.p + shift
+        q = np.clip(q if self.share is None else q / self.share, 0.0, 1.0)
         return np.column_stack([q, 1 - q]).reshape(-1)
 
     def happened(self, y: FloatArray) -> FloatArray:
         """Return both alternatives of each row."""
         return np.column_stack([y > 0, y <= 0]).reshape(-1).astype(np.float64)
-
-    def _chance(self, p: FloatArray) -> FloatArray:
-        return np.clip(p if self.share is None else p / self.share, 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -259,22 +259,19 @@ def _grouped_events(n_items: int, k: int, family: Family) -> tuple[IntArray, int
 
 def _best_bandwidths(p: FloatArray) -> FloatArray:
     """Return the bandwidth of largest leave-one-out likelihood for each set of forecasts (sets, n, C): (sets,)."""
-    n = p.shape[1]
+    n_sets, n, _ = p.shape
     compared = np.unique(np.linspace(0, n - 1, min(n, _BANDWIDTH_INSTANCES)).astype(np.int64))
-    best = []
-    for one in p[:, None]:
-        likelihood = np.zeros(len(_BANDWIDTHS))
-        constants = [_log_constants(one, np.array([width])) for width in _BANDWIDTHS]
-        for part in chunks(len(compared), n):
-            cross = _cross(one, compared[part])
-            for number, width in enumerate(_BANDWIDTHS):
-                log_kernel = constants[number][:, None, :] + cross / width
-                _leave_out(log_kernel, compared[part])
-                peak = log_kernel.max(axis=2)
-                total = np.exp(log_kernel - peak[:, :, None]).sum(axis=2)
-                likelihood[number] += (peak + np.log(total)).sum()
-        best.append(_BANDWIDTHS[likelihood.argmax()])
-    return np.array(best)
+    constants = [_log_constants(p, np.full(n_sets, width)) for width in _BANDWIDTHS]
+    likelihood = np.zeros((len(_BANDWIDTHS), n_sets))
+    for part in chunks(len(compared), n_sets * n):
+        cross = _cross(p, compared[part])
+        for number, width in enumerate(_BANDWIDTHS):
+            log_kernel = constants[number][:, None, :] + cross / width
+            _leave_out(log_kernel, compared[part])
+            peak = log_kernel.max(axis=2)
+            total = np.exp(log_kernel - peak[:, :, None]).sum(axis=2)
+            likelihood[number] += (peak + np.log(total)).sum(axis=1)
+    return _BANDWIDTHS[likelihood.argmax(axis=0)]
 
 
 def _log_constants(p: FloatArray, widths: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from types import EllipsisType
 from typing import Literal, NamedTuple, Protocol, Unpack
 
 import numpy as np
@@ -34,12 +34,12 @@ Weighting = Literal["uniform", "frequency", "probability"]
 OpenEvents = Literal["leave_out", "marginalise"]
 Orders = IntArray | PartialRankings
 _DEFAULT_COVERAGE = 0.95
-_SIZES_OF: dict[float, tuple[float, ...]] = {
-    **{share: (share,) for share in (0.0, 0.25, 0.5, 0.75)},
-    1.0: (1.0, 1.25, 1.5, 2.0, 4.0, 8.0),
-}
-"""The sizes of miscalibration, as multiples of the observed one, that data sets with a share of it stand for."""
-_SIZES = [size for sizes in _SIZES_OF.values() for size in sizes]
+# Sizes of miscalibration, as multiples of the observed one. Data sets are simulated for the first five; larger
+# sizes are made from those of size 1.
+_SHARES: FloatArray = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+_SIZES: FloatArray = np.array([*_SHARES, 1.25, 1.5, 2.0, 4.0, 8.0])
+_SHARE_OF_SIZE = np.minimum(np.arange(len(_SIZES)), len(_SHARES) - 1)
+_PAIR_SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
 
 
 class NotionOptions(binning.ErrorKeywords, total=False):
@@ -176,7 +176,7 @@ def sub_k(
     >>> round(result.value, 4), result.n_events
     (0.2461, 6)
     """
-    return Notion(dist, check_orders_for(dist, orders), k, "sub", **options).result()
+    return _notion(dist, orders, k, "sub", **options)
 
 
 def top_k(
@@ -205,7 +205,7 @@ def top_k(
     >>> top_k(PlackettLuce([[0.0, 0.0]] * 2), [[0, 1], [1, 0]], 1).value
     0.0
     """
-    return Notion(dist, check_orders_for(dist, orders), k, "top", **options).result()
+    return _notion(dist, orders, k, "top", **options)
 
 
 def rankwise(
@@ -306,6 +306,21 @@ def stagewise(
     return Stagewise(tuple(results), tuple(nulls), None)
 
 
+def _notion(
+    dist: PairMarginals,
+    orders: ArrayLike | PartialRankings,
+    k: int,
+    family: Family,
+    **options: Unpack[NotionOptions],
+) -> NotionResult:
+    notion = Notion(dist=dist, orders=check_orders_for(dist, orders), k=k, family=family, **options)
+    if notion.protocol == "reference":
+        from rmcalib.calibration.reference import reference_notion
+
+        return reference_notion(notion)
+    return notion.result()
+
+
 @dataclass(frozen=True, eq=False)
 class Chunk:
     """Some events (e, k) with their places (e,), forecasts (n, e) and bins (n, e): one kind per event."""
@@ -316,8 +331,8 @@ class Chunk:
     bin_of: IntArray
 
 
-@dataclass(frozen=True, eq=False)
-class Notion:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Notion(ErrorOptions):
     """All inputs of the error of a notion, its null test and its interval; `sub_k` explains the options."""
 
     dist: PairMarginals
@@ -331,36 +346,28 @@ class Notion:
     open_events: OpenEvents = "leave_out"
     protocol: NotionProtocol = "exact"
     support: ArrayLike | None = None
-    bins: int = 10
-    spacing: binning.Spacing = "width"
-    discrepancy: binning.Discrepancy = "abs"
-    norm: binning.Norm = 1
-    debias: bool = False
 
-    @cached_property
-    def error(self) -> ErrorOptions:
-        """How the error of one event is computed."""
-        return ErrorOptions(self.bins, self.spacing, self.discrepancy, self.norm, self.debias)
-
-    def result(self) -> NotionResult:
-        """Check every option, and return the error by its protocol."""
+    def __post_init__(self) -> None:
+        """Check every option."""
+        super().__post_init__()
         events.check_k(self.k, self.dist.n_items, self.family)
+        check_integer(self.max_events, "max_events", 1)
         check_choice(self.weighting, "weighting", ("uniform", "frequency", "probability"))
         check_choice(self.open_events, "open_events", ("leave_out", "marginalise"))
         check_choice(self.protocol, "protocol", ("exact", "reference"))
         if self.family == "top":
             check_ranks(self.dist, "top_k")
-        if self.protocol == "reference":
-            from rmcalib.calibration.reference import reference_notion
-
-            return reference_notion(self)
-        if self.support is not None:
+        if self.coverage is not None and not 0 < self.coverage <= 1:
+            raise ValueError(
+                f"coverage: {self.coverage} is out of range, expected a fraction above 0 and at most 1"
+            )
+        if self.support is not None and self.protocol == "exact":
             raise ValueError(
                 "support: only for protocol='reference'; exact marginals need no list of rankings"
             )
-        return self._exact()
 
-    def _exact(self) -> NotionResult:
+    def result(self) -> NotionResult:
+        """Return the error by its definition."""
         chosen = self.choose(self.orders)
         per_event, weights = np.empty(len(chosen)), np.empty(len(chosen))
         for chunk in self.chunks(chosen):
@@ -384,7 +391,7 @@ class Notion:
         for chunk in self.chunks(selection.events):
             for number, orders in enumerate(worlds):
                 sums = self.sums(chunk, self.outcomes(orders, chunk.events))
-                values.add(number, *self.weighted(sums.take(selection.of(number, chunk))))
+                values.add(number, *self.weighted(sums, selection.of(number, chunk)))
         observed, *null = values.means()
         return compare_with_null(float(observed), np.array(null))
 
@@ -395,39 +402,31 @@ class Notion:
         return _resampled_interval(self, resamples, level, rng)
 
     @property
-    def reselects(self) -> bool:
-        """Whether the events depend on the outcomes and must be selected again in every world."""
-        if self.counted_on is not None:
-            return False
+    def selects(self) -> bool:
+        """Whether only the most frequent events are used."""
         return self.coverage is not None or math.perm(self.dist.n_items, self.k) > self.max_events
 
     def choose(self, orders: Orders) -> IntArray:
         """Return the events (E, k) for these rankings."""
-        n_items, k, family = self.dist.n_items, self.k, self.family
-        check_integer(self.max_events, "max_events", 1)
-        if self.coverage is None and math.perm(n_items, k) <= self.max_events:
-            return events.all_events(n_items, k)
-        share = _DEFAULT_COVERAGE if self.coverage is None else self.coverage
-        if not 0 < share <= 1:
-            raise ValueError(f"coverage: {share} is out of range, expected a fraction above 0 and at most 1")
+        if not self.selects:
+            return events.all_events(self.dist.n_items, self.k)
         if self.counted_on is not None:
-            counted = events.as_orders(self.counted_on, "counted_on", n_items)
+            counted = events.as_orders(self.counted_on, "counted_on", self.dist.n_items)
         else:
             counted = check_complete(self.dist, orders, "coverage without counted_on=")
-        return events.most_frequent(counted, k, family, share)
+        return events.most_frequent(counted, self.k, self.family, self.coverage or _DEFAULT_COVERAGE)
 
-    def chunks(self, chosen: IntArray) -> Iterator[Chunk]:
-        """Yield events in chunks, so that memory stays bounded."""
-        slices = list(chunks(len(chosen), len(self.dist)))
+    def chunks(self, chosen: IntArray, copies: int = 1) -> Iterator[Chunk]:
+        """Yield events in chunks, so that memory for ``copies`` of the data stays bounded."""
+        slices = list(chunks(len(chosen), copies * max(len(self.dist), self.bins)))
         order = np.arange(len(chosen))
         if len(slices) > 1:
             # Marginals of events with the same items share most of the work: keep them in one chunk.
-            order = _by_items(chosen)
+            order = np.lexsort(np.sort(chosen, axis=1).T[::-1])
         for part in slices:
             places = order[part]
             p = marginals(self.dist, chosen[places], self.family)
-            index = binning.bin_index(p, binning.bin_edges(p, self.error))
-            yield Chunk(places, chosen[places], p, index)
+            yield Chunk(places, chosen[places], p, binning.bin_index(p, binning.bin_edges(p, self)))
 
     def outcomes(self, orders: Orders, chosen: IntArray) -> FloatArray:
         """Return 1 or 0 for events (e, k) that are decided by ``orders``, NaN for others: (n, e)."""
@@ -447,22 +446,26 @@ class Notion:
         return self.orders.coarsen(orders) if isinstance(self.orders, PartialRankings) else orders
 
     def sums(self, chunk: Chunk, outcomes: FloatArray, rows: IntArray | None = None) -> BinSums:
-        """Return the bin sums (e, B) of the events of a chunk; NaN does not count."""
+        """Return the bin sums (..., e, B) of the events of a chunk for instances ``rows`` (..., n).
+
+        ``outcomes`` are (..., n, e); NaN does not count.
+        """
         p, bin_of = (chunk.p, chunk.bin_of) if rows is None else (chunk.p[rows], chunk.bin_of[rows])
         unknown, size = np.isnan(outcomes), self.bins
         if not unknown.any():
             return binning.bin_sums(bin_of, p, outcomes, size)
         sums = binning.bin_sums(np.where(unknown, size, bin_of), p, np.nan_to_num(outcomes), size + 1)
-        return BinSums(sums.count[..., :size], sums.probability[..., :size], sums.outcome[..., :size])
+        return sums[..., :size]
 
-    def weighted(self, sums: BinSums) -> tuple[FloatArray, FloatArray]:
-        """Return unnormalised weights and errors (..., E) of the events; both are 0 where no instance counts."""
+    def weighted(self, sums: BinSums, times: FloatArray | float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """Return unnormalised weights and errors (..., e) of events that count ``times``; 0 without an instance."""
         counts = sums.count.sum(axis=-1) > 0
         with np.errstate(invalid="ignore"):
-            errors = np.where(counts, binning.binned_error(sums, self.error), 0.0)
+            errors = np.where(counts, binning.binned_error(sums, self), 0.0)
         if self.weighting == "uniform":
-            return counts.astype(np.float64), errors
-        return (sums.outcome if self.weighting == "frequency" else sums.probability).sum(axis=-1), errors
+            return times * counts, errors
+        weights = sums.outcome if self.weighting == "frequency" else sums.probability
+        return times * weights.sum(axis=-1), errors
 
 
 def _simulated_interval(
@@ -470,8 +473,8 @@ def _simulated_interval(
 ) -> Interval:
     """Return the interval for a distribution over rankings, from data sets with growing miscalibration.
 
-    A data set with the share s of the observed miscalibration is a mixture: each of its instances is a
-    resampled one, with its forecast and its ranking, with probability s. The others keep their forecasts, and
+    A data set with the share s of the observed miscalibration is a mixture: each of its instances is a copy of
+    a random one, with its forecast and its ranking, with probability s. The others keep their forecasts, and
     their rankings are drawn from these. Sizes above 1 use the data sets of share 1, and add the rest of the
     miscalibration to their bin sums.
     """
@@ -479,48 +482,41 @@ def _simulated_interval(
     drawn = dist.sample(resamples, rng)
     donors, uniform = rng.integers(n, size=(resamples, n)), rng.random((resamples, n))
 
-    def mixture(share: float, replicate: int) -> tuple[BoolArray, IntArray]:
-        """Return which instances of a data set are resampled, and whose forecast each one has: (n,) each."""
-        resampled = uniform[replicate] < share
-        return resampled, np.where(resampled, donors[replicate], np.arange(n))
+    def mixtures(replicate: int) -> tuple[BoolArray, IntArray]:
+        """Return which instances are copies (S, n, 1), and whose forecast each one has (S, n), for each share."""
+        copied = uniform[replicate] < _SHARES[:, None]
+        return copied[:, :, None], np.where(copied, donors[replicate], np.arange(n))
 
-    def rankings() -> Iterator[IntArray]:
+    def data_sets() -> Iterator[IntArray]:
         """Yield the observed rankings, then those of all data sets, which may have events of their own."""
         orders = check_complete(dist, notion.orders, "a selection by frequency")
         yield orders
         for replicate in range(resamples):
-            for share in _SIZES_OF:
-                resampled, rows = mixture(share, replicate)
-                yield np.where(resampled[:, None], orders[rows], drawn[replicate])
+            copied, rows = mixtures(replicate)
+            yield from np.where(copied, orders[rows], drawn[replicate])
 
-    selection = _Selection(notion, rankings())
+    selection = _Selection(notion, data_sets())
     value, linear = _Average(1), _Average(resamples)
-    draws, truths = _Average(len(_SIZES), resamples), _Average(len(_SIZES))
-    for chunk in notion.chunks(selection.events):
+    draws, truths = _Average(resamples, len(_SIZES)), _Average(len(_SIZES))
+    for chunk in notion.chunks(selection.events, copies=len(_SIZES)):
         outcomes = notion.outcomes(notion.orders, chunk.events)
-        total = notion.sums(chunk, outcomes)
-        observed = total.take(selection.of(0, chunk))
-        weights, errors = notion.weighted(observed)
+        observed = notion.sums(chunk, outcomes)
+        weights, errors = notion.weighted(observed, selection.of(0, chunk))
         value.add(0, weights, errors)
-        number = 0
+        times = np.zeros((len(_SIZES), len(errors)))
         for replicate in range(resamples):
             simulated = notion.outcomes(notion.observed(drawn[replicate]), chunk.events)
-            for share, sizes in _SIZES_OF.items():
-                number += 1
-                resampled, rows = mixture(share, replicate)
-                sums = notion.sums(chunk, np.where(resampled[:, None], outcomes[rows], simulated), rows)
-                if share == 1:  # all instances are resampled: a bootstrap
-                    linear.add(replicate, weights, _moved(observed, sums.take(selection.of(0, chunk))))
-                own = selection.of(number, chunk)
-                total_of_own, sums_of_own = total.take(own), sums.take(own)
-                for size in sizes:
-                    place = _SIZES.index(size)
-                    enlarged = _recentred(total_of_own, sums_of_own, max(size, 1.0))
-                    draws.add((place, replicate), *notion.weighted(enlarged))
-                    if notion.reselects or replicate == 0:  # otherwise all data sets have the same true error
-                        true = _recentred(total_of_own, total_of_own, size)
-                        truths.add(place, *notion.weighted(true))
-    return _inverted(float(value.means()[0]), draws.means(), truths.means(), linear.means(), level)
+            copied, rows = mixtures(replicate)
+            sums = notion.sums(chunk, np.where(copied, outcomes[rows], simulated), rows)
+            # The last share is 1, all instances are copies: a bootstrap.
+            linear.add(replicate, weights, _moved(observed, sums[-1]))
+            first = 1 + replicate * len(_SHARES)
+            chosen = np.stack([selection.of(first + number, chunk) for number in range(len(_SHARES))])
+            enlarged = _recentred(observed, sums[_SHARE_OF_SIZE], np.maximum(_SIZES, 1.0))
+            draws.add(replicate, *notion.weighted(enlarged, chosen[_SHARE_OF_SIZE]))
+            times += chosen[_SHARE_OF_SIZE]
+        truths.add(..., *notion.weighted(_recentred(observed, observed, _SIZES), times))
+    return _inverted(float(value.means()[0]), draws.means().T, truths.means(), linear.means(), level)
 
 
 def _inverted(
@@ -538,46 +534,41 @@ def _inverted(
         return Interval(value, 0.0, high, level)
     # Noise increases an average of absolute gaps. Resampling increases it once more, but by less: the ratio
     # of the two increases is up to 0.8 / (1.13 − 0.8) = 2.4, for gaps that are all noise.
-    noise = 2 * (float(draws[_SIZES.index(1.0)].mean()) - value)
+    noise = 2 * (float(draws[_SIZES == 1].mean()) - value)
     linear_low = value - noise - float(np.quantile(linear, 1 - alpha / 2))
     possible = [low for low in (true_error(1 - alpha / 2), linear_low) if low > 0]
     return Interval(value, min([*possible, true_error(1 - alpha)]), high, level)
-
-
-_PAIR_SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
 
 
 def _resampled_interval(notion: Notion, resamples: int, level: float, rng: np.random.Generator) -> Interval:
     """Return the interval for pair marginals, which no rankings can be drawn from: resample and recentre."""
     n = len(notion.dist)
     donors = rng.integers(n, size=(resamples, n))
-    draws, truths = _Average(len(_PAIR_SIZES), resamples), _Average(len(_PAIR_SIZES))
+    draws, truths = _Average(resamples, len(_PAIR_SIZES)), _Average(len(_PAIR_SIZES))
     for chunk in notion.chunks(notion.choose(notion.orders)):
         outcomes = notion.outcomes(notion.orders, chunk.events)
         total = notion.sums(chunk, outcomes)
-        for number, size in enumerate(_PAIR_SIZES):
-            truths.add(number, *notion.weighted(_recentred(total, total, size)))
+        truths.add(..., *notion.weighted(_recentred(total, total, _PAIR_SIZES)))
         for replicate, rows in enumerate(donors):
             sums = notion.sums(chunk, outcomes[rows], rows)
-            for number, size in enumerate(_PAIR_SIZES):
-                draws.add((number, replicate), *notion.weighted(_recentred(total, sums, size)))
-    true, errors = truths.means(), draws.means()
+            draws.add(replicate, *notion.weighted(_recentred(total, sums, _PAIR_SIZES)))
+    true = truths.means()
     value = float(true[_PAIR_SIZES == 1][0])
-    quantiles = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2], axis=1)
-    low = invert(value, quantiles[1], true) if quantiles[1, 0] < value else 0.0
-    high = invert(value, quantiles[0], true)
+    smallest, largest = np.quantile(draws.means(), [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low = invert(value, largest, true) if largest[0] < value else 0.0
+    high = invert(value, smallest, true)
     return Interval(value, min(low, value), max(high, value), level)
 
 
-def _recentred(total: BinSums, replicates: BinSums, size: float) -> BinSums:
-    """Subtract 1 − ``size`` of each bin's observed gap from replicates (..., B) of the bin sums."""
+def _recentred(total: BinSums, replicates: BinSums, sizes: FloatArray) -> BinSums:
+    """Subtract 1 − size of each bin's observed gap from replicates (..., e, B), for sizes (S,): (S, e, B)."""
     gap = (total.outcome - total.probability) / np.maximum(total.count, 1)
-    outcome = replicates.outcome - (1 - size) * replicates.count * gap
+    outcome = replicates.outcome - (1 - sizes[:, None, None]) * replicates.count * gap
     return BinSums(replicates.count, replicates.probability, np.clip(outcome, 0.0, replicates.count))
 
 
 def _moved(observed: BinSums, resampled: BinSums) -> FloatArray:
-    """Return how much resampling moves the error of each event (E,) if every gap keeps its sign."""
+    """Return how much resampling moves the error of each event (e,) if every gap keeps its sign."""
     gap = observed.outcome - observed.probability
     moved = np.sign(gap) * (resampled.outcome - resampled.probability - gap)
     per_event: FloatArray = moved.sum(axis=-1) / np.maximum(observed.count.sum(axis=-1), 1)
@@ -590,42 +581,34 @@ class _Average:
     def __init__(self, *shape: int) -> None:
         self._total, self._weight = np.zeros(shape), np.zeros(shape)
 
-    def add(self, number: int | tuple[int, int], weights: FloatArray, values: FloatArray) -> None:
-        self._total[number] += (weights * values).sum(axis=-1)
-        self._weight[number] += weights.sum(axis=-1)
+    def add(self, place: int | EllipsisType, weights: FloatArray, values: FloatArray) -> None:
+        self._total[place] += (weights * values).sum(axis=-1)
+        self._weight[place] += weights.sum(axis=-1)
 
     def means(self) -> FloatArray:
         return self._total / np.maximum(self._weight, 1e-300)
 
 
 class _Selection:
-    """The events of several data sets. If the notion selects events by frequency, each has its own."""
+    """The events of several data sets. If events are selected by their frequency in it, each has its own."""
 
     def __init__(self, notion: Notion, data_sets: Iterable[Orders]) -> None:
         self._own: list[IntArray] | None = None
-        if not notion.reselects:
+        if not notion.selects or notion.counted_on is not None:
             self.events = notion.choose(notion.orders)
             return
         chosen = [notion.choose(orders) for orders in data_sets]
-        every, index = events.unique_rows(np.concatenate(chosen), notion.dist.n_items)
-        order = _by_items(every)  # as `Notion.chunks` does, so that the places of a chunk follow each other
-        self.events = every[order]
-        places = np.argsort(order)[index]
-        ends = np.cumsum([len(part) for part in chosen])[:-1]
-        self._own = [np.sort(part) for part in np.split(places, ends)]
+        self.events, places = events.unique_rows(np.concatenate(chosen), notion.dist.n_items)
+        self._own = np.split(places, np.cumsum([len(part) for part in chosen])[:-1])
 
-    def of(self, number: int, chunk: Chunk) -> IntArray | slice:
-        """Return which events of a chunk the data set with this number has."""
+    def of(self, number: int, chunk: Chunk) -> FloatArray:
+        """Return 1 for the events of a chunk (e,) that the data set with this number has, 0 for the others.
+
+        If all data sets have the same events, it is a single 1.
+        """
         if self._own is None:
-            return slice(None)
-        own, first = self._own[number], chunk.places[0]
-        inside = slice(*np.searchsorted(own, [first, first + len(chunk.places)]))
-        return own[inside] - first
-
-
-def _by_items(chosen: IntArray) -> IntArray:
-    """Return the order in which events (E, k) with the same items follow each other: (E,)."""
-    return np.lexsort(np.sort(chosen, axis=1).T[::-1])
+            return np.ones(1)
+        return np.isin(chunk.places, self._own[number]).astype(np.float64)
 
 
 def marginals(dist: PairMarginals, chosen: IntArray, family: Family) -> FloatArray:

@@ -17,21 +17,21 @@ from rmcalib.ranking import PairMarginals, RankingDistribution, all_rankings, ev
 from rmcalib.ranking.events import Family
 
 _KERNEL_EPSILON = 1e-8
-_ENUMERATED_BELOW = 8
+ENUMERATED_BELOW = 8
+"""With fewer items, all rankings are summed over; otherwise, those that occur in the data set."""
 
 
 def reference_notion(notion: Notion) -> NotionResult:
     """Compute ``sub_k(..., protocol="reference")``."""
-    error, weighting = notion.error, notion.weighting
     allowed = {
-        "bins": error.bins == 10,
-        "norm": error.norm == 1,
-        "debias": not error.debias,
-        "spacing": error.spacing != "mass",
-        "discrepancy": error.discrepancy != "jeffreys",
+        "bins": notion.bins == 10,
+        "norm": notion.norm == 1,
+        "debias": not notion.debias,
+        "spacing": notion.spacing != "mass",
+        "discrepancy": notion.discrepancy != "jeffreys",
         "counted_on": notion.counted_on is None,
         "max_events": notion.max_events == MAX_EVENTS,
-        "weighting": notion.coverage is None or weighting == "uniform",
+        "weighting": notion.coverage is None or notion.weighting == "uniform",
     }
     for option, fine in allowed.items():
         if not fine:
@@ -40,12 +40,12 @@ def reference_notion(notion: Notion) -> NotionResult:
     chosen, p, happened = _forecasts(
         notion.dist, orders, notion.k, notion.family, notion.coverage, notion.support
     )
-    edges = _rounded(binning.bin_edges(p, error))
+    edges = _rounded(binning.bin_edges(p, notion))
     sums = binning.bin_sums(binning.bin_index(p, edges), p, happened.astype(np.float64), 10)
-    per_event = binning.binned_error(sums, error)
+    per_event = binning.binned_error(sums, notion)
     weights = np.ones(len(chosen))
-    if weighting != "uniform":
-        weights = happened.mean(axis=0) if weighting == "frequency" else p.mean(axis=0)
+    if notion.weighting != "uniform":
+        weights = happened.mean(axis=0) if notion.weighting == "frequency" else p.mean(axis=0)
     weights = weights / weights.sum()
     value, n = float(weights @ per_event), len(happened)
     return NotionResult(value, per_event, chosen, weights, notion.family, notion.k, n, "reference")
@@ -71,11 +71,11 @@ def reference_strong_notion(
     return float(np.mean([_kernel_error(p[:, one], target[:, one], bandwidth, norm) for one in sets]))
 
 
-def reference_support(dist: RankingDistribution, support: ArrayLike | None) -> IntArray:
+def _support(dist: RankingDistribution, support: ArrayLike | None) -> IntArray:
     """Return the rankings over which the public code sums: ``support``, or all rankings below 8 items."""
     if support is not None:
         return np.unique(events.as_orders(support, "support", dist.n_items), axis=0)
-    if dist.n_items < _ENUMERATED_BELOW:
+    if dist.n_items < ENUMERATED_BELOW:
         return all_rankings(dist.n_items)
     raise ValueError(
         f"support: with {dist.n_items} items the reference protocol needs the rankings that occur in the "
@@ -98,22 +98,19 @@ def _forecasts(
     if coverage not in (None, 0.95):
         raise ValueError(f"coverage: the reference protocol has coverage=0.95 or None, not {coverage}")
     m = orders.shape[1]
-    chosen = events.all_events(m, k) if m < _ENUMERATED_BELOW else events.observed(orders, k, family)
-    kept = None if coverage is None else _kept_rankings(orders)
-    rows = (
-        np.ones(len(orders), dtype=bool) if kept is None else events.index_of_orders(kept, orders) < len(kept)
-    )
+    chosen = events.all_events(m, k) if m < ENUMERATED_BELOW else events.observed(orders, k, family)
+    kept = _kept_rankings(orders, 1.0 if coverage is None else coverage)
+    rows = events.index_of_rows(kept, orders) < len(kept)
     if family == "sub" and not isinstance(dist, RankingDistribution):
         p = dist.sub(chosen)[rows]
-        if (
-            kept is not None
-        ):  # pair marginals are not truncated; a pair stays if a kept ranking agrees with it
+        if coverage is not None:
+            # Pair marginals are not truncated; a pair stays if a kept ranking agrees with it.
             p = p * events.occurs_unchecked(kept, chosen, family).any(axis=0)
     else:
         ranks = check_ranks(dist, "top_k")
-        listed = reference_support(ranks, support)
-        if kept is not None:
-            listed = listed[events.index_of_orders(kept, listed) < len(kept)]
+        listed = _support(ranks, support)
+        if coverage is not None:
+            listed = listed[events.index_of_rows(kept, listed) < len(kept)]
         each = _rounded(np.exp(ranks.log_prob(listed))[rows])
         p = each @ events.occurs_unchecked(listed, chosen, family)
     return chosen, _rounded(p), events.occurs_unchecked(orders[rows], chosen, family)
@@ -125,14 +122,14 @@ def _rounded(p: FloatArray) -> FloatArray:
     return p.astype(np.float32).astype(np.float64)
 
 
-def _kept_rankings(orders: IntArray) -> IntArray:
+def _kept_rankings(orders: IntArray, coverage: float) -> IntArray:
     """Return the rankings of the 95% filter: the most frequent, and of equally frequent ones the first."""
     distinct, which = events.unique_rows(orders, orders.shape[1])
     counts = np.bincount(which)
     first_seen = np.full(len(distinct), len(orders))
     np.minimum.at(first_seen, which, np.arange(len(orders)))
     ranking = np.lexsort([first_seen, -counts])
-    reached = np.cumsum(counts[ranking]) >= 0.95 * len(orders)
+    reached = np.cumsum(counts[ranking]) >= coverage * len(orders)
     return distinct[ranking[: int(np.argmax(reached)) + 1]]
 
 

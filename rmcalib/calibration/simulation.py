@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,30 +26,17 @@ _SIZES = (1.0, 3.0, 8.0)  # of miscalibration, as multiples of the observed one
 _STEPS, _FEWER_STEPS = (8, 4, 2), (4, 2, 1)  # from 0 to the first size, from there to the next, ...
 _DRAWN_ONE_BY_ONE = 10_000  # prompts
 _FEW = 200  # a sum that fewer alternatives add to is never drawn as normal
-_PART_ELEMENTS = 500_000  # features in memory at a time
-
-
-class Alternatives(Protocol):
-    """Alternatives, prompt after prompt. One of each prompt happens and adds its features to the sums."""
-
-    @property
-    def sizes(self) -> IntArray:
-        """Number of alternatives of each prompt (n,)."""
-
-    @property
-    def n_sums(self) -> int:
-        """Number of sums, q."""
-
-    def features(self, prompts: slice) -> Any:
-        """What each alternative of these prompts adds: a sparse array (A', q) of compressed rows."""
-
-    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        """Sums (R, n_steps, q) over alternatives (R, n) that happened, by ``step`` (R, n)."""
+_PART_ALTERNATIVES = 100_000  # whose features are in memory at a time
+_NARROW = 64  # features with so many sums are dense arrays, which are faster than sparse ones
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Alternatives that each add a weight to one sum, or, in cell ``n_sums``, to none."""
+    """Alternatives that each add a weight to one of q = ``n_sums`` sums, or, in cell q, to none.
+
+    ``sizes`` (n,) are the numbers of alternatives of each prompt; ``cell`` and ``weight`` (A,) are those of
+    all alternatives, prompt after prompt.
+    """
 
     sizes: IntArray
     cell: IntArray
@@ -57,13 +44,13 @@ class Cells:
     weight: FloatArray | None = None
 
     def features(self, prompts: slice) -> Any:
-        """Return one entry per alternative, in its cell."""
+        """Return what each alternative of these prompts adds: a sparse array (A', q) of compressed rows."""
         rows = rows_of(self.sizes, prompts)
         weight = np.ones(rows.stop - rows.start) if self.weight is None else self.weight[rows]
         return sparse_rows(self.cell[rows], weight, self.n_sums)
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        """Add up the weights of what happened by data set, step and cell."""
+        """Return sums (R, n_steps, q) over the alternatives (R, n) that happened, by ``step`` (R, n)."""
         width = self.n_sums + 1
         size = len(rows) * n_steps * width
         small: Any = np.int32 if size < 2**31 else np.int64  # small integers are faster
@@ -76,7 +63,10 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Alternatives that add any numbers: ``make(prompts)`` returns an array (A', q) for a slice of prompts."""
+    """Alternatives that add any numbers: ``make(prompts)`` returns an array (A', q) for a slice of prompts.
+
+    The other names are those of `Cells`.
+    """
 
     sizes: IntArray
     n_sums: int
@@ -87,13 +77,11 @@ class Features:
         return self.make(slice(0, len(self.sizes)))
 
     def features(self, prompts: slice) -> Any:
-        """Return what the alternatives of these prompts add."""
-        from scipy.sparse import csr_array
-
-        return csr_array(self.make(prompts))
+        """Return what each alternative of these prompts adds: an array (A', q), dense or of sparse rows."""
+        return self.make(prompts)
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        """Add up the features of what happened by data set and step."""
+        """Return sums (R, n_steps, q) over the alternatives (R, n) that happened, by ``step`` (R, n)."""
         from scipy.sparse import coo_array
 
         line = step + n_steps * np.arange(len(rows), dtype=np.int32)[:, None]
@@ -101,8 +89,11 @@ class Features:
         shape = (len(rows) * n_steps, self._whole.shape[0])
         happened = coo_array((np.ones(rows.size), places), shape).tocsr()  # one entry per prompt and line
         sums: Any = happened @ self._whole
-        dense = sums if isinstance(sums, np.ndarray) else sums.toarray()
-        return np.asarray(dense).reshape(len(rows), n_steps, -1)
+        return _dense(sums).reshape(len(rows), n_steps, -1)
+
+
+Alternatives = Cells | Features
+"""The alternatives of prompts. One of each prompt happens and adds its features to the sums."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,9 +211,11 @@ def sparse_rows(cell: IntArray, value: FloatArray, n_cells: int) -> Any:
 
 def _parts(alternatives: Alternatives) -> Iterator[slice]:
     """Cut the prompts into slices whose features fit into memory."""
-    return chunks(
-        len(alternatives.sizes), alternatives.n_sums * int(alternatives.sizes.max()), _PART_ELEMENTS
-    )
+    return chunks(len(alternatives.sizes), int(alternatives.sizes.max()), _PART_ALTERNATIVES)
+
+
+def _dense(values: Any) -> FloatArray:
+    return values if isinstance(values, np.ndarray) else np.asarray(values.toarray())
 
 
 def _draw_each(
@@ -299,26 +292,28 @@ def _moments(alternatives: Alternatives, ends: Sequence[FloatArray]) -> tuple[_M
     width, sizes = alternatives.n_sums, alternatives.sizes
     entries = np.zeros(width)
     for part in _parts(alternatives):
-        entries += np.bincount(alternatives.features(part).indices, minlength=width)
+        entries += (alternatives.features(part) != 0).sum(axis=0)
     mean, square = np.zeros((len(ends), width)), np.zeros((len(ends), width, width))
     product = np.zeros((len(ends), len(ends), width, width))
     largest, alone, rest = np.zeros(width), np.zeros(len(sizes), dtype=bool), []
     for part in _parts(alternatives):
         rows, features = rows_of(sizes, part), alternatives.features(part)
+        if width <= _NARROW:
+            features = _dense(features)
         starts = np.concatenate([[0], np.cumsum(sizes[part])])
         alone[part] = np.add.reduceat(features @ (entries < _FEW).astype(np.float64), starts[:-1]) > 0
         own = np.repeat(alone[part], sizes[part])
-        rest.append(features[own])
+        rest.append(csr_array(features[own]))
         largest += features[~own].sum(axis=0)
         before = None
         for end, probabilities in enumerate(ends):
             q = np.where(own, 0.0, probabilities[rows])
-            square[end] += (features.T @ diags_array(q) @ features).toarray()
+            square[end] += _dense(features.T @ (diags_array(q) @ features))
             by_prompt = csr_array((q, np.arange(len(q)), starts), shape=(len(starts) - 1, len(q)))
-            means = (by_prompt @ features).toarray()
+            means = by_prompt @ features
             mean[end] += means.sum(axis=0)
-            product[end, end] += means.T @ means
+            product[end, end] += _dense(means.T @ means)
             if before is not None:
-                product[end - 1, end] += before.T @ means
+                product[end - 1, end] += _dense(before.T @ means)
             before = means
     return _Moments(mean, square, product, largest), alone, vstack(rest, format="csr")

@@ -55,11 +55,10 @@ def grid_cells(p: FloatArray, size: int) -> tuple[IntArray, FloatArray]:
 
 
 def cosine_coefficients(grid: FloatArray) -> FloatArray:
-    """Return the cosine coefficients of rows (R, size + 1)."""
-    # An even extension of period 2 has a real spectrum: its cosine coefficients.
-    even = np.concatenate([grid, grid[:, -2:0:-1]], axis=1)
-    even[:, [0, grid.shape[1] - 1]] *= 2
-    return np.fft.rfft(even, axis=1).real / 2
+    """Return the cosine coefficients of rows (R, size + 1): Σ_j grid_j cos(π j k / size)."""
+    doubled = grid.copy()
+    doubled[:, [0, -1]] *= 2
+    return _cosine_sums(doubled) / 2
 
 
 def fixed_points(coefficients: FloatArray, *, steps: int = 6) -> FloatArray:
@@ -86,10 +85,14 @@ def fixed_points(coefficients: FloatArray, *, steps: int = 6) -> FloatArray:
 
 def _smoothed(coefficients: FloatArray, width: FloatArray) -> FloatArray:
     """Return rows (R, size + 1), given by their cosine coefficients, smoothed by Gaussians of ``width`` (R,)."""
-    size = coefficients.shape[1] - 1
-    damped = coefficients * np.exp(-((np.pi * width[:, None] * np.arange(size + 1)) ** 2) / 2)
-    density: FloatArray = np.fft.irfft(damped, 2 * size, axis=1)[:, : size + 1] * 2 * size
-    return density
+    frequency = np.pi * np.arange(coefficients.shape[1])
+    return _cosine_sums(coefficients * np.exp(-((frequency * width[:, None]) ** 2) / 2))
+
+
+def _cosine_sums(rows: FloatArray) -> FloatArray:
+    from scipy.fft import dct
+
+    return np.asarray(dct(rows, type=1, axis=1))
 
 
 def _norm(coefficients: FloatArray, width: FloatArray) -> FloatArray:

@@ -167,6 +167,11 @@ class Softmax:
         """The rewards minus the largest of their prompt, so that nothing overflows."""
         return self.r - np.repeat(np.maximum.reduceat(self.r, self._starts), self.sizes)
 
+    @cached_property
+    def _below_correct(self) -> FloatArray:
+        """The same of the correct alternative of each choice: (P,)."""
+        return self.below[self.correct]
+
     def _sums(self, values: FloatArray) -> FloatArray:
         """Return the sum over the alternatives of each choice: (N,) -> (P,)."""
         return np.add.reduceat(values, self._starts)
@@ -197,7 +202,7 @@ class Softmax:
     def fit(self) -> TemperatureFit:
         """Return the best temperature."""
         found = find_temperature(self.mean_slope)
-        if found.at_limit == "cold" and (self.below[self.correct] < 0).any():
+        if found.at_limit == "cold" and (self._below_correct < 0).any():
             return replace(found, at_limit=None)  # the optimum lies beyond the range: rewards are very close
         return found
 
@@ -205,15 +210,15 @@ class Softmax:
         """Return −log P(correct)."""
         if temperature == 0:  # only the largest reward has a probability; equal ones share it
             ties = np.add.reduceat(self.below == 0, self._starts, dtype=np.float64)
-            return self._per_prompt(np.where(self.below[self.correct] == 0, np.log(ties), np.inf))
+            return self._per_prompt(np.where(self._below_correct == 0, np.log(ties), np.inf))
         logits = self.below / temperature
-        return self._per_prompt(np.log(self._sums(np.exp(logits))) - logits[self.correct])
+        return self._per_prompt(np.log(self._sums(np.exp(logits))) - self._below_correct / temperature)
 
     def mean_slope(self, beta: float) -> float:
         """Return the mean of E[r] − r_correct."""
         odds = np.exp(self.below * beta)
         expected = self._sums(odds * self.below) / self._sums(odds)
-        return float(self._per_prompt(expected - self.below[self.correct]).mean())
+        return float(self._per_prompt(expected - self._below_correct).mean())
 
     def slopes(self, temperature: float) -> tuple[FloatArray, FloatArray]:
         """Return slope and curvature by log β."""
@@ -222,7 +227,7 @@ class Softmax:
         p = odds / np.repeat(self._sums(odds), self.sizes)
         mean = self._sums(p * logits)
         spread = self._sums(p * (logits - np.repeat(mean, self.sizes)) ** 2)
-        return self._per_prompt(mean - logits[self.correct]), self._per_prompt(spread)
+        return self._per_prompt(mean - self._below_correct / temperature), self._per_prompt(spread)
 
     def margins(self) -> tuple[FloatArray, FloatArray]:
         """Return the reward of the first choice minus that of the correct response, and of the runner-up.

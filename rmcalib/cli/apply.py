@@ -31,8 +31,7 @@ def command(
     to
         Where to write the input's rows with their probabilities (.csv, .tsv, .jsonl, .parquet); - prints CSV.
     accept
-        Also say which prompts to accept: those whose first choice has at least this probability
-        (`rmcalib decide`).
+        Also say which prompts to accept: their first choice has at least this probability (`rmcalib decide`).
     """
     from rmcalib._util.files import write_text
     from rmcalib.repair import apply

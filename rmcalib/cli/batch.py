@@ -165,11 +165,11 @@ def _show_plan(plan: list[PlanEntry], screen: Screen) -> int:
         rows = []
         for entry in run:
             memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
-            time = "?" if entry.seconds is None else _duration(entry.seconds)
-            rows.append([entry.model, _size(entry.parameters), memory, entry.device, time])
+            size = "?" if entry.parameters is None else f"{entry.parameters:.3g}B"
+            rows.append([entry.model, size, memory, entry.device, _hours(entry.seconds)])
         print_table(open_console(), ("model", "size", "memory", "device", "time"), rows)
-        seconds = _duration(sum(entry.seconds or 0 for entry in run))
-        print_lines("", f"{len(run)} to run, about {seconds} (a rough guess from sizes).")
+        whole = _hours(sum(entry.seconds or 0 for entry in run))
+        print_lines("", f"{len(run)} to run, about {whole} (a rough guess from sizes).")
         _print_reasons("skipped", {entry.model: entry.skipped for entry in plan if entry.skipped})
         print_lines("Next: the same command without --dry-run")
     return 0
@@ -191,14 +191,5 @@ def _print_reasons(title: str, found: dict[str, str]) -> None:
         print_lines(f"{len(found)} {title}:", *(f"  {model}: {why}" for model, why in found.items()))
 
 
-def _size(billions: float | None) -> str:
-    if billions is None:
-        return "?"
-    return f"{billions:g}B" if billions >= 0.1 else f"{billions * 1000:.3g}M"
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s"
+def _hours(seconds: float | None) -> str:
+    return "?" if seconds is None else f"{seconds / 3600:.3g} h"

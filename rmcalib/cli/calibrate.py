@@ -101,7 +101,7 @@ def _run(judged: Judged, screen: Screen) -> Scores:
         option = "--model" if len(names) > 1 else "--benchmark"
         raise ValueError(f"{option}: a calibrator belongs to one model and benchmark, so give one")
     (chosen,) = judged.benchmark or default_benchmark(names)
-    bench = load_prompts(chosen, judged, screen, part=judged.part)
+    bench = load_prompts(chosen, judged, screen)
     return run_judge(names[0], bench, judged, screen)
 
 

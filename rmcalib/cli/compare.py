@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rmcalib.cli import options
 from rmcalib.cli.conditions import check_categories, holding, parse_condition
 from rmcalib.cli.screen import Screen, say, session
-from rmcalib.cli.sources import say_whether_it_holds
+from rmcalib.cli.sources import calibrated
 
 if TYPE_CHECKING:
     from rmcalib.scores import Scores
@@ -58,7 +58,7 @@ def command(
                 resamples=measuring.resamples,
                 seed=measuring.seed,
             )
-        check_categories(conditions, dict.fromkeys(row["category"] for row in found.rows))
+        check_categories(conditions, (row["category"] for row in found.rows))
         met = holding({one: one.difference(found.rows) for one in conditions})
         page = write_page(found, as_path(output) / "report.html")
         if to is not None:
@@ -91,6 +91,5 @@ def _calibrated(pair: list[Scores], files: tuple[Path, ...], screen: Screen) -> 
                 f"{' and '.join(dict.fromkeys(models))}"
             )
         for i in own:
-            say_whether_it_holds(screen, calibrator, pair[i])
-            pair[i] = calibrator.apply(pair[i])
+            pair[i] = calibrated(pair[i], calibrator, screen)
     return pair

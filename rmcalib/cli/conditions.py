@@ -6,7 +6,6 @@ A condition compares a metric with a limit. It may be about a bound of the metri
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +23,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 }
 _FORM = re.compile(
     r"\s*(?P<abs>abs\s*\()?\s*(?P<metric>\w+)\s*(?:\[(?P<category>.+)\])?\s*(?P<close>\))?"
-    r"\s*(?:\.(?P<part>low|high))?\s*(?P<sign>[<>]=?)\s*(?P<limit>\S+)\s*"
+    r"\s*(?:\.(?P<part>low|high))?\s*(?P<sign>[<>]=?)\s*(?P<limit>[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*"
 )
 _EXPECTED = (
     "expected something like 'ece>0.1', 'overconfidence[Math].low>0.05' or 'abs(overconfidence).low>0.05'"
@@ -100,20 +99,14 @@ def parse_condition(text: str, names: Iterable[str] | None = None) -> Condition:
 
     have = list(catalogue() if names is None else names)
     match = _FORM.fullmatch(text)
-    try:
-        limit = float(match["limit"]) if match else float("nan")
-    except ValueError:
-        limit = float("nan")
-    if match is None or not math.isfinite(limit) or bool(match["abs"]) != bool(match["close"]):
+    if match is None or bool(match["abs"]) != bool(match["close"]):
         raise ValueError(f"--fail-if '{text}': {_EXPECTED}")
     metric = match["metric"]
     if metric not in have:
         hint = did_you_mean(metric.lower(), have, "`rmcalib list metrics` shows all" if names is None else "")
         raise ValueError(f"--fail-if '{text}': unknown metric '{metric}' ({hint})")
-    category = (match["category"] or OVERALL).strip()
-    return Condition(
-        text, metric, category, match["sign"], limit, match["part"] or "value", bool(match["abs"])
-    )
+    category, part = (match["category"] or OVERALL).strip(), match["part"] or "value"
+    return Condition(text, metric, category, match["sign"], float(match["limit"]), part, bool(match["abs"]))
 
 
 def check_categories(conditions: Iterable[Condition], categories: Iterable[str]) -> None:
@@ -123,7 +116,7 @@ def check_categories(conditions: Iterable[Condition], categories: Iterable[str])
     Traceback (most recent call last):
     ValueError: --fail-if 'ece[Maths]>0.1': unknown category 'Maths' (have: overall, Math, Focus)
     """
-    have = [OVERALL, *categories]
+    have = list(dict.fromkeys([OVERALL, *categories]))
     for condition in conditions:
         if condition.category not in have:
             raise ValueError(

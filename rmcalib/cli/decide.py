@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 
 from rmcalib.cli.options import CalibratorFile, Common, Reading, Seed, Source
 from rmcalib.cli.screen import session
-from rmcalib.cli.sources import say_whether_it_holds
+from rmcalib.cli.sources import calibrated
 
 
 def command(
@@ -33,8 +33,7 @@ def command(
     confidence
         Confidence that this fraction is not exceeded.
     ask_cost
-        Cost of asking a person, as a fraction of that of a wrong response; default the value of
-        --wrong-at-most.
+        Cost of asking a person, as a fraction of that of a wrong response; default that of --wrong-at-most.
     """
     from rmcalib.judges import registry
     from rmcalib.judges._registry import recipe_of_run, why_no_calibration
@@ -47,16 +46,11 @@ def command(
         if reason:
             raise ValueError(f"{name}: there are no probabilities to act on: {reason}")
         if calibrator is not None:
-            used = Calibrator.load(calibrator)
-            say_whether_it_holds(screen, used, scores)
-            scores = used.apply(scores)
+            scores = calibrated(scores, Calibrator.load(calibrator), screen)
         found = decide(scores, alpha=wrong_at_most, level=confidence, ask_cost=ask_cost, seed=seed)
         threshold = found.choice.threshold
-        screen.finish(
-            found,
-            {"model": name, **found.content()},
-            then=""
-            if threshold is None
-            else f"rmcalib apply FILE --calibrator FILE --accept {threshold:.4g}",
+        then = (
+            f"rmcalib apply FILE --calibrator FILE --accept {threshold:.4g}" if threshold is not None else ""
         )
+        screen.finish(found, {"model": name, **found.content()}, then=then)
     return 0

@@ -78,7 +78,9 @@ def command(
         if dry_run:
             return _show_costs(jobs, judged, screen)
         for job in jobs:
-            check_categories(conditions, _categories(job))
+            check_categories(
+                conditions, job.bench.categories if job.scores is None else job.scores.category.tolist()
+            )
         for job in jobs:
             try:
                 job.scores = job.scores or run_judge(job.name, job.bench, judged, screen)
@@ -131,7 +133,7 @@ def _to_run(judged: Judged, screen: Screen) -> list[Job]:
     for name in names:
         run_options(judged, name)  # a wrong setting is reported before anything is loaded
     wanted = judged.benchmark or default_benchmark(names)
-    loaded = [load_prompts(one, judged, screen, part=judged.part) for one in wanted]
+    loaded = [load_prompts(one, judged, screen) for one in wanted]
     found = {bench.name: bench for bench in loaded}
     if len(found) < len(wanted):
         raise ValueError(f"--benchmark: two benchmarks have the same name (have: {', '.join(found)})")
@@ -144,16 +146,19 @@ def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> lis
     from rmcalib.scores import load_all_scores, published_scores
     from rmcalib.scores._load import find_model
 
-    bench = load_prompts(judged.benchmark[0], judged, screen) if judged.benchmark else None
+    wanted = judged.benchmark or (("reward-bench-2",) if source == PUBLISHED else ())
+    bench = load_prompts(wanted[0], judged, screen) if wanted else None
     if source == PUBLISHED:
-        texts = bench or load_prompts("reward-bench-2", judged, screen)
-        return [Job(name, texts, _part(published_scores(name), judged.part)) for name in judged.model]
-    found = load_all_scores(source, **asdict(reading))
+        found = {name: published_scores(name) for name in judged.model}
+    else:
+        found = load_all_scores(source, **asdict(reading))
     if len(found) == 1 and len(judged.model) == 1:
         found = {judged.model[0]: next(iter(found.values()))}
     jobs = []
     for name in judged.model or found:
-        scores = _part(find_model(found, name, source), judged.part)
+        scores = find_model(found, name, source)
+        if judged.part is not None:
+            scores = scores.part(judged.part)
         if bench is not None and not {item.id for item in bench.items} & {*scores.item_id.tolist()}:
             raise ValueError(
                 f"{source}: none of its prompts is in {bench.name}: name the benchmark they are from, or "
@@ -164,14 +169,6 @@ def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> lis
         manifest = {**scores.manifest, "model": name, "benchmark": label}
         jobs.append(Job(name, bench, replace(scores, manifest=manifest)))
     return jobs
-
-
-def _part(scores: Scores, part: str | None) -> Scores:
-    return scores if part is None else scores.part(part)
-
-
-def _categories(job: Job) -> Sequence[str]:
-    return list(job.bench.categories if job.scores is None else dict.fromkeys(job.scores.category.tolist()))
 
 
 def _evaluate(
@@ -197,8 +194,15 @@ def _evaluate(
             keep_scores(job.folder, remember_model(scores, recipe), source=file, fresh=judged.fresh)
         if how["calibrator"] is not None:
             job.folder = job.folder / "calibrated"
+        elif source is not None and job.bench is None and _is_inside(source, job.folder):
+            job.folder = job.folder / "without-texts"  # the page of the run has the texts
         result.write(job.folder)
     return result
+
+
+def _is_inside(source: str, folder: Path) -> bool:
+    """Whether scores are those of this run folder: its file, or the folder itself."""
+    return Path(source).resolve() in (folder.resolve(), (folder / "scores.parquet").resolve())
 
 
 def _show(jobs: Sequence[Job], judged: Judged, screen: Screen, *, calibrated: bool) -> None:

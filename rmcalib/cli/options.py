@@ -177,8 +177,7 @@ class Reading:
     Parameters
     ----------
     columns
-        Which column is what, such as prompt=id,response=text,reward=score,label=best; also category, cluster,
-        step.
+        Which column is what, such as prompt=id,reward=score,label=best; also response, category, cluster, step.
     scale
         What the numbers are; default rewards, or what they certainly are.
     cluster
@@ -228,8 +227,7 @@ class Scoring:
     Parameters
     ----------
     benchmark
-        A name that `rmcalib list benchmarks` shows, a Hub data set (@revision), or a file; default
-        reward-bench-2.
+        A name that `rmcalib list benchmarks` shows, a Hub data set (@revision), or a file; default reward-bench-2.
     limit
         At most this many prompts, taken evenly from the whole benchmark.
     backend
@@ -242,7 +240,7 @@ class Scoring:
     limit: Annotated[int | None, Parameter(metavar="N", group=MAIN, validator=Number(gte=1))] = None
     output: Annotated[Place, Parameter(group=MAIN)] = "runs"
     judge: JudgeSettings = ()
-    backend: Annotated[Literal["transformers", "vllm"] | None, Parameter(group=MAIN)] = None
+    backend: Literal["transformers", "vllm"] | None = None
     format: Annotated[Name | None, Parameter(metavar="NAME")] = None
     fresh: Fresh = False
 
@@ -278,9 +276,9 @@ def refuse(options: dict[str, Any], why: str) -> None:
             raise ValueError(f"{option}: has no effect: {why}")
 
 
-def config_file(app: Any, _: Any, arguments: Any) -> None:
+def config_file(app: Any, commands: Any, arguments: Any) -> None:
     """Take values from the YAML file that --config names. What the command line gives stays."""
-    from cyclopts.argument import update_argument_collection
+    from cyclopts.config import Dict
 
     from rmcalib._util.storage import read_input
     from rmcalib._util.texts import parse_yaml
@@ -292,9 +290,7 @@ def config_file(app: Any, _: Any, arguments: Any) -> None:
     content = parse_yaml(read_input(path), f"--config {path}") or {}
     if not isinstance(content, dict):
         raise ValueError(f"--config {path}: expected names and values, such as 'seed: 1'")
-    values = {str(name).replace("_", "-"): value for name, value in content.items() if value is not None}
+    values = {str(name): value for name, value in content.items() if value is not None}
     if isinstance(values.get("judge"), dict):
         values["judge"] = [f"{key}={value}" for key, value in values["judge"].items()]
-    update_argument_collection(
-        values, path, arguments, app.app_stack.stack[-1], root_keys=(), allow_unknown=False
-    )
+    Dict(values, source=path, use_commands_as_keys=False)(app, commands, arguments)

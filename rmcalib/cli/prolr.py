@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rmcalib.tabular import Dataset
     from rmcalib.tabular._results import ProlrResult
 
+_MANY_EVENTS = 50_000
+
 
 def command(
     *,
@@ -32,7 +35,7 @@ def command(
     labels: Annotated[Names, Parameter(metavar="NAMES", group=MORE)] = (),
     folds: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=2))] = 5,
     discrepancy: Annotated[Names, Parameter(metavar="NAMES", group=MORE)] = ("abs", "jeffreys_unit"),
-    bandwidth: Annotated[float | None, Parameter(metavar="H", group=MORE)] = None,
+    bandwidth: Annotated[float | None, Parameter(metavar="H", group=MORE, validator=Number(gt=0))] = None,
     recalibrate: Annotated[bool, Parameter(group=MORE)] = False,
     resamples: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=0, lte=100_000))] = 100,
     processes: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=1))] = 1,
@@ -93,6 +96,8 @@ def command(
     plan = Plan(learner, folds, seed, training, recalibrate=recalibrate, questions=questions)
     folder = output or Path("runs/prolr") / "+".join(one.name for one in datasets)
     with session(common) as screen:
+        for line in _costs(datasets, lengths, len(learner)):
+            screen.say(line)
         total, done = len(datasets) * len(plan.learners) * plan.folds, 0
         with screen.progress("folds") as draw:
 
@@ -120,6 +125,16 @@ def command(
     return 0
 
 
+def _costs(datasets: list[Dataset], lengths: tuple[int, ...], n_learners: int) -> Iterator[str]:
+    """Say what takes long, before it starts."""
+    for data in datasets:
+        for k in lengths:
+            events = math.perm(data.n_items, k)
+            millions = events * len(data) * n_learners / 1e6
+            if events > _MANY_EVENTS:
+                yield f"{data.name}: k = {k} has {events:,} events: {millions:,.0f} million probabilities per family"
+
+
 def _datasets(names: tuple[str, ...], data: Path | None, labels: tuple[str, ...]) -> list[Dataset]:
     from rmcalib.tabular import load_dataset, read_csv
 
@@ -134,6 +149,8 @@ def _datasets(names: tuple[str, ...], data: Path | None, labels: tuple[str, ...]
 def _lengths(given: tuple[str, ...], largest: int) -> tuple[int, ...]:
     if given == ("all",):
         return tuple(range(1, largest + 1))
+    if not all(part.isdecimal() for part in given):
+        raise ValueError(f"--k {','.join(given)}: expected numbers, or 'all'")
     lengths = tuple(sorted({int(part) for part in given}))
     if lengths[0] > largest:
         raise ValueError(f"--k {lengths[0]}: more than the {largest} labels that there are to rank")

@@ -30,13 +30,11 @@ def command(
     Parameters
     ----------
     metric
-        What to sort by, such as overconfidence, ece or brier, or a column of --table; default
-        kept_information.
+        What to sort by, such as overconfidence or ece, or a column of --table; default kept_information.
     benchmark
         Only runs of this benchmark; default all.
     table
-        CSV instead of runs, with the columns model, leaderboard_score, categories, and ece, ece_score or
-        --metric.
+        CSV instead of runs: model, leaderboard_score, categories, and ece, ece_score or --metric.
     leaderboard
         Check the scores against official ones: a CSV, or 'hub' (RewardBench 2's results).
     bradley_terry_only

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -74,14 +73,12 @@ class Screen:
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=open_console(stderr=True), transient=True) as bar:
-            task = bar.add_task(clean_line(title)[-36:], total=None, speed="")
-            began: float | None = None  # when scoring began, after the model was loaded
+            task = bar.add_task(clean_line(title)[-36:], total=None, start=False, speed="")
 
             def advance(done: int, total: int, tokens: int = 0) -> None:
-                nonlocal began
-                began = began or time.monotonic()
-                elapsed = time.monotonic() - began
-                speed = f"{tokens / elapsed:,.0f} tokens/s" if elapsed > 0 and tokens else ""
+                bar.start_task(task)  # by the first call: the model is loaded now
+                elapsed = bar.tasks[0].elapsed
+                speed = f"{tokens / elapsed:,.0f} tokens/s" if elapsed and tokens else ""
                 bar.update(task, completed=done, total=total, speed=speed)
 
             yield advance

@@ -103,7 +103,7 @@ def default_benchmark(models: Sequence[str]) -> tuple[str, ...]:
     return ("demo",) if list(models) == ["demo"] else ("reward-bench-2",)
 
 
-def load_prompts(name: str, judged: Judged, screen: Screen, *, part: str | None = None) -> Benchmark:
+def load_prompts(name: str, judged: Judged, screen: Screen) -> Benchmark:
     """Load a benchmark, `name` or `name@revision`; a misspelt name is answered before the Hub is asked."""
     from rmcalib._util.files import kind_on_disk
     from rmcalib.benchmarks import benchmarks, load_benchmark
@@ -116,7 +116,9 @@ def load_prompts(name: str, judged: Judged, screen: Screen, *, part: str | None 
         for entry in benchmarks().values():
             known += [entry.name, *(source.id for source in entry.hub)]
         check_name(name, known, "benchmark")
-    found = load_benchmark(name, format=judged.format, revision=revision, part=part, limit=judged.limit)
+    found = load_benchmark(
+        name, format=judged.format, revision=revision, part=judged.part, limit=judged.limit
+    )
     for note in found.notes:
         screen.say(f"warning: {note}")
     return found
@@ -150,8 +152,9 @@ def run_judge(name: str, benchmark: Benchmark, judged: Judged, screen: Screen) -
     return found
 
 
-def say_whether_it_holds(screen: Screen, calibrator: Calibrator, scores: Scores) -> None:
-    """Say whether the temperature of a calibrator holds for these scores."""
+def calibrated(scores: Scores, calibrator: Calibrator, screen: Screen) -> Scores:
+    """Return calibrated scores, and say whether the calibrator's temperature holds for them."""
     from rmcalib.report.repairs import check_words
 
     screen.say(f"{scores.manifest['model']}: {check_words(calibrator, calibrator.check(scores))}")
+    return calibrator.apply(scores)

@@ -38,8 +38,7 @@ def command(
     Parameters
     ----------
     calibrator
-        The calibrator of the reward model, or 'start' to fit one on the first prompts; default rewards are
-        log-odds.
+        The calibrator of the rewards, or 'start' to fit one on the first prompts; default they are log-odds.
     benchmark
         Scores of labelled responses to fit the probabilities on, instead of a calibrator.
     follow

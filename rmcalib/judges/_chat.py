@@ -1,4 +1,4 @@
-"""Language models that answer questions: behind an OpenAI-compatible chat API, or loaded here.
+"""Language models behind an OpenAI-compatible chat API, which answer questions.
 
 Chat APIs return the log-probabilities of the 20 most likely next tokens. For a label that is not among
 them, vLLM is asked again with the labels as the only choice (`structured_outputs`). With other servers it gets an
@@ -13,17 +13,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from rmcalib.judges._files import asked_for
 from rmcalib.judges._http import ServerError, open_client
 from rmcalib.judges._questions import spellings
 from rmcalib.judges._served import OTHER, PINNED_DATE, Server, connect, printable
 from rmcalib.judges._settings import LanguageModelSettings
-from rmcalib.judges._templates import Message, question_ids
-
-if TYPE_CHECKING:
-    from rmcalib.judges._language import LanguageModel
+from rmcalib.judges._templates import Message
 
 _PATH = "/v1/chat/completions"
 _LIMITS = ("max_tokens", "max_completion_tokens")  # the second is for OpenAI's newer models
@@ -65,7 +61,6 @@ class ChatApi:
         """Keep the settings; the server is not asked yet."""
         self.name, self.settings, self.needs_logprobs = name, settings, logprobs
         self.client = open_client(str(settings.endpoint), settings.api_key_env, settings.timeout)
-        self.workers = settings.concurrency
 
     @cached_property
     def server(self) -> Server:
@@ -138,10 +133,6 @@ class ChatApi:
         way = self.way
         return {**self.server.identity(), "answered_by": way.model, "top_logprobs": way.top}
 
-    def asked(self) -> dict[str, Any]:
-        """Return the identity, because only the server knows which model it has."""
-        return self.identity()
-
     def about(self) -> dict[str, Any]:
         """Return the server's address and version."""
         return self.server.about()
@@ -172,102 +163,6 @@ class ChatApi:
 
     def _no_logprobs(self) -> str:
         return f"{self.name}: the server returns no log-probabilities: use sampled answers (-J judging=votes)"
-
-
-class LocalChat:
-    """A causal language model from the Hub or a folder. It is loaded when it is first used.
-
-    Its tokenizer must have a chat template.
-    """
-
-    workers = 1
-
-    def __init__(self, name: str, settings: LanguageModelSettings) -> None:
-        """Keep the settings; nothing is loaded yet."""
-        self.name, self.settings = name, settings
-        self.template = settings.recipe_for(name).template
-
-    @cached_property
-    def model(self) -> LanguageModel:
-        """The loaded model."""
-        from rmcalib.judges._language import load_language_model
-
-        return load_language_model(self.name, self.settings)
-
-    def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> Answer:
-        """Run the question through the model once."""
-        from rmcalib.judges._language import next_token_logprobs
-
-        ids = self._ids(messages)
-        groups = [self._label_ids(label) for label in labels]
-        table = next_token_logprobs(self.model, ids)
-        values = tuple(float(table[group].logsumexp(0)) for group in groups)
-        return Answer(len(ids), logprobs=values, floored=(False,) * len(labels))
-
-    def sample(
-        self, messages: Sequence[Message], *, seed: int, temperature: float, max_tokens: int
-    ) -> Answer:
-        """Generate one answer."""
-        import torch
-
-        ids = self._ids(messages)
-        model, room = self.model, self.model.max_length - len(ids)
-        chosen: dict[str, Any] = {"do_sample": False}
-        if temperature > 0:
-            chosen = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
-        tokens = torch.tensor([ids], device=model.device)
-        devices = [model.device] if model.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices), torch.no_grad():
-            torch.manual_seed(seed)
-            output = model.model.generate(
-                input_ids=tokens,
-                attention_mask=torch.ones_like(tokens),
-                max_new_tokens=min(max_tokens, room),
-                pad_token_id=model.tokenizer.eos_token_id,
-                **chosen,
-            )
-        answer = output[0, len(ids) :].tolist()
-        text = model.tokenizer.decode(answer, skip_special_tokens=True)
-        return Answer(len(ids) + len(answer), text)
-
-    def identity(self) -> dict[str, Any]:
-        """Return commit, dtype, name of the template and longest text; this loads the model."""
-        return {**self.model.identity(), "template": self.template, "max_length": self.model.max_length}
-
-    def asked(self) -> dict[str, Any]:
-        """Return what determines `identity`, as far as it is known without the weights."""
-        return asked_for(self.name, self.settings)
-
-    def about(self) -> dict[str, Any]:
-        """Return the device, and where the model is from."""
-        return self.model.about()
-
-    def check(self) -> None:
-        """Do nothing: the model is in memory."""
-
-    def _ids(self, messages: Sequence[Message]) -> list[int]:
-        """Return the tokens of a question that leaves room for an answer."""
-        ids = question_ids(messages, self.model.tokenizer, self.template)
-        if len(ids) >= self.model.max_length:
-            raise ValueError(
-                f"the question has {len(ids)} tokens, but the limit is {self.model.max_length}: increase "
-                "-J max_length=... if the model can read more, or cut long texts with -J max_characters=..."
-            )
-        return ids
-
-    def _label_ids(self, label: str) -> list[int]:
-        """Return the tokens that spell a label."""
-        tokenizer, found = self.model.tokenizer, set()
-        for text in spellings(label):
-            ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-            if len(ids) == 1 and tokenizer.decode(ids).strip() == text.strip():
-                found.add(ids[0])
-        if not found:
-            raise ValueError(
-                f"the model's vocabulary has no token for the label {label!r}: use other labels, or sampled "
-                "answers (-J judging=votes)"
-            )
-        return sorted(found)
 
 
 def shown_tokens(answer: Any) -> dict[str, float]:

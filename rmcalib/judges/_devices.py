@@ -31,10 +31,8 @@ def find_hardware(device: str = "auto") -> Hardware:
     if device == "cpu":  # known without torch, which takes seconds to import
         return Hardware("cpu", float(main_memory().total))
     chosen = choose_device(device)
-    used = [chosen]
-    if chosen.type == "cuda" and device == "auto":
-        used = [gpu for gpu in available_devices() if gpu.type == "cuda"]
-    return Hardware(chosen.type, float(sum(total_memory(each) for each in used)))
+    used = cuda_devices() if chosen.type == "cuda" and device == "auto" else [chosen]
+    return Hardware(chosen.type, float(sum(memory_of(each)[0] for each in used)))
 
 
 def available_devices() -> list[torch.device]:
@@ -45,6 +43,11 @@ def available_devices() -> list[torch.device]:
     if torch.backends.mps.is_available():
         devices.append(torch.device("mps"))
     return [*devices, torch.device("cpu")]
+
+
+def cuda_devices() -> list[torch.device]:
+    """Return the CUDA devices of this machine."""
+    return [device for device in available_devices() if device.type == "cuda"]
 
 
 def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
@@ -77,7 +80,8 @@ def describe_device(device: torch.device) -> dict[str, Any]:
         name = torch.cuda.get_device_name(device)
     elif device.type == "mps":
         name = f"Apple {platform.machine()}"
-    return {"name": name, "memory": total_memory(device), "free": free_memory(device)}
+    memory, free = memory_of(device)
+    return {"name": name, "memory": memory, "free": free}
 
 
 def upload(arrays: Sequence[IntArray], device: torch.device) -> list[torch.Tensor]:
@@ -110,28 +114,18 @@ def kernels(device: torch.device) -> AbstractContextManager[Any]:
     return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
-def total_memory(device: torch.device) -> int:
-    """Return the memory of `device` in bytes."""
+def memory_of(device: torch.device) -> tuple[int, int]:
+    """Return the memory of `device` and how much of it is free, in bytes."""
     import torch
 
     if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    if device.type == "mps":
-        return int(torch.mps.recommended_max_memory())
-    return int(main_memory().total)
-
-
-def free_memory(device: torch.device) -> int:
-    """Return the free memory of `device` in bytes."""
-    import torch
-
-    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
         # Memory that torch has reserved and does not use is free too.
-        pooled = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0] + pooled)
+        return total, free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     if device.type == "mps":
-        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
-    return int(main_memory().available)
+        total = torch.mps.recommended_max_memory()
+        return total, total - torch.mps.driver_allocated_memory()
+    return main_memory().total, main_memory().available
 
 
 def is_out_of_memory(error: BaseException) -> bool:

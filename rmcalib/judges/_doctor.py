@@ -136,8 +136,8 @@ def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
     for device, by_dtype in outcomes.items():
         for dtype, outcome in by_dtype.items():
             if "rewards" in outcome and "rewards" in reference:
-                compared = _compared(outcome["rewards"], reference["rewards"])
-                checks.append(Check(device, dtype, **compared, seconds=outcome["seconds"]))
+                difference = compared(outcome["rewards"], reference["rewards"])
+                checks.append(Check(device, dtype, **difference, seconds=outcome["seconds"]))
             else:
                 checks.append(Check(device, dtype, note=outcome.get("error", "the CPU gave no rewards")))
     described = {str(device): devices.describe_device(device) for device in found}
@@ -179,9 +179,9 @@ def compare_served(
     items = load_benchmark("demo", limit=prompts).items
     served = EndpointJudge(model, checked_settings(ServedSettings, {"endpoint": endpoint, **settings}))
     server = served.server  # an unsuitable server is reported before the model is loaded
-    there, seconds = _timed(served, items)
+    there, seconds = timed(served, items)
     loaded = Classifier(model, here)
-    own, seconds_here = _timed(loaded, items)
+    own, seconds_here = timed(loaded, items)
     about = {
         "model": model,
         "n_responses": sum(map(len, own)),
@@ -190,10 +190,10 @@ def compare_served(
         **server.about(),
     }
     dtype = str(loaded.model.dtype).removeprefix("torch.")
-    return Check(server.client.url, dtype, **_compared(there, own), seconds=seconds, about=about)
+    return Check(server.client.url, dtype, **compared(there, own), seconds=seconds, about=about)
 
 
-def _timed(judge: Judge, items: Sequence[Item]) -> tuple[list[tuple[float, ...]], float]:
+def timed(judge: Judge, items: Sequence[Item]) -> tuple[list[tuple[float, ...]], float]:
     """Return the rewards of a judge, and the seconds that scoring took."""
     judge.identity()  # loads the model, which is not part of the time
     start = time.perf_counter()
@@ -201,10 +201,10 @@ def _timed(judge: Judge, items: Sequence[Item]) -> tuple[list[tuple[float, ...]]
     return rewards, time.perf_counter() - start
 
 
-def _compared(some: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) -> dict[str, Any]:
+def compared(some: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) -> dict[str, Any]:
     """Return the largest differences of two judges' rewards and of their softmax probabilities.
 
-    >>> _compared([[0.0, 1.0]], [[0.0, 3.0]])
+    >>> compared([[0.0, 1.0]], [[0.0, 3.0]])
     {'status': 'differs', 'reward_difference': 2.0, 'probability_difference': 0.22}
     """
     import numpy as np
@@ -270,8 +270,8 @@ def main() -> None:
         outcome: Outcome
         try:
             judge = Classifier("demo", LoadOptions(device=device, dtype=dtype))
-            _timed(judge, items[:1])  # the first pass loads the device's code, which is not timed
-            rewards, seconds = _timed(judge, items)
+            timed(judge, items[:1])  # the first pass loads the device's code, which is not timed
+            rewards, seconds = timed(judge, items)
             outcome = {"rewards": rewards, "seconds": seconds}
         except Exception as error:
             outcome = {"error": " ".join(f"{type(error).__name__}: {error}".split())}

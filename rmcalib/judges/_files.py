@@ -83,6 +83,8 @@ class ModelFiles:
 def find_files(name: str, options: LoadOptions, *, small_files_only: bool = False) -> ModelFiles:
     """Find the files of a model, of an adapter's base, and of the tokenizer that its recipe names."""
     recipe = options.recipe_for(name)
+    if recipe.status == "unsupported":
+        raise HubError(f"{name}: not supported: {recipe.reason}")
     if recipe.trust_remote_code and not options.trust_remote_code:
         raise HubError(f"{name}: {hub.OWN_CODE}")
     folder, commit = locate(name, options, small_files_only=small_files_only)
@@ -90,6 +92,9 @@ def find_files(name: str, options: LoadOptions, *, small_files_only: bool = Fals
     adapter, base = None, None
     if (folder / "adapter_config.json").is_file():
         adapter = folder
+        pickled = (adapter / "adapter_model.bin").is_file() and not hub.has_safe_weights(adapter)
+        if pickled and not (small_files_only or options.allow_pickle):
+            raise HubError(f"{name}: {hub.PICKLE_ONLY}")
         base_name, branch = _base_of(name, adapter, options)
         try:
             asked = dataclasses.replace(options, revision=branch)
@@ -103,11 +108,9 @@ def find_files(name: str, options: LoadOptions, *, small_files_only: bool = Fals
         sources["tokenizer"] = f"{recipe.tokenizer}@{at}"
     code_commit = None
     if options.trust_remote_code and (other := _other_code(name, folder, tokenizer)) is not None:
-        known = dict(
-            source.split("@", 1) for source in (f"{name}@{commit}", *sources.values()) if "@" in source
-        )
-        code_commit = known.get(other) or hub.resolve_commit(other)
-        if other not in known:
+        code_commit = commit
+        if other != name:
+            code_commit = hub.resolve_commit(other)
             sources["code"] = f"{other}@{code_commit}"
     return ModelFiles(name, recipe, options, commit, folder, tokenizer, adapter, base, code_commit, sources)
 
@@ -116,12 +119,8 @@ def locate(name: str, options: LoadOptions, *, small_files_only: bool = False) -
     """Return the folder with a model's files, downloaded if needed, and its commit or SHA-256."""
     commit = identify(name, options.revision)
     if is_local(name):
-        local = DEMO if name == "demo" else Path(name)
-        pickles = [*local.glob("pytorch_model*.bin"), *local.glob("adapter_model.bin")]
-        if pickles and not (small_files_only or hub.has_safe_weights(local) or options.allow_pickle):
-            raise HubError(f"{name}: {hub.PICKLE_ONLY}")
-        return local, commit
-    head_file = None if options.recipe is None else options.recipe.head_file
+        return DEMO if name == "demo" else Path(name), commit
+    head_file = options.recipe_for(name).head_file
     folder = hub.fetch_model(
         name,
         commit,

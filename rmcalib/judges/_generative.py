@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmcalib.judges import _readings as readings
-from rmcalib.judges._chat import Answer, ChatApi, LocalChat
-from rmcalib.judges._files import check_model_name
+from rmcalib.judges._chat import Answer, ChatApi
+from rmcalib.judges._files import asked_for, check_model_name
 from rmcalib.judges._http import ServerError, in_parallel
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
 from rmcalib.judges._questions import BUILT_IN, LETTERS, JudgePrompt, Question, choice_of, read_prompt
@@ -22,6 +22,7 @@ from rmcalib.judges._templates import Message
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
+    from rmcalib.judges._language import LanguageModel
 
 DEFAULT_VOTES = 8
 SCORING_VERSION = 1  # raise it when the same answers would get other scores
@@ -99,13 +100,19 @@ class GenerativeJudge:
         if settings.placements is not None and not any(q.asks == "best" for q in self.prompt.questions):
             raise ValueError(f"placements: has no effect: {kind!r} shows one response at a time")
         self.votes = DEFAULT_VOTES if settings.votes is None else settings.votes
-        self.model: ChatApi | LocalChat
+        self._api: ChatApi | None = None
         if settings.endpoint is None:
-            self.model = LocalChat(check_model_name(name), settings)
+            check_model_name(name)
         else:
             reads_tokens = any(question.answer == "token" for question in self.prompt.questions)
-            self.model = ChatApi(name, settings, logprobs=reads_tokens)
-        self._work: Counter[str] = Counter()
+            self._api = ChatApi(name, settings, logprobs=reads_tokens)
+
+    @cached_property
+    def model(self) -> ChatApi | LanguageModel:
+        """What answers the questions: a chat API, or a language model, which is loaded here."""
+        from rmcalib.judges._language import load_language_model
+
+        return self._api or load_language_model(self.name, self.settings)
 
     @property
     def scale(self) -> Scale:
@@ -118,15 +125,12 @@ class GenerativeJudge:
 
     def asked(self) -> dict[str, Any]:
         """Return what determines `identity`, as far as it is known without loading a model."""
-        return {"kind": "generative", **self._settings(), **self.model.asked()}
+        model = asked_for(self.name, self.settings) if self._api is None else self._api.identity()
+        return {"kind": "generative", **self._settings(), **model}
 
     def about(self) -> dict[str, Any]:
         """Return the prompt's name and version, and the device or server of the model."""
         return {"judge_prompt": f"{self.prompt.name} {self.prompt.version}", **self.model.about()}
-
-    def work(self) -> dict[str, int]:
-        """Return the numbers of requests, tokens, unread answers and labels with an upper bound so far."""
-        return dict(self._work)
 
     def cost(self, items: Sequence[Item]) -> Cost:
         """Return the cost of scoring some prompts. No request is sent."""
@@ -144,10 +148,9 @@ class GenerativeJudge:
         for start in range(0, len(items), _CHUNK):
             chunk = []
             for item in items[start : start + _CHUNK]:
-                scored, tokens = self._scored(item, answers)
-                chunk.append(scored)
+                chunk.append(self._scored(item, answers))
                 if progress is not None:
-                    progress(len(item.responses), tokens)
+                    progress(len(item.responses), int(sum(chunk[-1].details["tokens"])))
             self.model.check()
             yield chunk
 
@@ -205,9 +208,9 @@ class GenerativeJudge:
         return text[: self.settings.max_characters]
 
     def _answers(self, asks: Iterator[_Ask]) -> Iterator[Answer]:
-        if self.model.workers == 1:
+        if self._api is None:
             return map(self._answer, asks)
-        return in_parallel(self._answer, asks, workers=self.model.workers)
+        return in_parallel(self._answer, asks, workers=self.settings.concurrency)
 
     def _answer(self, ask: _Ask) -> Answer:
         question = ask.question
@@ -225,32 +228,34 @@ class GenerativeJudge:
         except ValueError as error:
             raise ValueError(f"{self.name}: prompt {ask.item.id!r}: {error}") from error
 
-    def _scored(self, item: Item, answers: Iterator[Answer]) -> tuple[ScoredItem, int]:
-        """Read the answers for one prompt; return its rewards and the number of tokens used."""
+    def _scored(self, item: Item, answers: Iterator[Answer]) -> ScoredItem:
+        """Read the answers for one prompt."""
         question, k = self.prompt.question_for(item), len(item.responses)
         orders = self._orders(item, question) if question.asks == "best" else None
-        rows = k if orders is None else len(orders)
+        rows, unread = k if orders is None else len(orders), 0
         if question.answer == "token":
-            given: list[Any] = [next(answers) for _ in range(rows)]
-            found, unread = _read_tokens(question, given, orders), 0
+            given = [next(answers) for _ in range(rows)]
+            logprobs = np.array([answer.logprobs for answer in given])
+            found = readings.read_tokens(question, logprobs, np.array([one.floored for one in given]), orders)
         else:
-            given = [next(answers) for _ in range(self.votes * (1 if orders is not None else rows))]
-            labels = question.labels_for(k)
-            choices = [choice_of(question, answer.text, labels) for answer in given]
-            found, unread = _read_votes(question, choices, orders, self.votes), choices.count(None)
-        tokens = sum(answer.tokens for answer in given)
-        floored = sum(sum(answer.floored) for answer in given)
-        self._work.update(requests=len(given), tokens=tokens, unread=unread, floored=floored)
+            given = [next(answers) for _ in range(self.votes * (rows if orders is None else 1))]
+            choices = [choice_of(question, one.text, question.labels_for(k)) for one in given]
+            found, unread = readings.read_votes(question, choices, k, orders), choices.count(None)
+        counts = {
+            "answers": len(given),
+            "unread": unread,
+            "floored": sum(sum(answer.floored) for answer in given),
+            "tokens": sum(answer.tokens for answer in given),
+        }
+        details = {name: values.tolist() for name, values in found.details.items()}
         # Counts of a prompt are in its first row only, so that the sum of a column is the total.
-        counts = {"answers": len(given), "unread": unread, "floored": floored, "tokens": tokens}
-        details = {name: tuple(map(float, values)) for name, values in found.details.items()}
-        details |= {name: (float(count), *[0.0] * (k - 1)) for name, count in counts.items()}
+        details |= {name: [count, *[0] * (k - 1)] for name, count in counts.items()}
         return ScoredItem(
             item.id,
-            tuple(map(float, found.rewards)),
+            tuple(found.rewards.tolist()),
             truncated=tuple(self._cut(text) != text for text in item.responses),
             details=details,
-        ), tokens
+        )
 
 
 def _fitting_prompt(kind: str, path: str | Path | None) -> JudgePrompt:
@@ -264,24 +269,3 @@ def _fitting_prompt(kind: str, path: str | Path | None) -> JudgePrompt:
             if wanted is not None and given != wanted:
                 raise ValueError(f"{path}: {field}: {kind!r} needs a prompt with {wanted!r}, not {given!r}")
     return prompt
-
-
-def _read_tokens(question: Question, given: Sequence[Answer], orders: Any) -> readings.Reading:
-    logprobs = np.array([answer.logprobs for answer in given])
-    floored = np.array([answer.floored for answer in given])
-    if question.asks == "best":
-        return readings.best_by_tokens(orders, logprobs, floored)
-    if question.asks == "correct":
-        return readings.correct_by_tokens(logprobs, floored)
-    return readings.rating_by_tokens(logprobs, floored, np.array([float(label) for label in question.labels]))
-
-
-def _read_votes(
-    question: Question, choices: Sequence[int | None], orders: Any, votes: int
-) -> readings.Reading:
-    if question.asks == "best":
-        return readings.best_by_votes(orders, choices, question.smoothing)
-    each = [choices[start : start + votes] for start in range(0, len(choices), votes)]
-    if question.asks == "correct":
-        return readings.correct_by_votes(each, question.smoothing)
-    return readings.rating_by_votes(each, np.array([float(label) for label in question.labels]))

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmcalib._util.display import clean_line, shortened
 from rmcalib._util.storage import LONGEST_PAUSE, retry_after, started
+from rmcalib._util.texts import adapter
 from rmcalib.judges._templates import well_formed
 
 if TYPE_CHECKING:
@@ -97,13 +98,18 @@ class Client:
 
         def wait(state: tenacity.RetryCallState) -> float:
             error: Any = state.outcome and state.outcome.exception()
-            return usual(state) if error.wait is None else min(error.wait, LONGEST_PAUSE)
+            if error.wait is None:
+                return usual(state)
+            pause = min(error.wait, LONGEST_PAUSE)
+            if pause >= _SHOWN_WAIT:
+                asks = f"the server asks to wait {error.wait:.0f} s; trying again in {pause:.0f} s"
+                warnings.warn(f"{error}: {asks}", stacklevel=2)
+            return pause
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: getattr(error, "temporary", False)),
             stop=tenacity.stop_after_attempt(self.attempts),
             wait=wait,
-            before_sleep=_show_wait,
             reraise=True,
         )
         return retrying(self._send, method, f"{self.url}{path}", content)
@@ -113,33 +119,29 @@ class Client:
         import httpx
 
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self._authorisation()}
-        if content is not None:
-            headers["Content-Type"] = "application/json"
+        headers |= {} if content is None else {"Content-Type": "application/json"}
+        options: dict[str, Any] = {"content": content, "headers": headers, "timeout": self.timeout}
+
+        def exchange() -> tuple[httpx.Response, bytes]:
+            read = bytearray()
+            with _connections(os.getpid()).stream(method, where, **options) as answer:
+                for piece in answer.iter_raw():
+                    read += piece
+                    if len(read) > self.max_bytes:
+                        most = f"{self.max_bytes / 2**20:.3g} MiB"
+                        raise ServerError(f"{where}: the answer is larger than {most}", answer.status_code)
+            return answer, bytes(read)
+
         try:
-            request = _connections(os.getpid()).build_request(
-                method, where, content=content, headers=headers, timeout=self.timeout
-            )
-            answer, read = started(lambda: self._exchange(request)).result(self.timeout)
+            answer, read = started(exchange).result(self.timeout)
         except (LateError, httpx.TimeoutException) as error:
             message = f"{where}: no complete answer within {self.timeout:g} seconds"
             raise ServerError(message, temporary=True) from error
-        except (httpx.HTTPError, OSError) as error:
-            message = (
-                f"{where}: no answer ({clean_line(error) or type(error).__name__}): does the server run?"
-            )
+        except (httpx.HTTPError, OSError, UnicodeError) as error:  # the last for names that no host can have
+            why = clean_line(error) or type(error).__name__
+            message = f"{where}: no answer ({why}): does the server run?"
             raise ServerError(message, temporary=True) from error
         return self._parsed(answer, read, where)
-
-    def _exchange(self, request: httpx.Request) -> tuple[httpx.Response, bytes]:
-        pieces, size = [], 0
-        with contextlib.closing(_connections(os.getpid()).send(request, stream=True)) as answer:
-            for piece in answer.iter_raw():
-                pieces.append(piece)
-                size += len(piece)
-                if size > self.max_bytes:
-                    most = f"{self.max_bytes / 2**20:.3g} MiB"
-                    raise ServerError(f"{request.url}: the answer is larger than {most}", answer.status_code)
-        return answer, b"".join(pieces)
 
     def _parsed(self, answer: httpx.Response, content: bytes, where: str) -> Any:
         status = answer.status_code
@@ -201,7 +203,7 @@ def clean_url(endpoint: str) -> str:
     Traceback (most recent call last):
     ValueError: endpoint: 'localhost:8000' is not an address like http://localhost:8000
     """
-    import httpx
+    from pydantic import HttpUrl
 
     text = str(endpoint).strip()
     if {*"@?#"} & {*text}:  # the address is not repeated: it may contain a password
@@ -210,14 +212,10 @@ def clean_url(endpoint: str) -> str:
             f"environment variable {KEY_ENV}"
         )
     try:
-        url = httpx.URL(text)
-        url.host.encode("idna")  # fails for a host that cannot be looked up
-        known = url.scheme in ("http", "https") and url.host and "%" not in url.host
-    except (httpx.InvalidURL, UnicodeError):
-        known = False
-    if not known or (url.port or 0) >= 2**16:
-        raise ValueError(f"endpoint: {endpoint!r} is not an address like http://localhost:8000")
-    return str(url).rstrip("/").removesuffix("/v1").rstrip("/")
+        url = str(adapter(HttpUrl).validate_python(text))
+    except ValueError:
+        raise ValueError(f"endpoint: {endpoint!r} is not an address like http://localhost:8000") from None
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def open_client(endpoint: str, api_key_env: str | None, timeout: float) -> Client:
@@ -264,11 +262,3 @@ def _connections(_process: int) -> httpx.Client:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
     here: Any = {"all://127.0.0.1": None, "all://localhost": None}  # never through a proxy
     return httpx.Client(limits=limits, follow_redirects=False, mounts=here)
-
-
-def _show_wait(state: tenacity.RetryCallState) -> None:
-    error: Any = state.outcome and state.outcome.exception()
-    if error.wait is not None and error.wait >= _SHOWN_WAIT:
-        pause = state.next_action.sleep if state.next_action else 0.0
-        asks = f"the server asks to wait {error.wait:.0f} s; trying again in {pause:.0f} s"
-        warnings.warn(f"{error}: {asks}", stacklevel=2)

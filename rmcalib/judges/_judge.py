@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -203,29 +204,26 @@ def scored_chunks(
     counts = progress is not None and "progress" in inspect.signature(judge.score).parameters
     chunks: Iterator[list[ScoredItem]]
     chunks = judge.score(items, progress=progress) if counts else judge.score(items)  # type: ignore[call-arg]
-    position = 0
+    waiting = deque(items)
     for chunk in chunks:
         if not isinstance(chunk, list) or not all(isinstance(one, ScoredItem) for one in chunk):
             raise ValueError(f"{judge.name}: `score` must yield lists of ScoredItem")
         checked = []
         for scored in chunk:
-            if position == len(items) or scored.id != items[position].id:
-                rest = f"the next one is {items[position].id!r}" if position < len(items) else "none is left"
+            if not waiting or scored.id != waiting[0].id:
+                rest = f"the next one is {waiting[0].id!r}" if waiting else "none is left"
                 raise ValueError(
                     f"{judge.name}: returned prompt {scored.id!r}, but {rest}: return the prompts in the "
                     "order in which they are given"
                 )
-            checked.append(_checked(judge.name, items[position], scored))
-            position += 1
+            checked.append(_checked(judge.name, waiting.popleft(), scored))
         yield checked  # progress is counted afterwards, when the caller has stored the chunk
         if progress is not None and not counts:
             lengths = [max(n, 0) for scored in checked for n in scored.n_tokens]
             progress(len(lengths), sum(lengths))
-    if position < len(items):
-        raise ValueError(
-            f"{judge.name}: scored {position} of {len(items)} prompts; the first missing one is "
-            f"{items[position].id!r}"
-        )
+    if waiting:
+        left = count(len(waiting), "prompt")
+        raise ValueError(f"{judge.name}: left out {left}; the first one is {waiting[0].id!r}")
 
 
 def _checked(name: str, item: Item, scored: ScoredItem) -> ScoredItem:

@@ -1,4 +1,4 @@
-"""Causal language models that are loaded here, and the log-probabilities of responses.
+"""Causal language models that are loaded here: log-probabilities of responses, and answers to questions.
 
 Logits are computed for the tokens of responses only, a block at a time. Each text has its own row; for large
 models, vLLM shares prompts.
@@ -16,9 +16,11 @@ from torch import nn
 
 from rmcalib._util.hub import HubError, translated
 from rmcalib.judges import _model
+from rmcalib.judges._chat import Answer
 from rmcalib.judges._files import find_files, model_from
+from rmcalib.judges._questions import spellings
 from rmcalib.judges._settings import LoadOptions
-from rmcalib.judges._templates import Encoded
+from rmcalib.judges._templates import Encoded, Message, question_ids
 
 _LOGITS_AT_ONCE = 2**24  # numbers in one block of logits: 64 MiB in float32
 _TOKENS_AT_ONCE = 8192  # tokens in one forward pass, unless the caller says otherwise
@@ -26,27 +28,36 @@ _TOKENS_AT_ONCE = 8192  # tokens in one forward pass, unless the caller says oth
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A causal language model on its device."""
+    """A causal language model on its device.
+
+    A PEFT adapter has a `base` (name and commit), and `no_adapter` is a context in which it is switched off.
+    """
 
     name: str
     revision: str
     model: Any
     tokenizer: Any
+    template: str | None
     device: torch.device
     dtype: torch.dtype
     max_length: int
-    base: tuple[str, str] | None = None  # name and commit of a PEFT adapter's base
-    switch: Callable[[], AbstractContextManager[Any]] | None = None  # a context without the adapter
-    is_base: bool = False
+    base: tuple[str, str] | None = None
+    no_adapter: Callable[[], AbstractContextManager[Any]] = nullcontext
+    running: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def without_adapter(self, base: tuple[str, str]) -> LanguageModel:
         """Return the base model of a PEFT adapter: the same weights, with the adapter switched off."""
-        return replace(self, name=base[0], revision=base[1], base=None, is_base=True)
+        return replace(self, name=base[0], revision=base[1], base=None, running=self.no_adapter)
 
     def identity(self) -> dict[str, Any]:
         """Return what changes the model's probabilities."""
-        base = {} if self.base is None else {"base": "@".join(self.base)}
-        return {"revision": self.revision, "dtype": str(self.dtype).removeprefix("torch."), **base}
+        return {
+            "revision": self.revision,
+            "base": self.base and "@".join(self.base),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "template": self.template,
+            "max_length": self.max_length,
+        }
 
     def about(self) -> dict[str, Any]:
         """Return the device, and where the model is from."""
@@ -66,7 +77,7 @@ class LanguageModel:
         """
         found: dict[int, tuple[float, int]] = {}
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-        with self.switch() if self.is_base and self.switch is not None else nullcontext():
+        with self.running():
             while order:
                 rows = max(1, (token_budget or _TOKENS_AT_ONCE) // len(texts[order[-1]]))
                 batch, order = order[-rows:], order[:-rows]
@@ -87,6 +98,63 @@ class LanguageModel:
         cap = getattr(config, "final_logit_softcapping", None)
         return (torch.tanh(logits / cap) * cap if cap else logits).float()
 
+    @torch.no_grad()
+    def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> Answer:
+        """Return the log-probabilities of labels as the next token after a question."""
+        ids = self._question(messages)
+        tokens = torch.tensor([ids], device=self.device)
+        last = _hidden(self, tokens, torch.ones_like(tokens))[0, -1:]
+        table = self.logits(last)[0].log_softmax(0).cpu()
+        values = tuple(float(table[self._label_ids(label)].logsumexp(0)) for label in labels)
+        return Answer(len(ids), logprobs=values, floored=(False,) * len(labels))
+
+    def sample(
+        self, messages: Sequence[Message], *, seed: int, temperature: float, max_tokens: int
+    ) -> Answer:
+        """Generate one answer."""
+        ids = self._question(messages)
+        chosen: dict[str, Any] = {"do_sample": False}
+        if temperature > 0:
+            chosen = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+        tokens = torch.tensor([ids], device=self.device)
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), torch.no_grad():
+            torch.manual_seed(seed)
+            output = self.model.generate(
+                input_ids=tokens,
+                attention_mask=torch.ones_like(tokens),
+                max_new_tokens=min(max_tokens, self.max_length - len(ids)),
+                pad_token_id=self.tokenizer.eos_token_id,
+                **chosen,
+            )
+        answer = output[0, len(ids) :].tolist()
+        text = self.tokenizer.decode(answer, skip_special_tokens=True)
+        return Answer(len(ids) + len(answer), text)
+
+    def _question(self, messages: Sequence[Message]) -> list[int]:
+        """Return the tokens of a question that leaves room for an answer."""
+        ids = question_ids(messages, self.tokenizer, self.template)
+        if len(ids) >= self.max_length:
+            raise ValueError(
+                f"the question has {len(ids)} tokens, but the limit is {self.max_length}: increase "
+                "-J max_length=... if the model can read more, or cut long texts with -J max_characters=..."
+            )
+        return ids
+
+    def _label_ids(self, label: str) -> list[int]:
+        """Return the tokens that spell a label."""
+        found = set()
+        for text in spellings(label):
+            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+            if len(ids) == 1 and self.tokenizer.decode(ids).strip() == text.strip():
+                found.add(ids[0])
+        if not found:
+            raise ValueError(
+                f"the model's vocabulary has no token for the label {label!r}: use other labels, or sampled "
+                "answers (-J judging=votes)"
+            )
+        return sorted(found)
+
 
 def load_language_model(name: str, options: LoadOptions) -> LanguageModel:
     """Load a causal language model with its tokenizer, and check its logits.
@@ -101,33 +169,26 @@ def load_language_model(name: str, options: LoadOptions) -> LanguageModel:
     with translated(name), _model.quietly():
         module = _model.complete(files, AutoModelForCausalLM, _model.loading_options(files, prepared))
     _model.settle(name, module, prepared.device)
-    switch = None
+    no_adapter: Callable[[], AbstractContextManager[Any]] = nullcontext
     if files.adapter is not None:
         wrapped = _model.with_adapter(name, module, files.adapter).eval().requires_grad_(False)
         if not getattr(module, "hf_device_map", None):
             wrapped.to(device=prepared.device, dtype=prepared.dtype)
-        module, switch = wrapped.get_base_model(), wrapped.disable_adapter
+        module, no_adapter = wrapped.get_base_model(), wrapped.disable_adapter
     model = LanguageModel(
         name,
         files.commit,
         module,
         tokenizer,
+        files.recipe.template,
         prepared.device,
         prepared.dtype,
         _model.longest_text(files, module.config, tokenizer, "causal"),
         base=files.base,
-        switch=switch,
+        no_adapter=no_adapter,
     )
     _check_logits(model)
     return model
-
-
-@torch.no_grad()
-def next_token_logprobs(model: LanguageModel, ids: Sequence[int]) -> torch.Tensor:
-    """Return log p of every token of the vocabulary after a text: float32 (vocabulary,), on the CPU."""
-    tokens = torch.tensor([list(ids)], device=model.device)
-    hidden = _hidden(model, tokens, torch.ones_like(tokens))[0, -1:]
-    return model.logits(hidden)[0].log_softmax(0).cpu()
 
 
 @torch.no_grad()

@@ -7,7 +7,6 @@ with the entry point group `rmcalib.judges`.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +18,13 @@ from rmcalib._util.display import count
 from rmcalib._util.texts import typed
 from rmcalib.judges import _settings
 from rmcalib.judges._files import check_model_name
+from rmcalib.judges._generative import GenerativeJudge
 from rmcalib.judges._judge import Judge, Scale, ScoredItem, is_judge
 from rmcalib.judges._model import RewardModel
+from rmcalib.judges._policy import PolicyJudge
 from rmcalib.judges._registry import check_names
 from rmcalib.judges._scoring import Classifier
+from rmcalib.judges._served import EndpointJudge
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -36,26 +38,19 @@ ENTRY_POINTS = "rmcalib.judges"
 class Kind:
     """A kind of judge that is loaded by name.
 
-    `judge` is `"module:class"`, imported only when a judge of this kind is loaded; the class takes the name
-    and the `settings`. A setting in `chosen_by` selects the kind.
+    The class `judge` takes the name and the `settings`. A setting in `chosen_by` selects the kind.
     """
 
-    judge: str
+    judge: Callable[[str, Any], Judge]
     settings: type[Any]
     chosen_by: tuple[str, ...] = ()
 
 
 KINDS: Mapping[str, Kind] = {
-    "classifier": Kind("rmcalib.judges._scoring:Classifier", _settings.LoadOptions),
-    "endpoint": Kind("rmcalib.judges._served:EndpointJudge", _settings.ServedSettings, ("endpoint",)),
-    "generative": Kind(
-        "rmcalib.judges._generative:GenerativeJudge", _settings.LanguageModelSettings, ("judging",)
-    ),
-    "policy": Kind(
-        "rmcalib.judges._policy:PolicyJudge",
-        _settings.PolicySettings,
-        ("reference", "reference_free", "beta"),
-    ),
+    "classifier": Kind(Classifier, _settings.LoadOptions),
+    "endpoint": Kind(EndpointJudge, _settings.ServedSettings, ("endpoint",)),
+    "generative": Kind(GenerativeJudge, _settings.LanguageModelSettings, ("judging",)),
+    "policy": Kind(PolicyJudge, _settings.PolicySettings, ("reference", "reference_free", "beta")),
 }
 """Kinds by name. Without a setting that selects another kind, a name is that of a `classifier`."""
 
@@ -117,14 +112,11 @@ def load_judge(
     chosen = KINDS[judge_kind(kind, settings)]
     _check_place(settings)
     checked = _settings.checked_settings(chosen.settings, settings)
-    module, _, judge = chosen.judge.partition(":")
-    own = getattr(importlib.import_module(module), judge)
     if getattr(checked, "backend", None) == "vllm":
         from rmcalib.judges._vllm import VllmJudge
 
-        return VllmJudge(model, checked, own)
-    loaded: Judge = own(model, checked)
-    return loaded
+        return VllmJudge(model, checked, chosen.judge)
+    return chosen.judge(model, checked)
 
 
 def judge_kind(kind: str | None, settings: Mapping[str, Any]) -> str:
@@ -138,17 +130,14 @@ def judge_kind(kind: str | None, settings: Mapping[str, Any]) -> str:
     if kind is not None:
         check_names([kind], KINDS, "kind of judge")
         return kind
-    chosen = {
-        setting: name
-        for name, each in KINDS.items()
-        for setting in each.chosen_by
-        if settings.get(setting) is not None
-    }
-    kinds = {*chosen.values()} - ({"endpoint"} if len({*chosen.values()}) > 1 else set())
-    if len(kinds) > 1:
-        said = " and ".join(f"{setting} (of {name})" for setting, name in chosen.items())
+    given = {setting for setting, value in settings.items() if value is not None}
+    chosen = {name: given & {*each.chosen_by} for name, each in KINDS.items() if given & {*each.chosen_by}}
+    if len(chosen) > 1:
+        chosen.pop("endpoint", None)  # any kind may be served
+    if len(chosen) > 1:
+        said = " and ".join(f"{', '.join(sorted(names))} (of {kind})" for kind, names in chosen.items())
         raise ValueError(f"{said} are settings of different kinds of judges: give only one of them")
-    return kinds.pop() if kinds else "classifier"
+    return next(iter(chosen), "classifier")
 
 
 def judge_settings(kind: str | None, given: Mapping[str, Any]) -> type[Any]:
@@ -226,13 +215,13 @@ class FunctionJudge:
             prompts, responses = [item.prompt for item in chunk], [list(item.responses) for item in chunk]
             if self._settings.batched:
                 answers = list(self._function(prompts, responses))
-                if len(answers) != len(chunk):
-                    raise ValueError(
-                        f"{self.name}: prompts {chunk[0].id!r} to {chunk[-1].id!r}: the function returned "
-                        f"{count(len(answers), 'list')} for {count(len(chunk), 'prompt')}"
-                    )
             else:
-                answers = [self._function(*each) for each in zip(prompts, responses, strict=True)]
+                answers = list(map(self._function, prompts, responses))
+            if len(answers) != len(chunk):
+                raise ValueError(
+                    f"{self.name}: prompts {chunk[0].id!r} to {chunk[-1].id!r}: the function returned "
+                    f"{count(len(answers), 'list')} for {count(len(chunk), 'prompt')}"
+                )
             scored = []
             for item, answer in zip(chunk, answers, strict=True):
                 try:  # a list, an array or a tensor

@@ -138,8 +138,7 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
     >>> load_model("demo", device="cpu").kind
     'causal'
     """
-    options = with_recipe(name, options or checked_settings(LoadOptions, changes))
-    files = _files.find_files(name, options)
+    files = _files.find_files(name, options or checked_settings(LoadOptions, changes))
     recipe = files.recipe
     if files.adapter is not None and recipe.head != "auto":
         raise HubError(
@@ -172,14 +171,6 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
         sources=files.sources,
         dtype_from=prepared.dtype_from,
     )
-
-
-def with_recipe(name: str, options: LoadOptions) -> LoadOptions:
-    """Return the options for a model with its recipe in them; refuse unsupported models."""
-    recipe = options.recipe_for(name)
-    if recipe.status == "unsupported":
-        raise HubError(f"{name}: not supported: {recipe.reason}")
-    return dataclasses.replace(options, recipe=recipe)
 
 
 def longest_text(files: ModelFiles, config: Any, tokenizer: Any, kind: str) -> int:
@@ -266,8 +257,8 @@ def loading_options(files: ModelFiles, prepared: Prepared) -> dict[str, Any]:
     if device.type != "cuda":
         return options
     spread = files.options.device == "auto" and process_rank()[1] == 1
-    gpus = [gpu for gpu in devices.available_devices() if gpu.type == "cuda"] if spread else [device]
-    room = {gpu.index: int(_SHARE_FOR_WEIGHTS * devices.free_memory(gpu)) for gpu in gpus}
+    gpus = devices.cuda_devices() if spread else [device]
+    room = {gpu.index: int(_SHARE_FOR_WEIGHTS * devices.memory_of(gpu)[1]) for gpu in gpus}
     if prepared.bytes <= room[device.index]:
         return {**options, "device_map": {"": device}}
     if prepared.bytes <= sum(room.values()):
@@ -406,8 +397,6 @@ def _classifier(files: ModelFiles, config: Any, options: dict[str, Any]) -> tupl
         # the file's precision, not the dtype's
         layers = linear_layers(stored_head, files.name) if stored_head else [score]
         return model.base_model, Head(layers, column=recipe.column or 0, sign=recipe.sign), "causal"
-    for name in _HEAD_NAMES:
-        _in_float32(getattr(model, name, None))
     return model, Output("logits", column=recipe.column, sign=recipe.sign), "encoder"
 
 
@@ -465,21 +454,22 @@ def _linear_head(files: ModelFiles, config: Any) -> Any:
 def _settle_labels(files: ModelFiles, config: Any) -> None:
     """Set the number of outputs of the head; raise an error for several if the recipe does not choose one.
 
-    Without a number in the configuration, transformers assumes two labels. The head's tensor has the real
-    number.
+    Without a number in the configuration, transformers assumes two labels. The head's tensor, which may be in
+    an adapter, has the real number.
     """
     from rmcalib.judges._weights import read_tensors, tensor_names
 
     name, pickle = files.name, files.options.allow_pickle
-    said = _files.read_json(name, files.weights / "config.json")
-    where = files.adapter or files.weights
-    file = None if files.adapter is None else adapter_file(files.adapter)
-    stored = stock_head(tensor_names(where, file, allow_pickle=pickle))
-    if stored:
-        prefix = stored[0].rpartition(".")[0]
-        config.num_labels = read_tensors(where, prefix, file, allow_pickle=pickle)["weight"].shape[0]
-    elif "num_labels" not in said and "id2label" not in said:
-        return  # the number is unknown; a missing head is reported after loading
+    places: list[tuple[Path, str | None]] = [(files.weights, None)]
+    if files.adapter is not None:
+        places.insert(0, (files.adapter, adapter_file(files.adapter)))
+    for folder, file in places:
+        if stored := stock_head(tensor_names(folder, file, allow_pickle=pickle)):
+            head = read_tensors(folder, stored[0].rpartition(".")[0], file, allow_pickle=pickle)
+            config.num_labels = head["weight"].shape[0]
+            break
+    else:
+        return  # a missing head is reported after loading
     labels, column = config.num_labels, files.recipe.column
     if labels != 1 and column is None:
         raise HubError(
@@ -493,14 +483,3 @@ def _settle_labels(files: ModelFiles, config: Any) -> None:
 def _plain_name(name: str) -> str:
     """Return the name of an adapter's tensor in the model itself."""
     return name.removeprefix("base_model.model.").replace(".modules_to_save", "")
-
-
-def _in_float32(module: Any) -> None:
-    """Make a head compute in float32, whatever the dtype of the model is."""
-    from torch import nn
-
-    if isinstance(module, nn.Module):
-        module.float()
-        module.register_forward_pre_hook(
-            lambda _, args: tuple(arg.float() if arg.is_floating_point() else arg for arg in args)
-        )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.files import read_object
 from rmcalib._util.hub import HubError
-from rmcalib._util.texts import parse_yaml
+from rmcalib._util.texts import parse_json, parse_yaml
 from rmcalib.judges._files import asked_for, check_model_name, find_files, identify, locate
 from rmcalib.judges._http import ServerError, in_parallel, open_client
 from rmcalib.judges._judge import Scale, ScoredItem
@@ -32,7 +32,6 @@ SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 _DEFAULT_BETA = 0.1
 _FILES = ("dpo_config", "training_args", "training_config", "adapter_config")
 _KEYS = ("dpo_beta", "pref_beta", "rl_beta", "beta")  # of TRL, LLaMA-Factory, axolotl
-_LARGEST = 2**20  # bytes; larger files are not settings
 _MOVED = (0.2, 0.02)  # largest change of the first text's log-probability: nats, plus a fraction of itself
 
 
@@ -149,9 +148,7 @@ class PolicyJudge:
         return allowed_length(self.settings.max_length, longest, self.name)
 
     def _reference_name(self) -> str | None:
-        if self.settings.reference_free is not None:
-            return None
-        return self.reference or str(self.models[1].name)
+        return self.models[1].name if len(self.models) > 1 else None
 
     def _loaded(self) -> list[Any]:
         from rmcalib.judges._language import load_language_model
@@ -265,16 +262,12 @@ def trained_beta(folder: Path) -> tuple[float, str] | None:
     (0.05, 'dpo_config.json')
     """
     for path in (folder / f"{name}.{ending}" for name in _FILES for ending in ("json", "yaml", "yml")):
-        if not path.is_file() or path.stat().st_size > _LARGEST:
-            continue
+        parse = parse_json if path.suffix == ".json" else parse_yaml
         try:
-            content = (
-                read_object(path) if path.suffix == ".json" else parse_yaml(path.read_bytes(), str(path))
-            )
-        except ValueError:
+            content = parse(path.read_bytes(), path.name)
+        except (OSError, ValueError):
             continue
-        found = [content.get(key) for key in _KEYS] if isinstance(content, Mapping) else []
-        for value in found:
+        for value in map(content.get, _KEYS) if isinstance(content, Mapping) else ():
             if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf:
                 return float(value), path.name
     return None

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, Strict, StrictBool, StrictInt
 
@@ -105,8 +105,6 @@ class Recipe:
     >>> Recipe("me/my-rm", head="v_head.summary", pooling="last_token").status
     'plain'
     """
-
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
     model: Filled
     status: Status = "plain"

@@ -42,15 +42,13 @@ CHUNK = 32
 """Number of prompts in a chunk: enough to fill rows, few enough that a killed run loses little."""
 
 _WINDOW = 128  # prompts that are sorted together on an accelerator
-_MOST_TOKENS = {"cpu": 8_192, "": 32_768}  # in one pass; "" is any accelerator
-_PASS_COST = {"cpu": 16, "": 1_024}  # of starting a pass, as a number of tokens that take the same time
+_MOST_TOKENS, _MOST_TOKENS_CPU = 32_768, 8_192  # in one pass
+_PASS_COST, _PASS_COST_CPU = 1_024, 16  # of starting a pass, as a number of tokens that take the same time
 _ROW_TOKENS_CPU = 1_024  # enough for all cores; the activations of a layer should fit into the caches
-_MUCH_LONGER = 1.5
 _TIMES_THE_NOISE = 4.0
-# Largest difference of a reward, in epsilons of its dtype. A float64 model has a head in float32. In
-# bfloat16, sharing changed rewards by up to 1.5 epsilons of the largest one.
-_EPSILONS = {"float64": 1e10, "float32": 1_000.0, "float16": 8.0, "bfloat16": 4.0}
-_LIMITS = ("sliding_window", "attention_chunk_size", "window_size", "attention_window_size")
+# Largest difference of a reward, in epsilons of its dtype. In bfloat16, sharing changed rewards by up to 1.5
+# epsilons of the largest one.
+_EPSILONS = {"float32": 1_000.0, "float16": 8.0, "bfloat16": 4.0}
 
 
 class Classifier:
@@ -195,7 +193,7 @@ class ItemScorer:
         self.sharing = _sharing.how_to_share(model) if share else None
         if share and self.sharing is None and model.kind == "causal":
             self._share_no_more("its layers, attention or rotary embeddings do not allow it")
-        self.budget = token_budget or _MOST_TOKENS["cpu" if model.device.type == "cpu" else ""]
+        self.budget = token_budget or (_MOST_TOKENS_CPU if model.device.type == "cpu" else _MOST_TOKENS)
         self._checked = 0  # the length of the longest text that was checked
         self._noise = 0.0
 
@@ -284,43 +282,35 @@ class ItemScorer:
         return done, 0
 
     def _sample(self, texts: Sequence[Text]) -> list[Text]:
-        """Return the texts of a window to score alone; empty if they are like those checked before.
+        """Return the texts of a window to score alone; empty if a longer one was checked before.
 
-        In the first window, these are a response of each of the two shortest prompts, which share rows with
-        others, and the longest text. Later, it is the longest text if it is much longer than all before, or
-        the first one that is longer than a window of the model's attention.
+        In the first window, these are the longest text, and a response of each of the two shortest prompts,
+        which share rows with others. Later, it is the longest text.
         """
         longest = max(texts, key=len)
-        config = _sharing.running_config(self.model)
-        limits = (getattr(config, name, None) for name in _LIMITS)
-        crosses = any(isinstance(limit, int) and self._checked <= limit < len(longest) for limit in limits)
         if self._checked:
-            return [longest] if crosses or len(longest) > _MUCH_LONGER * self._checked else []
+            return [longest] if len(longest) > self._checked else []
         prompts: dict[int, list[Text]] = {}
         for text in texts:
             prompts.setdefault(text.prompt, []).append(text)
         groups = sorted(prompts.values(), key=lambda group: sum(map(len, group)))
         # The last response: if the mask were wrong, it would attend to the responses before it.
-        short = [group[-1] for group in groups[:2]]
-        return [*short, *([] if any(longest is text for text in short) else [longest])]
+        short = [group[-1] for group in groups[:2] if group[-1] is not longest]
+        return [*short, longest]
 
     def _disagreement(self, sample: list[Text], rewards: FloatArray) -> float:
         """Score each text of `sample` alone; return the largest difference from `rewards` if it is too large.
 
         Otherwise return 0. The tolerance is measured, because rewards also change a little when the same
         texts are scored in one batch, padded to one length. A reward that is not finite is no disagreement;
-        it is reported later. Texts that do not fit into memory alone are left out.
+        it is reported later.
         """
         if not sample:
             return 0.0
-        try:
-            alone = np.array([float(plain_rewards(self.model, [text])[1]) for text in sample])
+        alone = np.array([float(plain_rewards(self.model, [text])[1]) for text in sample])
+        if len(sample) > 1:
             together = plain_rewards(self.model, sample[:2])[1].double().cpu().numpy()
-        except Exception as error:
-            if not devices.is_out_of_memory(error):
-                raise
-            return self._disagreement(sample[:-1], rewards)
-        self._noise = max(self._noise, float(np.abs(together - alone[:2]).max()))
+            self._noise = max(self._noise, float(np.abs(together - alone[:2]).max()))
         tolerance = max(_TIMES_THE_NOISE * self._noise, rounding(self.model.dtype, alone))
         difference = float(np.abs(rewards[[text.index for text in sample]] - alone).max())
         if difference <= tolerance or not np.isfinite(alone).all():
@@ -346,16 +336,17 @@ def plan(model: RewardModel, sharing: Sharing | None, texts: Sequence[Text], bud
     """
     import torch
 
-    cpu = model.device.type == "cpu"
-    usual = _ROW_TOKENS_CPU * max(1, torch.get_num_threads() // 4) if cpu else _MOST_TOKENS[""]
+    cpu, same_length = model.device.type == "cpu", False
+    usual = min(budget, _ROW_TOKENS_CPU * max(1, torch.get_num_threads() // 4)) if cpu else budget
     if sharing is None:
-        trees, budget = [Tree((text,)) for text in texts], min(budget, usual)
+        trees, budget = [Tree((text,)) for text in texts], usual
+        same_length = _sharing.needs_same_length(model)
     elif sharing.branches:
-        return [[row] for row in full_rows(grow_trees(texts, longest=budget), min(usual, budget))]
+        return [[row] for row in full_rows(grow_trees(texts, longest=budget), usual)]
     else:  # the work and the memory of a mask grow with the square of the row
         trees = grow_trees(texts, longest=min(budget, 2 * model.max_length))
-    cost = 0 if sharing is None and _sharing.needs_same_length(model) else _PASS_COST["cpu" if cpu else ""]
-    return sorted_batches([(tree,) for tree in trees], budget=budget, padding=cost)
+    padding = 0 if same_length else _PASS_COST_CPU if cpu else _PASS_COST
+    return sorted_batches([(tree,) for tree in trees], budget=budget, padding=padding)
 
 
 def sorted_batches(rows: Iterable[Row], *, budget: int, padding: int) -> list[list[Row]]:
@@ -434,6 +425,14 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
     return [text.index for text in texts], rewards.float()
 
 
+def _forget_lengths(backbone: Any) -> None:
+    """Reset dynamic rotary embeddings, which remember the longest text so far."""
+    rotary = getattr(backbone, "rotary_emb", None)
+    if rotary is not None:
+        rotary.inv_freq = rotary.original_inv_freq.to(rotary.inv_freq.device)
+        rotary.max_seq_len_cached = rotary.original_max_seq_len
+
+
 def shared_rewards(
     model: RewardModel, rows: Sequence[Row], sharing: Sharing
 ) -> tuple[tuple[int, ...], torch.Tensor]:
@@ -442,7 +441,7 @@ def shared_rewards(
 
     packed = _sharing.pack(rows)
     with torch.inference_mode(), devices.kernels(model.device):
-        states = _sharing.packed_states(model, rows, packed, sharing)
+        states = _sharing.packed_states(model, packed, sharing)
         (used,) = devices.upload([packed.used], states.device)
         rewards = model.head(states.flatten(0, 1).index_select(0, used).float())
     return packed.order, rewards.float()
@@ -473,14 +472,6 @@ def rounding(dtype: torch.dtype, rewards: FloatArray) -> float:
     factor = _EPSILONS.get(str(dtype).removeprefix("torch."), 4.0)
     scale = max(1.0, float(np.ptp(rewards))) if len(rewards) else 1.0
     return factor * float(torch.finfo(dtype).eps) * scale
-
-
-def _forget_lengths(backbone: Any) -> None:
-    """Reset dynamic rotary embeddings, which remember the longest text so far."""
-    rotary = getattr(backbone, "rotary_emb", None)
-    if rotary is not None:
-        rotary.inv_freq = rotary.original_inv_freq.to(rotary.inv_freq.device)
-        rotary.max_seq_len_cached = rotary.original_max_seq_len
 
 
 def scored_items(

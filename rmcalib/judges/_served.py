@@ -24,7 +24,7 @@ from rmcalib.benchmarks import Item, load_benchmark
 from rmcalib.judges._files import find_files
 from rmcalib.judges._http import Client, ServerError, in_parallel, open_client
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
-from rmcalib.judges._model import allowed_length, load_tokenizer, with_recipe
+from rmcalib.judges._model import allowed_length, load_tokenizer
 from rmcalib.judges._registry import about_model, scale_of
 from rmcalib.judges._scoring import CHUNK
 from rmcalib.judges._settings import LoadOptions, ServedSettings
@@ -40,6 +40,9 @@ _LONGEST_NAME = 300
 T = TypeVar("T")
 Scored = tuple[float, int | None, bool]
 """The reward of a text, its number of tokens if that is known, and whether it was truncated."""
+Lengths = list[tuple[int | None, bool]]
+Written = tuple[list[dict[str, Any]], Lengths | None]
+"""The bodies of requests, and the lengths of their texts, None if the server counts them."""
 
 
 class Dialect(NamedTuple):
@@ -233,14 +236,6 @@ def printable(value: Any) -> str | None:
     return None if value is None or value == "" else clean_line(str(value)[:_LONGEST_NAME])
 
 
-class Text(NamedTuple):
-    """A response with its prompt: chat messages, token ids or one string, and its length if it is known."""
-
-    content: Any
-    n_tokens: int | None = None
-    truncated: bool = False
-
-
 class Route(NamedTuple):
     """Where a server returns raw rewards, with what parameters, and the rewards of the probes."""
 
@@ -283,9 +278,6 @@ class EndpointJudge:
         self.name, self.settings = name, settings
         self.client = open_client(settings.endpoint, settings.api_key_env, settings.timeout)
         self.recipe = settings.recipe_for(name)
-        self.options = LoadOptions(
-            recipe=self.recipe, revision=settings.revision, trust_remote_code=settings.trust_remote_code
-        )
 
     @property
     def scale(self) -> Scale:
@@ -295,22 +287,24 @@ class EndpointJudge:
     @cached_property
     def server(self) -> Server:
         """The server and its model."""
-        with_recipe(self.name, self.options)  # refuses unsupported models
         return connect(self.client, self.name, self.settings.served_name, self.settings.endpoint_kind)
 
     @cached_property
     def writer(self) -> Writer:
         """Who writes the texts: vLLM itself, or a tokenizer that is loaded here."""
-        recipe, kind = self.recipe, self.server.kind
+        recipe, kind, settings = self.recipe, self.server.kind, self.settings
         plain = recipe.template is None and recipe.append_token_id is None
-        if kind == "vllm" and plain and not self.settings.tokenize_here:
+        if kind == "vllm" and plain and not settings.tokenize_here:
             return Writer()
         if kind == "openrlhf" and recipe.append_token_id is not None:
             raise ValueError(
                 f"{self.name}: OpenRLHF's server cannot append a token to texts (append_token_id)"
             )
+        options = LoadOptions(
+            recipe=recipe, revision=settings.revision, trust_remote_code=settings.trust_remote_code
+        )
         try:
-            files = find_files(self.name, self.options, small_files_only=True)
+            files = find_files(self.name, options, small_files_only=True)
             pad = read_object(files.weights / "config.json").get("pad_token_id")
             source = files.sources.get("tokenizer") or f"{self.name}@{files.commit}"
             return Writer(load_tokenizer(files), source, pad if isinstance(pad, int) else None)
@@ -329,23 +323,30 @@ class EndpointJudge:
     @cached_property
     def route(self) -> Route:
         """How the server returns raw rewards; a `ServerError` if it does not."""
-        dialect = DIALECTS[self.server.kind]
-        if self.server.kind != "vllm":
-            route = Route(dialect.path, {})
-            return self._checked(route, self._probe(route))
-        route = Route(dialect.path, {"use_activation": False})
+        kind = self.server.kind
+        route = Route(DIALECTS[kind].path, {"use_activation": False} if kind == "vllm" else {})
         try:
             rewards = self._probe(route)
         except ServerError as error:
-            if error.status not in (400, 404, 405, 501):
+            if kind != "vllm" or error.status not in (400, 404, 405, 501):
                 raise
             route = route._replace(path="/pooling")  # vLLM does not serve this model as a classifier
             rewards = self._probe(route)
-        squashed = self._probe(route._replace(raw={"use_activation": True}))
-        # If the parameter changes the numbers, the server supports it, and these are rewards.
-        if not np.allclose(rewards, squashed, rtol=1e-4, atol=1e-6):
-            return route._replace(probes=rewards)
-        return self._checked(route, rewards)
+        if kind == "vllm":
+            squashed = self._probe(route._replace(raw={"use_activation": True}))
+            # If the parameter changes the numbers, the server supports it, and these are rewards.
+            if not np.allclose(rewards, squashed, rtol=1e-4, atol=1e-6):
+                return route._replace(probes=rewards)
+        reason = why_squashed(
+            rewards, bounded_is_fine=self.recipe.scale is not None or self.scale == "ratings"
+        )
+        if reason is not None:
+            raise ServerError(
+                f"{self.name}: the server at {self.client.url} does not return raw rewards: {reason}. "
+                f"{DIALECTS[kind].remedy}. If these are the model's rewards, state their scale in a recipe "
+                "(such as `scale: ratings`)"
+            )
+        return route._replace(probes=rewards)
 
     def identity(self) -> dict[str, Any]:
         """Return everything that changes a reward; this asks the server what it serves."""
@@ -383,46 +384,35 @@ class EndpointJudge:
     def _rewards(self, items: Sequence[Item], route: Route) -> Iterator[list[Scored]]:
         """Yield the rewards of each prompt's responses, with lengths and whether texts were truncated."""
 
-        def call(task: tuple[str, list[Text]]) -> list[Scored]:
-            prompt, texts = task
-            # vLLM takes one conversation at a time.
-            requests = [[text] for text in texts] if self.writer.tokenizer is None else [texts]
+        def call(task: tuple[str, Written]) -> list[Scored]:
+            prompt, (bodies, lengths) = task
             try:
-                return [one for request in requests for one in self._ask(request, route)]
+                return [one for body in bodies for one in self._ask(body, lengths, route)]
             except ServerError as error:
                 raise ServerError(f"{self.name}: prompt {prompt!r}: {error}", error.status) from error
 
         # Texts are written here, because tokenizers are not meant for several threads.
-        tasks = ((item.id, self._texts(item)) for item in items)
+        tasks = ((item.id, self._written(item)) for item in items)
         return in_parallel(call, tasks, workers=self.settings.concurrency)
 
-    def _ask(self, texts: Sequence[Text], route: Route) -> list[Scored]:
-        """Return the rewards of some texts, with one request."""
+    def _ask(self, body: Mapping[str, Any], lengths: Lengths | None, route: Route) -> list[Scored]:
+        """Return the rewards of the texts in one request."""
         dialect = DIALECTS[self.server.kind]
-        body: dict[str, Any] = {"model": self.server.model, **route.raw}
-        if self.writer.tokenizer is None:
-            body |= {
-                "messages": texts[0].content,
-                "add_generation_prompt": False,
-                "chat_template_kwargs": PINNED_DATE,
-                "truncate_prompt_tokens": self.limit,
-            }
-        else:
-            body[dialect.texts] = [text.content for text in texts]
 
         def parse(answer: Any) -> list[Scored]:
-            rows = [self._reward(row) for row in dialect.rows(answer)]
-            if len(rows) != len(texts):
-                raise ValueError(f"{len(rows)} results for {len(texts)} texts")
-            if self.writer.tokenizer is None:
+            rewards = [self._reward(row) for row in dialect.rows(answer)]
+            known = lengths
+            if known is None:
                 # A server does not report truncation: a text of exactly the limit counts as truncated.
                 length = int(answer["usage"]["prompt_tokens"])
                 if not 0 < length < 2**31:
                     raise ValueError("an impossible number of tokens")
-                return [(rows[0], length, length >= self.limit)]
-            return [(row, text.n_tokens, text.truncated) for row, text in zip(rows, texts, strict=True)]
+                known = [(length, length >= self.limit)]
+            return [(reward, *length) for reward, length in zip(rewards, known, strict=True)]
 
-        return self.server.ask(route.path, body, parse, dialect.start)
+        return self.server.ask(
+            route.path, {"model": self.server.model, **route.raw, **body}, parse, dialect.start
+        )
 
     def _reward(self, row: Any) -> float:
         while isinstance(row[-1], list):  # a list per token: take that of the last token
@@ -435,41 +425,34 @@ class EndpointJudge:
             )
         return self.recipe.sign * float(row[column or 0])
 
-    def _texts(self, item: Item) -> list[Text]:
-        """Return one text per response: chat messages, strings for OpenRLHF, or token ids."""
+    def _written(self, item: Item) -> Written:
+        """Return what is sent for a prompt, with the lengths of its texts if they are known here."""
         recipe, (tokenizer, _, pad) = self.recipe, self.writer
-        if tokenizer is None:
-            return [Text(conversation(item.prompt, response)) for response in item.responses]
+        if tokenizer is None:  # vLLM takes one conversation at a time
+            options: dict[str, Any] = {
+                "add_generation_prompt": False,
+                "chat_template_kwargs": PINNED_DATE,
+                "truncate_prompt_tokens": self.limit,
+            }
+            return [{"messages": conversation(item.prompt, one), **options} for one in item.responses], None
+        field = DIALECTS[self.server.kind].texts
         if self.server.kind == "openrlhf":
-            strings = [render(item.prompt, each, tokenizer, recipe.template) for each in item.responses]
+            texts = [render(item.prompt, each, tokenizer, recipe.template) for each in item.responses]
             bos = getattr(tokenizer, "bos_token", None) or ""
-            # The server's tokenizer adds a bos token itself.
-            twice = bos and tokenizer(strings[0])["input_ids"][:2] == [tokenizer.bos_token_id] * 2
-            return [Text(string.removeprefix(bos) if twice else string) for string in strings]
+            if bos and tokenizer(texts[0])["input_ids"][:2] == [tokenizer.bos_token_id] * 2:
+                texts = [text.removeprefix(bos) for text in texts]  # the server's tokenizer adds it
+            return [{field: texts}], [(None, False)] * len(texts)
         (encoded,) = encode(
             [item], tokenizer, max_length=self.limit, template=recipe.template, append=recipe.append_token_id
         )
-        texts = []
-        for text in encoded:  # servers take the state of the last token, so the text ends at the pooled one
-            end = pooled_position(text.input_ids, pooling=recipe.pooling, pad=pad) + 1
-            texts.append(Text(list(text.input_ids[:end]), len(text), text.truncated))
-        return texts
+        # Servers take the state of the last token, so a text ends at the pooled one.
+        ends = [pooled_position(text.input_ids, pooling=recipe.pooling, pad=pad) + 1 for text in encoded]
+        ids = [list(text.input_ids[:end]) for text, end in zip(encoded, ends, strict=True)]
+        return [{field: ids}], [(len(text), text.truncated) for text in encoded]
 
     def _probe(self, route: Route, n_prompts: int = 4) -> tuple[float, ...]:
         results = self._rewards(probes()[:n_prompts], route)
         return tuple(reward for result in results for reward, _, _ in result)
-
-    def _checked(self, route: Route, rewards: tuple[float, ...]) -> Route:
-        """Return a route with its probes if they can be raw rewards; raise a `ServerError` otherwise."""
-        may_be_bounded = self.recipe.scale is not None or scale_of(self.recipe) == "ratings"
-        reason = why_squashed(rewards, bounded_is_fine=may_be_bounded)
-        if reason is not None:
-            raise ServerError(
-                f"{self.name}: the server at {self.client.url} does not return raw rewards: {reason}. "
-                f"{DIALECTS[self.server.kind].remedy}. If these are the model's rewards, state their scale in a "
-                "recipe (such as `scale: ratings`)"
-            )
-        return route._replace(probes=rewards)
 
     def _check_same(self) -> None:
         """Raise a `ServerError` if the server's model was replaced since the judge was first used."""

@@ -16,10 +16,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from annotated_types import Ge, Gt, Lt
+from pydantic import BeforeValidator
 
 from rmcalib._util.texts import adapter
 from rmcalib.judges._judge import Scale
 from rmcalib.judges._registry import Recipe, check_names, registry
+
+
+def _split(value: Any) -> Any:
+    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
 
 T = TypeVar("T")
 Count = Annotated[int, Ge(1)]
@@ -38,7 +44,7 @@ class TextOptions:
     """Run the Python code that comes with the model or its tokenizer."""
     recipe: Recipe | None = None
     """How to load the model; default its entry in the registry, or a classifier with one label."""
-    recipes: tuple[str | Path, ...] = ()
+    recipes: Annotated[tuple[str | Path, ...], BeforeValidator(_split)] = ()
     """YAML files with more recipes."""
 
     def recipe_for(self, name: str) -> Recipe:
@@ -183,11 +189,7 @@ def parsed_settings(cls: type[Any], given: Mapping[str, str]) -> dict[str, Any]:
     >>> parsed_settings(LoadOptions, {"max_length": "512", "allow_pickle": "yes"})
     {'max_length': 512, 'allow_pickle': True}
     """
-    texts = {
-        name: tuple(part.strip() for part in text.split(",")) if name == "recipes" else text
-        for name, text in given.items()
-    }
-    checked = checked_settings(cls, texts)
+    checked = checked_settings(cls, given)
     return {name: getattr(checked, name) for name in given}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -130,6 +130,14 @@ def rotary_kinds(config: Any) -> set[str]:
     return {part["rope_type"] for part in parts if part.get("rope_type")}
 
 
+class Part(NamedTuple):
+    """A prompt or a response in packed rows: its row, its prompt's tokens (none for a prompt), and its own."""
+
+    row: int
+    prompt: slice
+    own: slice
+
+
 @dataclass(frozen=True)
 class Packed:
     """Rows as arrays of shape (rows, tokens); `pooled` has shape (rows, texts), padded with 0."""
@@ -141,6 +149,7 @@ class Packed:
     pooled: IntArray
     used: IntArray  # the flat indices of `pooled` that belong to texts
     order: tuple[int, ...]  # the indices of these texts in the chunk
+    parts: tuple[Part, ...]  # all prompts and responses
 
 
 def pack(rows: Sequence[Row]) -> Packed:
@@ -150,26 +159,32 @@ def pack(rows: Sequence[Row]) -> Packed:
     input_ids, positions, branches = (np.zeros((len(rows), length), dtype=np.int64) for _ in range(3))
     tree_ids = np.full((len(rows), length), -1, dtype=np.int64)
     pooled = np.zeros((len(rows), n_texts), dtype=np.int64)
-    used, order = [], []
+    used, order, parts = [], [], []
     for r, row in enumerate(rows):
         at = column = 0
         for t, tree in enumerate(row):
-            shared, own = tree.prefix_len, at + tree.prefix_len
-            input_ids[r, at:own] = tree.texts[0].encoded.input_ids[:shared]
-            positions[r, at:own] = np.arange(shared)
+            shared = tree.prefix_len
+            prompt = slice(at, at + shared)
+            parts.append(Part(r, slice(at, at), prompt))
+            input_ids[r, prompt] = tree.texts[0].encoded.input_ids[:shared]
+            positions[r, prompt] = np.arange(shared)
             tree_ids[r, at : at + len(tree)] = t
+            at = prompt.stop
             for text in tree.texts:
-                end = own + len(text) - shared
-                input_ids[r, own:end] = text.encoded.input_ids[shared:]
-                positions[r, own:end] = np.arange(shared, len(text))
-                branches[r, own:end] = column + 1
+                own = slice(at, at + len(text) - shared)
+                parts.append(Part(r, prompt, own))
+                input_ids[r, own] = text.encoded.input_ids[shared:]
+                positions[r, own] = np.arange(shared, len(text))
+                branches[r, own] = column + 1
                 # If a response adds no tokens, its pooled token is one that all responses share.
-                pooled[r, column] = at + text.pooled if text.pooled < shared else own + text.pooled - shared
+                start = prompt.start if text.pooled < shared else own.start - shared
+                pooled[r, column] = start + text.pooled
                 used.append(r * n_texts + column)
                 order.append(text.index)
-                own, column = end, column + 1
-            at += len(tree)
-    return Packed(input_ids, positions, tree_ids, branches, pooled, np.array(used), tuple(order))
+                at, column = own.stop, column + 1
+    return Packed(
+        input_ids, positions, tree_ids, branches, pooled, np.array(used), tuple(order), tuple(parts)
+    )
 
 
 def row_length(row: Row) -> int:
@@ -177,7 +192,7 @@ def row_length(row: Row) -> int:
     return sum(map(len, row))
 
 
-def packed_states(model: Any, rows: Sequence[Row], packed: Packed, sharing: Sharing) -> Any:
+def packed_states(model: Any, packed: Packed, sharing: Sharing) -> Any:
     """Run packed rows through the model; return the hidden states of the pooled tokens."""
     ids, positions, trees, branches, at = upload(
         [packed.input_ids, packed.positions, packed.trees, packed.branches, packed.pooled], model.device
@@ -189,7 +204,7 @@ def packed_states(model: Any, rows: Sequence[Row], packed: Packed, sharing: Shar
     inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
     last = mask(sharing.last_window, at)
     if sharing.branches:
-        inputs["tree"] = branch_attention(rows)
+        inputs["tree"] = branch_attention(packed.parts)
         changed: dict[str, Any] = {"tree": _masked_attention(last)}
     else:
         masks: Any = {kind: mask(window) for kind, window in sharing.windows.items()}
@@ -230,9 +245,8 @@ def tree_mask(
     return mask.masked_fill_(~sees, torch.finfo(dtype).min)[:, None]
 
 
-def branch_attention(rows: Sequence[Row]) -> Attend:
+def branch_attention(parts: Sequence[Part]) -> Attend:
     """Return attention that is computed for the prompts and responses of packed rows one after the other."""
-    parts = list(_parts(rows))
     masks: dict[tuple[int, int, int | None], torch.Tensor] = {}
 
     def mask(n_queries: int, n_seen: int, window: int | None, like: torch.Tensor) -> torch.Tensor:
@@ -272,20 +286,6 @@ def branch_attention(rows: Sequence[Row]) -> Attend:
         return output
 
     return attend
-
-
-def _parts(rows: Sequence[Row]) -> Iterator[tuple[int, slice, slice]]:
-    """Yield the row of each prompt and response, its prompt's tokens (none for a prompt), and its own."""
-    for number, row in enumerate(rows):
-        at = 0
-        for tree in row:
-            prompt = slice(at, at + tree.prefix_len)
-            yield number, slice(at, at), prompt
-            at = prompt.stop
-            for text in tree.texts:
-                own = slice(at, at + len(text) - tree.prefix_len)
-                yield number, prompt, own
-                at = own.stop
 
 
 def _masked_attention(mask: torch.Tensor) -> Attend:

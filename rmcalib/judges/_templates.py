@@ -8,11 +8,13 @@ which token's hidden state gives the reward.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.storage import within
 from rmcalib._util.texts import parse_yaml, typed
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ _PINNED_CLOCK = (
     + "".join(f"|replace('{code}', '{value}')" for code, value in _PINNED_DATE.items())
     + " }}{% endmacro +%}"
 )
+_RENDER_SECONDS = 8.0  # for one response, which takes milliseconds
 
 
 @dataclass(frozen=True)
@@ -109,17 +112,22 @@ def render(prompt: Prompt, response: str, tokenizer: Any = None, template: str |
 
 
 def _from_chat_template(messages: Sequence[Message], tokenizer: Any, **options: Any) -> str:
-    """Apply the tokenizer's chat template, with a fixed date."""
-    try:
+    """Apply the tokenizer's chat template, with a fixed date. A template that takes too long is given up."""
+
+    def apply() -> str:
         source = tokenizer.get_chat_template()
         source = _PINNED_CLOCK + source if "strftime_now" in source else source
-        text: str = tokenizer.apply_chat_template(
-            list(messages), chat_template=source, tokenize=False, **options
+        return str(
+            tokenizer.apply_chat_template(list(messages), chat_template=source, tokenize=False, **options)
         )
+
+    try:
+        return within(apply, _RENDER_SECONDS)
+    except TimeoutError:
+        raise ValueError("the model's chat template takes too long") from None
     except Exception as error:  # a template can fail in any way, such as dividing by zero
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"the model's chat template does not accept these messages: {why}") from error
-    return text
 
 
 def encode(
@@ -195,11 +203,8 @@ def common_prefix(sequences: Sequence[list[int]]) -> int:
     2
     """
     # The lexicographically smallest and largest differ at least as early as any other two.
-    first, last = min(sequences), max(sequences)
-    for position, (a, b) in enumerate(zip(first, last, strict=False)):
-        if a != b:
-            return position
-    return min(len(first), len(last))
+    pairs = zip(min(sequences), max(sequences), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _single_bos(ids: list[int], bos: int | None) -> list[int]:

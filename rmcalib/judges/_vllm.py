@@ -20,19 +20,17 @@ import tempfile
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rmcalib._util.display import clean_line
-from rmcalib._util.files import read_object
 from rmcalib._util.hub import HubError
 from rmcalib._util.processes import process_rank
 from rmcalib.judges import _keeper
 from rmcalib.judges._devices import main_memory
+from rmcalib.judges._doctor import compared, timed
 from rmcalib.judges._files import ModelFiles, find_files
 from rmcalib.judges._generative import GenerativeJudge
 from rmcalib.judges._http import ServerError
@@ -53,10 +51,7 @@ _PATIENCE = 3600.0  # seconds until a server must be healthy: large models load 
 _SHOWN_EVERY = 10.0  # seconds between two messages while it starts
 _LONGEST_QUESTION = 16_384  # tokens of a question with its answer: several responses are shown at once
 _AT_A_TIME = 32  # prompts in flight, each with all its responses; vLLM makes batches of them
-_MEMORY_FOR_TWO = 0.45  # of each GPU, for a policy and for its reference
-# Largest difference of a reward, relative to the largest one (or 1), for the same token ids.
-_TOLERANCE = {"float32": 1e-3}
-_NARROW = 5e-2
+_MEMORY_FOR_TWO = ("--gpu-memory-utilization", "0.45")  # for a policy and for its reference
 _ERROR = re.compile(r"\b\w+(Error|Exception): ")
 _USE_TRANSFORMERS = "use transformers (without --backend vllm)"
 
@@ -148,11 +143,11 @@ class VllmJudge:
         Hub id or folder of the model.
     settings : LoadOptions
         Settings of the kind of judge: `LoadOptions`, `LanguageModelSettings` or `PolicySettings`.
-    own : type
+    own : Callable[[str, Any], Judge]
         The class of judges that runs this kind with transformers.
     """
 
-    def __init__(self, name: str, settings: Any, own: type[Any]) -> None:
+    def __init__(self, name: str, settings: Any, own: Callable[[str, Any], Judge]) -> None:
         """Check the settings; nothing is started yet."""
         if process_rank()[1] > 1:
             raise ValueError(
@@ -193,11 +188,6 @@ class VllmJudge:
         compared = {"difference_from_transformers": self._compared}
         return {**about, "backend": "vllm", "tensor_parallel": self.settings.tensor_parallel, **compared}
 
-    def work(self) -> dict[str, int]:
-        """Return the counts of the judge that asks the server."""
-        work: Any = getattr(self._served, "work", dict)
-        return dict(work())
-
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts; if the server ends, its last lines are in the error."""
         judge = self._judge()
@@ -232,34 +222,26 @@ class VllmJudge:
             raise
 
     def _start(self) -> Judge:
-        settings = self.settings
-        self._model = model = self._find(self.name, settings)
-        reference, other = getattr(self._here, "reference", None), None
-        base = model.files.base
-        if (
-            base is not None
-            and getattr(settings, "reference_free", "") is None
-            and reference in (None, base[0])
-        ):
-            reference = base[0]  # the same server has the base, too
-        elif reference is not None:
-            other = self._find(reference, dataclasses.replace(settings, revision=None))
-        few = ["--gpu-memory-utilization", str(_MEMORY_FOR_TWO)] if other else []
-        first = self._serve(model, few)
-        own = self._rewards_here(model)  # while the server starts
-        first.wait()
-        url = first.url
-        if other is not None:
-            second = self._serve(other, few)
-            second.wait()
-            url = second.url
-        judge = self._asking(model, first.url, reference, url)
+        self._model = model = self._find(self.name, self.settings)
+        found = [model]
+        reference = getattr(self._here, "reference", None)
+        if reference is not None:
+            found.append(self._find(reference, dataclasses.replace(self.settings, revision=None)))
+        own = None
+        for one in found:  # one after the other: a server measures how much memory is free
+            server = self._serve(one, _MEMORY_FOR_TWO if len(found) > 1 else ())
+            if one is model:
+                own = self._rewards_here(model)  # while the server starts
+            server.wait()
+        judge = self._asking(model)
         self._check(judge, model, own)
         return judge
 
     def _find(self, name: str, settings: LoadOptions) -> _Found:
         """Find a model's files, and choose its dtype and length as for a model that is loaded here."""
         files = find_files(name, settings)
+        if files.adapter is not None:
+            raise HubError(f"{name}: a PEFT adapter: merge it into its base, or {_USE_TRANSFORMERS}")
         prepared = prepare(files)
         if isinstance(self._here, Classifier):
             _check_classifier(files, prepared.config)
@@ -273,7 +255,7 @@ class VllmJudge:
         return _Found(files, tokenizer, str(prepared.dtype).removeprefix("torch."), longest, prepared.bytes)
 
     def _serve(self, model: _Found, more: Sequence[str]) -> Process:
-        """Start the server of a model; of a PEFT adapter, one that has the base, too."""
+        """Start the server of a model."""
         settings, files = self.settings, model.files
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -288,20 +270,14 @@ class VllmJudge:
         command += ["--runner", "pooling"] if isinstance(self._here, Classifier) else []
         command += [] if settings.allow_pickle else ["--load-format", "safetensors"]
         command += ["--trust-remote-code"] if settings.trust_remote_code else []
-        served_name = files.name
-        if files.adapter is not None and files.base is not None:
-            rank = read_object(files.adapter / "adapter_config.json").get("r", 16)
-            command += ["--enable-lora", "--max-lora-rank", str(rank)]
-            command += ["--lora-modules", f"{files.name}={files.adapter}"]
-            served_name = files.base[0]
-        command += ["--served-model-name", served_name, *more, *shlex.split(settings.vllm_options)]
+        command += ["--served-model-name", files.name, *more, *shlex.split(settings.vllm_options)]
         server = Process(files.name, command, port)
         self._servers.append(server)
         return server
 
-    def _asking(self, model: _Found, url: str, reference: str | None, reference_url: str) -> Judge:
-        """Return the judge for served models that asks this server."""
-        settings = self.settings
+    def _asking(self, model: _Found) -> Judge:
+        """Return the judge for served models that asks our servers."""
+        settings, url = self.settings, self._servers[0].url
         if isinstance(self._here, Classifier):
             return EndpointJudge(
                 self.name,
@@ -319,10 +295,9 @@ class VllmJudge:
         served = dataclasses.replace(settings, backend="transformers", endpoint=url)
         if isinstance(self._here, GenerativeJudge):
             return GenerativeJudge(self.name, served)
-        served = dataclasses.replace(served, reference=reference, reference_endpoint=reference_url)
-        return PolicyJudge(self.name, served)
+        return PolicyJudge(self.name, dataclasses.replace(served, reference_endpoint=self._servers[-1].url))
 
-    def _rewards_here(self, model: _Found) -> list[float] | None:
+    def _rewards_here(self, model: _Found) -> list[tuple[float, ...]] | None:
         """Return the rewards of short texts by transformers on the CPU; None if that is not possible.
 
         Sampled answers are not comparable. The weights must fit into main memory twice, because a server on
@@ -337,21 +312,20 @@ class VllmJudge:
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the speed of a model that scores eight texts
-            return _rewards(type(self._here)(self.name, plain))
+            return timed(type(self._here)(self.name, plain), probes())[0]
 
-    def _check(self, judge: Judge, model: _Found, own: list[float] | None) -> None:
+    def _check(self, judge: Judge, model: _Found, own: list[tuple[float, ...]] | None) -> None:
         """Raise a `ServerError` if the server does not compute what transformers computes."""
         if isinstance(judge, GenerativeJudge):
             self._check_texts(judge, model)
         if own is not None:
-            served = _rewards(judge)
-            self._compared = float(np.abs(np.subtract(own, served)).max())
+            found = compared(timed(judge, probes())[0], own)
+            self._compared = found["reward_difference"]
             log.info("%s: vLLM and transformers differ by up to %.2g", self.name, self._compared)
-            if not self._compared <= _TOLERANCE.get(model.dtype, _NARROW) * max(1.0, *map(abs, own)):
-                pairs = ", ".join(f"{a:.4g} and {b:.4g}" for a, b in zip(own[:3], served[:3], strict=True))
+            if found["status"] != "right" and (found["status"] == "differs" or model.dtype == "float32"):
                 raise ServerError(
                     f"{self.name}: vLLM does not compute the rewards of transformers: they differ by up to "
-                    f"{self._compared:.3g} ({pairs}, ...): {_USE_TRANSFORMERS}"
+                    f"{self._compared:.3g}: {_USE_TRANSFORMERS}"
                 )
         elif isinstance(judge, EndpointJudge):
             bounded_is_fine = judge.recipe.scale is not None
@@ -378,22 +352,16 @@ class VllmJudge:
 def _check_classifier(files: ModelFiles, config: Any) -> None:
     """Refuse a model whose recipe needs what vLLM does not do, or that it would not read as a classifier."""
     odd = ("head", "head_file", "backbone_prefix", "architecture", "attention")
-    needs = [f"`{name}: {getattr(files.recipe, name)}`" for name in odd]
-    needs = [text for text in needs if not text.endswith((": None`", ": auto`"))]
+    recipe = {name: getattr(files.recipe, name) for name in odd}
+    needs = [f"`{name}: {value}`" for name, value in recipe.items() if value not in (None, "auto")]
     kinds = getattr(config, "architectures", None) or ["nothing"]
-    if files.adapter is not None:  # vLLM does not read the score head of an adapter
-        needs.append("a PEFT adapter")
-    elif not any(kind.endswith("ForSequenceClassification") for kind in kinds):
+    if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
         needs.append(kinds[0])
     if needs:
         raise HubError(
             f"{files.name}: vLLM reads plain classifiers (*ForSequenceClassification), and this has or is "
             f"{needs[0]}: {_USE_TRANSFORMERS}"
         )
-
-
-def _rewards(judge: Any) -> list[float]:
-    return [float(r) for chunk in scored_chunks(judge, probes()) for one in chunk for r in one.rewards]
 
 
 def _end(process: subprocess.Popen[bytes], output: Any) -> None:

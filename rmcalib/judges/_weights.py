@@ -8,11 +8,10 @@ replaces a dozen model-specific ones. A head that is not in the checkpoint is an
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from rmcalib._util.files import read_object, write_json
 from rmcalib._util.hub import PICKLE, SMALL_FILES, HubError, translated
-from rmcalib.judges._files import locate, read_json
-from rmcalib.judges._model import adapter_file, stock_head, with_recipe
+from rmcalib.judges._files import ModelFiles, find_files, read_json
+from rmcalib.judges._model import adapter_file, stock_head
 from rmcalib.judges._registry import Recipe
 from rmcalib.judges._settings import LoadOptions
 
 _COPIED = (*SMALL_FILES, "LICENSE*", "NOTICE*")
 _LEFT_OUT = ("pytorch_model.bin.index.json", "trainer_state.json")
-_MEAN = "normalizer.mean"  # the mean reward that Safe-RLHF's models subtract
+_INSTEAD = "use the calibrator file with --calibrator instead"
 
 
 class Head(nn.Module):
@@ -188,101 +186,65 @@ def write_rescaled(name: str, divisor: float, target: Path, options: LoadOptions
     """Copy a model to the empty folder `target` so that its rewards are divided by `divisor`.
 
     A linear layer gives the rewards, so its weights and bias are divided, in float32. Nothing else changes.
-    Weights are written as safetensors. Large files that do not change are hard links where the file system
-    allows it, so do not change them in place. A `HubError` says why a model cannot be scaled.
+    Large files that do not change are hard links where the file system allows it, so do not change them in
+    place. A `HubError` says why a model cannot be scaled.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     write_rescaled("demo", 2.0, Path(folder)).tensors
     ('score.weight',)
     """
-    options = with_recipe(name, options or LoadOptions())
-    recipe = options.recipe_for(name)
-    folder, commit = locate(name, options)
-    config = read_object(folder / "config.json")
-    if recipe.head == "own-code" or (options.trust_remote_code and config.get("auto_map")):
-        raise HubError(
-            f"{name}: the model's own code computes the rewards, so no layer can be scaled safely: use the "
-            "calibrator file with --calibrator instead"
-        )
+    files = find_files(name, options or LoadOptions())
+    recipe, folder = files.recipe, files.adapter or files.weights
+    own = recipe.head_file if files.adapter is None else adapter_file(folder)
     with translated(name):
-        file, divided = _last_layer(name, folder, options)
-        extra = [] if recipe.head_file is None else [folder / recipe.head_file]
-        adapter = (folder / "adapter_config.json").is_file()
-        weights = [file] if adapter else list(dict.fromkeys([*weight_files(folder), *extra]))
-        changed: list[str] = []
-        for each in weights:
-            wanted = (*divided, _MEAN) if each == file else (_MEAN,)
-            changed += _write_weights(
-                each, wanted, divisor, recipe.column, target, allow_pickle=options.allow_pickle
-            )
+        weights = {*weight_files(folder), *weight_files(folder, own)}
+        if any(each.suffix != ".safetensors" for each in weights):
+            raise HubError(f"{name}: its weights are pickle files: save it as safetensors, or {_INSTEAD}")
+        file, changed = _last_layer(files, tensor_names(folder, own))
+        for each in weights - {file}:
+            _link(each, target / each.name)
+        _write_divided(file, changed, divisor, recipe.column, target / file.name)
     for path in sorted(folder.iterdir()):
-        wanted_here = any(path.match(pattern) for pattern in _COPIED) and path.name not in _LEFT_OUT
-        if wanted_here and path.is_file():
+        if path.is_file() and any(path.match(pattern) for pattern in _COPIED) and path.name not in _LEFT_OUT:
             shutil.copyfile(path, target / path.name)
-    index = folder / "pytorch_model.bin.index.json"
-    if index.is_file() and weights[0].suffix == ".bin":
-        content = read_json(name, index)
-        content["weight_map"] = {tensor: _safe_name(each) for tensor, each in content["weight_map"].items()}
-        write_json(target / "model.safetensors.index.json", content)
-    if config.get("do_normalize") and config.get("mean"):
-        config["mean"] = [value / divisor for value in config["mean"]]
-        write_json(target / "config.json", config)
-    head_file = None if recipe.head_file is None else _safe_name(recipe.head_file)
-    return Rescaled(tuple(changed), dataclasses.replace(recipe, head_file=head_file), commit)
+    return Rescaled(changed, recipe, files.commit)
 
 
-def _last_layer(name: str, folder: Path, options: LoadOptions) -> tuple[Path, tuple[str, ...]]:
+def _last_layer(files: ModelFiles, names: Mapping[str, Path]) -> tuple[Path, tuple[str, ...]]:
     """Return the file with the linear layer that gives the rewards, and the names of its tensors."""
-    recipe = options.recipe_for(name)
-    adapter = (folder / "adapter_config.json").is_file()
-    file = adapter_file(folder) if adapter else recipe.head_file
-    names = tensor_names(folder, file, allow_pickle=options.allow_pickle)
-    if adapter or recipe.head == "auto":
+    name, head, adapter = files.name, files.recipe.head, files.adapter
+    if adapter or head == "auto":
         found = stock_head(names)
     else:
-        matches = [re.fullmatch(rf"{re.escape(recipe.head)}(?:\.(\d+))?\.weight", tensor) for tensor in names]
+        matches = [re.fullmatch(rf"{re.escape(head)}(?:\.(\d+))?\.weight", tensor) for tensor in names]
         found = [tensor for _, tensor in sorted((int(match[1] or 0), match[0]) for match in matches if match)]
     if not found:
-        remedy = ": merge the adapter into its base (peft's merge_and_unload)" if adapter else ""
-        raise HubError(f"{name}: no linear layer that gives the rewards is in its weights{remedy}")
+        remedy = "merge the adapter into its base (peft's merge_and_unload), or " if adapter else ""
+        raise HubError(
+            f"{name}: no linear layer that gives the rewards is in its weights: {remedy}{_INSTEAD}"
+        )
     weight, bias = found[-1], f"{found[-1].removesuffix('.weight')}.bias"
     if names.get(bias, names[weight]) != names[weight]:
         raise HubError(f"{name}: the weight and bias of its head are in different files")
     return names[weight], (weight, bias) if bias in names else (weight,)
 
 
-def _write_weights(
-    file: Path, wanted: tuple[str, ...], divisor: float, row: int | None, target: Path, *, allow_pickle: bool
-) -> list[str]:
-    """Link a file, or write it with some tensors (or one row of them) divided; return their names."""
-    from safetensors.torch import save_file
+def _link(file: Path, copy: Path) -> None:
+    try:
+        os.link(file.resolve(), copy)
+    except OSError:  # another disk, or a file system without links
+        shutil.copyfile(file, copy)
 
-    names = tensor_names(file.parent, file.name, allow_pickle=allow_pickle)
-    ours = [name for name in wanted if name in names]
-    copy = target / _safe_name(file.name)
-    if file.suffix == ".safetensors" and not ours:
-        try:
-            os.link(file.resolve(), copy)
-        except OSError:  # another disk, or a file system without links
-            shutil.copyfile(file, copy)
-        return []
-    # Pickled tensors may share memory, which safetensors refuses.
-    tensors = read_tensors(file.parent, "", file.name, allow_pickle=allow_pickle)
-    tensors = {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
-    for name in ours:
+
+def _write_divided(file: Path, names: Iterable[str], divisor: float, row: int | None, copy: Path) -> None:
+    """Write a file of weights with some tensors, or one row of them, divided."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(file)
+    for name in names:
         exact = tensors[name].double()
         exact[... if row is None else row] /= divisor
         tensors[name] = exact.float().contiguous()  # bfloat16 would round it
     save_file(tensors, copy, metadata={"format": "pt"})
     copy.chmod(0o644)  # safetensors lets only the owner read it
-    return ours
-
-
-def _safe_name(file: str) -> str:
-    """Return the name of a weight file after conversion to safetensors.
-
-    >>> _safe_name("pytorch_model-00001-of-00002.bin"), _safe_name("head.pt")
-    ('model-00001-of-00002.safetensors', 'head.safetensors')
-    """
-    return f"{Path(file).stem.replace('pytorch_model', 'model')}.safetensors"

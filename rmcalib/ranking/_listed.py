@@ -8,14 +8,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import (
-    FloatArray,
-    IntArray,
-    as_floats,
-    as_probabilities,
-    check_integer,
-    chunks,
-)
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_probabilities, check_integer, chunks
 from rmcalib.ranking._distribution import RankingDistribution, as_temperatures
 from rmcalib.ranking.events import (
     MAX_ENUMERATED_ITEMS,
@@ -23,7 +16,7 @@ from rmcalib.ranking.events import (
     all_rankings,
     as_events,
     as_orders,
-    index_of_orders,
+    index_of_rows,
     occurs_unchecked,
     unique_rows,
 )
@@ -57,7 +50,7 @@ class _ListedRankings(RankingDistribution):
 
     def log_prob(self, orders: ArrayLike) -> FloatArray:
         """Return log-probabilities (n, R), also of rankings that are not listed."""
-        index = index_of_orders(self.orders, as_orders(orders, n_items=self.n_items))
+        index = index_of_rows(self.orders, as_orders(orders, n_items=self.n_items))
         return np.column_stack(self._log_probabilities())[:, index]
 
     def sub(self, events: ArrayLike) -> FloatArray:
@@ -108,14 +101,14 @@ class _ListedRankings(RankingDistribution):
     def _sample_unlisted(self, size: int, rng: np.random.Generator) -> IntArray:
         if self.n_items <= MAX_ENUMERATED_ITEMS and size:
             everything = all_rankings(self.n_items)
-            unlisted = everything[index_of_orders(self.orders, everything) == len(self.orders)]
+            unlisted = everything[index_of_rows(self.orders, everything) == len(self.orders)]
             return unlisted[rng.integers(len(unlisted), size=size)]
         result = np.empty((size, self.n_items), dtype=np.int64)
         missing = np.arange(size)
         while len(missing):
             drawn = rng.permuted(np.tile(np.arange(self.n_items), (len(missing), 1)), axis=1)
             result[missing] = drawn
-            missing = missing[index_of_orders(self.orders, drawn) < len(self.orders)]
+            missing = missing[index_of_rows(self.orders, drawn) < len(self.orders)]
         return result
 
 
@@ -222,7 +215,7 @@ class SparseRankings(_ListedRankings):
         >>> SparseRankings([[0, 1]], [[1.0]], 0.0).temperature_slope(np.array([[0, 1]]))(0.0)
         -0.5
         """
-        index = index_of_orders(self.orders, orders)
+        index = index_of_rows(self.orders, orders)
         extended = np.column_stack([self.logits, self.unseen_logit])
         happened = extended[np.arange(len(orders)), index]
         if np.isneginf(happened).any():
@@ -333,7 +326,7 @@ class Mixture(RankingDistribution):
         array([0.75, 0.25])
         """
         ranked = as_orders(orders)
-        logs = np.array([_own_log_prob(part, ranked) for part in components])
+        logs = np.array([own_log_prob(part, ranked) for part in components])
         impossible = np.isneginf(logs).all(axis=0)
         if impossible.any():
             raise ValueError(
@@ -361,7 +354,7 @@ class Mixture(RankingDistribution):
             orders = all_rankings(self.n_items)
             return orders[self.log_prob(orders).argmax(axis=1)]
         candidates = np.array([part.mode() for part in self.components])
-        values = np.array([_own_log_prob(self, orders) for orders in candidates])
+        values = np.array([own_log_prob(self, orders) for orders in candidates])
         return candidates[values.argmax(axis=0), np.arange(len(self))]
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
@@ -388,7 +381,7 @@ class Mixture(RankingDistribution):
         return Mixture([part.take(instances) for part in self.components], self.weights)
 
 
-def _own_log_prob(dist: RankingDistribution, orders: IntArray) -> FloatArray:
+def own_log_prob(dist: RankingDistribution, orders: IntArray) -> FloatArray:
     """Return the log-probability of each instance's own ranking: (n,)."""
     distinct, which = np.unique(orders, axis=0, return_inverse=True)
     return dist.log_prob(distinct)[np.arange(len(dist)), which.reshape(-1)]
@@ -396,16 +389,11 @@ def _own_log_prob(dist: RankingDistribution, orders: IntArray) -> FloatArray:
 
 def _sample_columns(probabilities: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
     """Draw ``size`` column numbers for each row of ``probabilities`` (n, R): (size, n)."""
-    n, width = probabilities.shape
     totals = np.cumsum(probabilities, axis=1)
-    # One sorted list for all rows, in which row i occupies [2i, 2i + 1]: one search finds every draw.
-    sorted_totals = (totals / totals[:, -1:] + 2 * np.arange(n)[:, None]).reshape(-1)
-    draws = rng.random((size, n)) + 2 * np.arange(n)
-    found = np.searchsorted(sorted_totals, draws.reshape(-1), side="right").reshape(
-        size, n
-    ) - width * np.arange(n)
-    last = width - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
-    return np.minimum(found, last)
+    totals /= totals[:, -1:]
+    draws = rng.random((size, len(totals)))
+    found = [np.searchsorted(row, drawn, side="right") for row, drawn in zip(totals, draws.T, strict=True)]
+    return np.column_stack(found)
 
 
 def _listed_orders(orders: ArrayLike, values: FloatArray, name: str) -> IntArray:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
 from rmcalib.ranking._distribution import RankingDistribution, as_temperatures
 from rmcalib.ranking._partial import PartialRankings
-from rmcalib.ranking.events import as_events, as_orders, unique_rows
+from rmcalib.ranking.events import as_events, as_orders, index_of_rows, unique_rows
 
 MAX_WORK = 1e10
 """Largest number of state updates for exact sub-k marginals (about a minute on one core)."""
@@ -352,12 +352,11 @@ def _insert_other(
     after = _compositions(others + 1, r + 1)
     result = np.zeros((*source.shape[:2], len(after)))
     for gap in range(r + 1):
+        # One more item in the gap: every state becomes another one, and their order stays.
         into = np.flatnonzero(after[:, gap] > 0)
-        shrunk = after[into].copy()
-        shrunk[:, gap] -= 1
         right = after[into, gap + 1 :].sum(axis=1) + (r - gap)
         weight = powers[:, right] * sums[:, after[into, gap]]
-        result[:, :, into] += source[:, :, _find(shrunk, others)] * weight[:, None, :]
+        result[:, :, into] += source * weight[:, None, :]
     return result
 
 
@@ -367,7 +366,8 @@ def _insert_chosen(source: FloatArray, others: int, r: int, gap: int, powers: Fl
     merged = np.delete(after, gap + 1, axis=1)
     merged[:, gap] += after[:, gap + 1]
     right = after[:, gap + 1 :].sum(axis=1) + (r - gap)
-    return source[:, :, _find(merged, others)] * powers[:, None, right]
+    before = index_of_rows(_compositions(others, r + 1), merged)
+    return source[:, :, before] * powers[:, None, right]
 
 
 def _gap_weights(others: int, r: int, gap: int, powers: FloatArray, sums: FloatArray) -> FloatArray:
@@ -387,26 +387,3 @@ def _compositions(total: int, parts: int) -> IntArray:
         rest = _compositions(total - first, parts - 1)
         blocks.append(np.column_stack([np.full(len(rest), first), rest]))
     return np.concatenate(blocks)
-
-
-def _find(rows: IntArray, total: int) -> IntArray:
-    """Index of each row among the compositions of ``total``: the last part follows from the others."""
-    parts = rows.shape[1]
-    index = np.zeros(len(rows), dtype=np.int64)
-    left = np.full(len(rows), total, dtype=np.int64)
-    for part in range(parts - 1):
-        # Earlier compositions have a smaller number here. Their count is a sum of binomial coefficients.
-        table = _earlier(total, parts - 1 - part)
-        index += table[left, rows[:, part]]
-        left -= rows[:, part]
-    return index
-
-
-@lru_cache(maxsize=256)
-def _earlier(total: int, parts_after: int) -> IntArray:
-    """Entry [s, v]: how many compositions of s into 1 + parts_after parts start with less than v."""
-    table = np.zeros((total + 1, total + 2), dtype=np.int64)
-    for s in range(total + 1):
-        counts = [math.comb(s - v + parts_after - 1, parts_after - 1) for v in range(s + 1)]
-        table[s, 1 : s + 2] = np.cumsum(counts)
-    return table

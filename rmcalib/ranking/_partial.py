@@ -13,9 +13,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_integers
+from rmcalib._util.arrays import FloatArray, IntArray, as_integers
 from rmcalib.ranking._distribution import RankingDistribution
-from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, Family, all_rankings, as_events
+from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, Family, all_rankings, as_events, occurs_unchecked
 
 
 class PartialRankings:
@@ -147,7 +147,8 @@ class PartialRankings:
         array = as_events(events, self.n_items, family)
         buckets = self.buckets[:, array]
         unknown = buckets < 0
-        possible, certain = _ordered(buckets, unknown)
+        possible = (unknown | (buckets == np.maximum.accumulate(buckets, axis=2))).all(axis=2)
+        certain = (np.diff(buckets, axis=2) > 0).all(axis=2) & ~unknown.any(axis=2)
         if family == "top":
             # All listed items before the last item of the event must be in the event.
             last = buckets.max(axis=2)
@@ -158,20 +159,8 @@ class PartialRankings:
             possible &= inside == np.take_along_axis(before, np.maximum(last, 0), axis=1)
             sizes = (self.buckets[:, :, None] == self.buckets[:, None, :]).sum(axis=2)
             complete = listed.all(axis=1, keepdims=True)
-            certain = np.logical_and((sizes[:, array] == 1).all(axis=2), complete)
+            certain = (sizes[:, array] == 1).all(axis=2) & complete
         return np.where(possible, np.where(certain, 1, -1), 0).astype(np.int8)
-
-
-def _ordered(buckets: IntArray, unknown: BoolArray) -> tuple[BoolArray, BoolArray]:
-    """Return whether the items of events, with buckets (n, E, k), can be in order, and whether they must."""
-    possible: BoolArray = np.ones(buckets.shape[:2], dtype=bool)
-    certain: BoolArray = np.logical_not(unknown.any(axis=2))
-    for first in range(buckets.shape[2]):
-        for second in range(first + 1, buckets.shape[2]):
-            both = ~(unknown[:, :, first] | unknown[:, :, second])
-            possible &= ~(both & (buckets[:, :, first] > buckets[:, :, second]))
-            certain &= buckets[:, :, first] < buckets[:, :, second]
-    return possible, certain
 
 
 @runtime_checkable
@@ -284,18 +273,12 @@ def _by_enumeration(
                 f"(at most {MAX_ENUMERATED_ITEMS}); leave such events out, or say that unlisted items come "
                 "last (with_unlisted_last)"
             )
-        orders = matters[all_rankings(len(matters))]
-        known = np.where(buckets[orders] < 0, -1, buckets[orders])
-        highest = np.maximum.accumulate(known, axis=1)
-        orders = orders[((known < 0) | (known == highest)).all(axis=1)]
-        ranks = np.full((len(orders), len(buckets)), -1)
-        np.put_along_axis(ranks, orders, np.arange(len(matters))[None, :], axis=1)
-        if family == "top":
-            happens = (ranks[:, event] == np.arange(len(event))).all(axis=1)
-        else:
-            happens = (np.diff(ranks[:, event], axis=1) > 0).all(axis=1)
-        p = dist.sub(orders)
-        result[:, number] = p[:, happens].sum(axis=1) / p.sum(axis=1)
+        orders = all_rankings(len(matters))  # of places in ``matters``
+        known = buckets[matters[orders]]
+        consistent = ((known < 0) | (known == np.maximum.accumulate(known, axis=1))).all(axis=1)
+        happens = occurs_unchecked(orders, np.searchsorted(matters, event)[None], family)[:, 0]
+        p = dist.sub(matters[orders])
+        result[:, number] = p[:, consistent & happens].sum(axis=1) / p[:, consistent].sum(axis=1)
     return result
 
 

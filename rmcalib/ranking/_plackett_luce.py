@@ -82,15 +82,7 @@ class PlackettLuce(RankingDistribution):
         >>> PlackettLuce([[0.0, 0.0, 0.0]]).top([[2, 0]]).round(4)
         array([[0.1667]])
         """
-        array = as_events(events, self.n_items, "top")
-        if array.shape[1] == self.n_items:
-            return np.exp(self._log_sub(array))
-        log_prob = np.zeros((len(self), len(array)))
-        for place in range(array.shape[1]):
-            log_prob += self.log_utilities[:, array[:, place]]
-            taken, which = unique_rows(np.sort(array[:, :place], axis=1), self.n_items)
-            log_prob -= self._log_sums(_complements(taken, self.n_items))[:, which]
-        return np.exp(log_prob)
+        return np.exp(self._log_top(as_events(events, self.n_items, "top")))
 
     def mode(self) -> IntArray:
         """Return the items by decreasing utility (ties: lower index first): (n, m).
@@ -169,12 +161,7 @@ class PlackettLuce(RankingDistribution):
                 f"(at most {MAX_ENUMERATED_ITEMS} tied items)"
             )
         orders = all_rankings(len(bag))
-        chosen = self.log_utilities[:, bag][:, orders]
-        log_rest = np.logaddexp.reduce(self.log_utilities[:, later], axis=1)[:, None]
-        log_prob = np.zeros((len(self), len(orders)))
-        for place in range(len(bag) - 1, -1, -1):
-            log_rest = np.logaddexp(log_rest, chosen[:, :, place])
-            log_prob += chosen[:, :, place] - log_rest
+        log_prob = PlackettLuce(self.log_utilities[:, [*bag, *later]])._log_top(orders)
         log_prob -= np.logaddexp.reduce(log_prob, axis=1)[:, None]
         return ExplicitRankings(orders, np.exp(log_prob))
 
@@ -187,25 +174,19 @@ class PlackettLuce(RankingDistribution):
             )
         utilities = self.log_utilities[:, bag]
         log_later = np.logaddexp.reduce(self.log_utilities[:, later], axis=1)
-        size = 1 << len(bag)
-        log_left = np.empty((size, len(self)))  # total utility of the items that are left after each set
-        members = (np.arange(size)[:, None] >> np.arange(len(bag))) & 1
-        for chosen in range(size):
-            free = utilities[:, members[chosen] == 0]
-            log_left[chosen] = np.logaddexp(np.logaddexp.reduce(free, axis=1, initial=-np.inf), log_later)
-        log_prob = np.full((size, len(self)), -np.inf)
+        # Sets of items are binary numbers. A set is chosen first if one of its items comes after the others.
+        log_prob = np.full((2 ** len(bag), len(self)), -np.inf)
         log_prob[0] = 0.0
-        for chosen in range(1, size):
-            for item in np.flatnonzero(members[chosen]):
-                before = chosen & ~(1 << int(item))
-                step = log_prob[before] + utilities[:, item] - log_left[before]
-                log_prob[chosen] = np.logaddexp(log_prob[chosen], step)
+        for chosen in range(len(log_prob) - 1):
+            left = [item for item in range(len(bag)) if not chosen >> item & 1]
+            log_left = np.logaddexp(np.logaddexp.reduce(utilities[:, left], axis=1), log_later)
+            for item in left:
+                step = log_prob[chosen] + utilities[:, item] - log_left
+                log_prob[chosen | 1 << item] = np.logaddexp(log_prob[chosen | 1 << item], step)
         return log_prob[-1]
 
     def _log_sub(self, events: IntArray) -> FloatArray:
         """Return the log of Π_i exp(u_i) / Σ_{j≥i} exp(u_j) over the items of each event."""
-        if len(events) < 2**self.n_items and events.shape[1] == self.n_items:
-            return self._log_chain(events)
         log_prob = np.zeros((len(self), len(events)))
         for place in range(events.shape[1] - 1):
             log_prob += self.log_utilities[:, events[:, place]]
@@ -214,15 +195,14 @@ class PlackettLuce(RankingDistribution):
             log_prob -= self._log_sums(left)[:, which]
         return log_prob
 
-    def _log_chain(self, orders: IntArray) -> FloatArray:
-        """Do the same for a few complete orders, adding up denominators from the last item backwards."""
-        total = np.zeros((len(self), len(orders)))
-        log_rest = self.log_utilities[:, orders[:, -1]]
-        for place in range(self.n_items - 2, -1, -1):
-            utility = self.log_utilities[:, orders[:, place]]
-            log_rest = np.logaddexp(log_rest, utility)
-            total += utility - log_rest
-        return total
+    def _log_top(self, events: IntArray) -> FloatArray:
+        """Return the log of the first k factors of the likelihood, for the k items of each event."""
+        log_prob = np.zeros((len(self), len(events)))
+        for place in range(events.shape[1]):
+            log_prob += self.log_utilities[:, events[:, place]]
+            taken, which = unique_rows(np.sort(events[:, :place], axis=1), self.n_items)
+            log_prob -= self._log_sums(_complements(taken, self.n_items))[:, which]
+        return log_prob
 
     def _log_sums(self, sets: IntArray) -> FloatArray:
         """Return the log-sum-exp of the log-utilities of each set of items: sets (S, j) -> (n, S)."""
@@ -319,15 +299,11 @@ class RaggedPlackettLuce:
 def _running_mean(values: FloatArray, beta: float) -> FloatArray:
     """Return the mean of the first j values under weights exp(β·value), for every j: (n, m)."""
     logits = beta * values
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    totals = np.cumsum(weights, axis=1)
-    if (totals > 1e-250).all():
-        return np.cumsum(weights * values, axis=1) / totals
-    # If utilities are far apart, the first weights underflow: scale each prefix by its own largest value.
+    # Utilities may be far apart: the weights of each prefix are relative to its own largest one.
     peaks = np.maximum.accumulate(logits, axis=1)
     prefix = np.tri(values.shape[1], dtype=bool)
-    scaled = np.exp(np.where(prefix, logits[:, None, :] - peaks[:, :, None], -np.inf))
-    result: FloatArray = (scaled * values[:, None, :]).sum(axis=2) / scaled.sum(axis=2)
+    weights = np.exp(np.where(prefix, logits[:, None, :] - peaks[:, :, None], -np.inf))
+    result: FloatArray = (weights * values[:, None, :]).sum(axis=2) / weights.sum(axis=2)
     return result
 
 

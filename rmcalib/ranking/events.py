@@ -328,13 +328,13 @@ def occurs_unchecked(orders: IntArray, events: IntArray, family: Family) -> Bool
     return result
 
 
-def index_of_orders(listed: IntArray, orders: IntArray) -> IntArray:
-    """Return the number of each order (R, m) among distinct ``listed`` ones (N, m); N if it is not there.
+def index_of_rows(listed: IntArray, rows: IntArray) -> IntArray:
+    """Return the number of each row (R, m) among distinct ``listed`` ones (N, m); N if it is not there.
 
-    >>> index_of_orders(np.array([[1, 0], [0, 1]]), np.array([[0, 1], [1, 0]]))
+    >>> index_of_rows(np.array([[1, 0], [0, 1]]), np.array([[0, 1], [1, 0]]))
     array([1, 0])
     """
-    distinct, number = unique_rows(np.concatenate([listed, orders]), listed.shape[1])
+    distinct, number = unique_rows(np.concatenate([listed, rows]), int(max(listed.max(), rows.max())) + 1)
     place = np.full(len(distinct), len(listed))
     place[number[: len(listed)]] = np.arange(len(listed))
     return place[number[len(listed) :]]

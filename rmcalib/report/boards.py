@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, clean_line, count, number, p_value, percent, temperature_text
@@ -18,12 +18,10 @@ from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.metrics.transfer import Transfer
 from rmcalib.report import document as doc
 from rmcalib.report import figures, pages, sentences
-from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, entry
+from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, entry, ranged
 from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name, outside_zero
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from rmcalib.report.leaderboards import Report
 
 FEWEST_MODELS = 10
@@ -36,9 +34,14 @@ PROTOCOL = (
 _MOST_CATEGORIES = 12  # columns of the page; leaderboard.csv has all
 _OF_BOARD = ("training", "correlations", "split_correlations", "ranks", "reliability", "rejection", "check")
 _TABLES = ("leaderboard", "metrics", *_OF_BOARD, "benchmarks", "temperatures", "transfer")
-_FIGURES = ("says_right", "training")
+_FILES = [
+    *(f"{table}.csv" for table in _TABLES),
+    *(f"figures/{figure}.{kind}" for figure in ("says_right", "training") for kind in figures.PRINTED),
+    *("summary.md", "report.html", "report.json"),
+]
+"""Everything that a report may have written."""
+_WRITERS = {".csv": write_csv, ".json": write_json, ".md": write_text, ".html": write_text}
 _BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
-_MODEL = Column("model", text=True)
 _GUESS = "worse than a uniform guess, or not shown to be right more often than by chance"
 _SAYS = (
     "Below the line: over-confident (▼). Above: under-confident (▲). Circles: not shown to be either. Numbers, if "
@@ -55,69 +58,45 @@ _SETS = "Ranks that the model may have, at the level of the intervals, looking a
 
 
 def write_report(report: Report, folder: str | Path) -> Path:
-    """Write a report: a leaderboard, or several and what they say together. Return the path of its page."""
+    """Write a report: a leaderboard, or several and what they say together. Return the path of its page.
+
+    Files of an earlier report that this one does not have are removed.
+    """
     out = as_path(folder)
-    inner = (
-        {} if report.board is not None else {folder_name(name): one for name, one in report.boards.items()}
-    )
-    _remove_folders(out, inner)
     if report.board is not None:
-        remove_file(out / "report.json")
-        return _write_board(report.board, out)
-    for name, board in inner.items():
-        _write_board(board, out / name)
-    write_json(out / "report.json", report.content())
-    tables = {"benchmarks": report.rows, "temperatures": report.temperatures, "transfer": report.effects}
-    return _write_files(out, report_document(report), tables)
+        files = _files_of(board_document(report.board), _tables_of(report.board))
+    else:
+        files = {"report.json": report.content()}
+        for name, board in report.boards.items():
+            own = _files_of(board_document(board), _tables_of(board))
+            files |= {f"{folder_name(name)}/{file}": content for file, content in own.items()}
+        tables = {"benchmarks": report.rows, "temperatures": report.temperatures, "transfer": report.effects}
+        files |= _files_of(report_document(report), tables)
+    earlier = read_object(out / "report.json").get("benchmarks")
+    inner = [f"{folder_name(str(name))}/" for name in earlier if name] if isinstance(earlier, list) else []
+    for name, content in files.items():
+        _WRITERS.get(Path(name).suffix, write_bytes)(out / name, content)
+    for stale in {place + name for place in ("", *inner) for name in _FILES} - files.keys():
+        remove_file(out / stale)
+    return out / "report.html"
 
 
-def _write_board(board: Board, out: Path) -> Path:
+def _tables_of(board: Board) -> dict[str, Rows]:
     metrics = [{"model": row["model"], "benchmark": board.benchmark, **row} for row in board.metrics]
     others = {name: getattr(board, name) for name in _OF_BOARD}
-    drawn = {
-        "says_right": figures.says_right_figure(_in_order(board)),
-        "training": figures.curves_figure(board.training, figures.TRAINING),
-    }
-    tables = {"leaderboard": board.table_rows(), "metrics": metrics, **others}
-    many = len(board.models) >= FEWEST_MODELS
-    return _write_files(out, board_document(board), tables, drawn, sections=many)
+    return {"leaderboard": board.table_rows(), "metrics": metrics, **others}
 
 
-def _write_files(
-    out: Path,
-    document: Document,
-    tables: Mapping[str, Rows],
-    drawn: Mapping[str, Figure | None] | None = None,
-    *,
-    sections: bool = True,
-) -> Path:
-    """Write a folder of a report; what an earlier one has left and this one does not have is removed."""
-    page = doc.to_html(document)
-    for name in _TABLES:
-        if rows := tables.get(name):
-            write_csv(out / f"{name}.csv", rows)
-        else:
-            remove_file(out / f"{name}.csv")
-    for name in _FIGURES:
-        figure = (drawn or {}).get(name)
-        for kind in figures.PRINTED:
-            target = out / "figures" / f"{name}.{kind}"
-            if figure is None:
-                remove_file(target)
-            else:
-                write_bytes(target, figures.figure_bytes(figure, kind))
-    write_text(out / "summary.md", doc.to_markdown(document, sections=sections))
-    return write_text(out / "report.html", page)
-
-
-def _remove_folders(out: Path, kept: Mapping[str, Board]) -> None:
-    """Remove what an earlier report has written about benchmarks that this one does not have."""
-    earlier = read_object(out / "report.json").get("benchmarks")
-    for name in {folder_name(str(one)) for one in earlier if one} if isinstance(earlier, list) else ():
-        if name not in kept:
-            drawn = [f"figures/{figure}.{kind}" for figure in _FIGURES for kind in figures.PRINTED]
-            for file in (*(f"{table}.csv" for table in _TABLES), *drawn, "summary.md", "report.html"):
-                remove_file(out / name / file)
+def _files_of(document: Document, tables: Mapping[str, Rows]) -> dict[str, Any]:
+    """Return the contents of files by name: tables, the figures of the first screen, the summary and the page."""
+    files: dict[str, Any] = {f"{name}.csv": rows for name, rows in tables.items() if rows}
+    for block in document.first:
+        if isinstance(block, Drawing) and (figure := block.draw()) is not None:
+            for kind in figures.PRINTED:
+                files[f"figures/{block.name}.{kind}"] = figures.figure_bytes(figure, kind)
+    files["summary.md"] = doc.to_markdown(document, sections=True)
+    files["report.html"] = doc.to_html(document)
+    return files
 
 
 # The document of one leaderboard.
@@ -129,7 +108,7 @@ def board_document(board: Board) -> Document:
     if any("mean_confidence" in row["values"] for row in board.models):
         label = "What each model says against how often it is right"
         draw = partial(figures.says_right_figure, _in_order(board))
-        first.append(Drawing("says-right", draw, label, _SAYS))
+        first.append(Drawing("says_right", draw, label, _SAYS))
     if board.training:
         label = "Says and right, kept information, temperature and ECE over the training steps"
         steps = Drawing("training", partial(figures.curves_figure, board.training, figures.TRAINING), label)
@@ -157,10 +136,10 @@ def _ranking(models: Rows, main: str, name: str) -> doc.Table:
     wanted = {main: "", **(PAIRS if main.startswith("pairwise_") else HEADLINE)}
     wanted |= {"temperature": "best T", "ece": "ECE"}
     short = display.short_names(dict.fromkeys(row["model"] for row in models))
-    columns: Columns = {_MODEL: lambda row: _name_cell(row, short[row["model"]])}
+    columns: Columns = {"model": lambda row: _name_cell(row, short[row["model"]])}
     several = any("benchmark" in row for row in models)
     if several:
-        columns[Column("benchmark", text=True)] = entry("benchmark")
+        columns["benchmark"] = entry("benchmark")
     columns["rank"] = lambda row: Cell(str(row["rank"] or "–"), row["rank"])
     if any(row["rank_low"] is not None for row in models):
         columns[Column("may be", _SETS)] = _set_cell
@@ -203,13 +182,14 @@ def _categories(board: Board) -> Section | None:
     if len(board.categories) < 2:
         return None
     shown, left = pages.first_of(board.categories, lambda _: 0, _MOST_CATEGORIES, "leaderboard.csv")
-    columns: Columns = {_MODEL: entry("model")}
-    columns |= {name: entry(f"in {name}", number) for name in shown}
-    rows = [
-        {"model": row["model"], **{f"in {name}": row["category_scores"][name] for name in shown}}
-        for row in board.models
-    ]
-    return doc.section_of("categories", "Scores by category", rows, columns, left.strip())
+    columns: Columns = {"model": entry("model")}
+    columns |= {Column(name): partial(_category_cell, name) for name in shown}
+    return doc.section_of("categories", "Scores by category", board.models, columns, left.strip())
+
+
+def _category_cell(category: str, row: Row) -> Cell:
+    score = row["category_scores"][category]
+    return Cell(number(score), score)
 
 
 def _correlations(board: Board) -> Section | None:
@@ -218,11 +198,9 @@ def _correlations(board: Board) -> Section | None:
     if ranked < FEWEST_MODELS or board.training:
         return None
     columns: Columns = {
-        Column("error", text=True): lambda row: metric_name(row["metric"]),
-        Column("score", text=True): entry("target"),
-        Column("coefficient", text=True): entry("method"),
-        "value": lambda row: Cell(number(row["value"]), row["value"], tip=row["note"]),
-        "interval": display.interval,
+        "error": lambda row: metric_name(row["metric"]),
+        "score": entry("target"),
+        "Kendall's tau": lambda row: Cell(bracketed(row), row["value"], tip=row["note"]),
         "p-value": entry("p_value", p_value),
         "models": entry("n"),
     }
@@ -239,8 +217,8 @@ def _check(board: Board) -> Section | None:
         return Cell(f"{row['difference']:+.4f}", row["difference"], "bad" if off else "")
 
     columns: Columns = {
-        _MODEL: entry("model"),
-        Column("category", text=True): entry("category"),
+        "model": entry("model"),
+        "category": entry("category"),
         "ours": entry("ours", number),
         "official": entry("official", number),
         "difference": difference,
@@ -255,7 +233,7 @@ def _protocol(board: Board) -> Section | None:
     if not known:
         return None
     names = dict.fromkeys(("reference_top_1", "ece", "accuracy"), "")
-    columns: Columns = {_MODEL: entry("model"), **pages.metric_columns(names, _value)}
+    columns: Columns = {"model": entry("model"), **pages.metric_columns(names, _value)}
     ordered = sorted(known, key=lambda row: float(row["values"]["reference_top_1"]["value"]))
     return doc.section_of("protocol", "The paper's protocol", ordered, columns, PROTOCOL)
 
@@ -268,7 +246,7 @@ def _training_table(rows: Rows) -> doc.Table:
     labels = {name: HEADLINE.get(name, "") for name in known}
     columns |= pages.metric_columns(labels, lambda row, metric: {"value": row[metric]})
     caption = "Best: the step that keeps the most information."
-    return doc.table_of("Training steps", rows, columns, caption, newest=True)
+    return doc.table_of("Training steps", reversed(rows), columns, caption)
 
 
 def _in_order(board: Board) -> list[Row]:
@@ -290,8 +268,8 @@ def report_document(report: Report) -> Document:
     tested = [row for row in report.models if row["p_value"] is not None]
     if tested:
         one_temperature: Columns = {
-            _MODEL: entry("model"),
-            Column("one temperature for all?", text=True): entry("words"),
+            "model": entry("model"),
+            "one temperature for all?": entry("words"),
             "p-value": entry("p_value", p_value),
         }
         first.append(doc.table_of("One temperature for all benchmarks", tested, one_temperature))
@@ -310,19 +288,16 @@ def report_document(report: Report) -> Document:
 def _effects(effects: Rows) -> Section:
     """What a temperature that was fitted on one benchmark does on the others."""
 
-    def lost(row: Row) -> Cell:
-        return Cell(bracketed({**row, "value": row["lost_information"]}), row["lost_information"])
-
     def kept(row: Row) -> Cell:
         worse = row["information_high"] < 0
         return Cell(number(row["information"]), row["information"], "bad" if worse else "")
 
     columns: Columns = {
-        _MODEL: entry("model"),
-        Column("fitted on", text=True): entry("fitted_on"),
-        Column("used on", text=True): entry("used_on"),
+        "model": entry("model"),
+        "fitted on": entry("fitted_on"),
+        "used on": entry("used_on"),
         "T": entry("temperature", temperature_text),
-        "lost information": lost,
+        "lost information": ranged("lost_information"),
         "kept information": kept,
     }
     return doc.section_of("transfer", "A temperature of one benchmark on the others", effects, columns)
@@ -348,8 +323,6 @@ def board_sentences(board: Board) -> list[str]:
 def _best_sentence(ranked: Rows, metric: str, total: str, view: tuple[str, ...]) -> str:
     best = ranked[0]
     value = best["values"][metric]
-    if len(ranked) > 1 and all(row["rank"] == best["rank"] for row in ranked):
-        return f"{total}; all have the same {metric_name(metric)}, {number(value['value'])}."
     shown = display.points(value, unit=" points") if metric.endswith("overconfidence") else bracketed(value)
     first = f"{total}. Best by {metric_name(metric)}: {clean_line(best['model'])}, {shown}"
     if set(view) <= best["values"].keys():

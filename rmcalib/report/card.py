@@ -10,7 +10,7 @@ from typing import Any
 from rmcalib import __version__
 from rmcalib._util.display import count, markdown_text
 from rmcalib._util.files import write_bytes
-from rmcalib._util.hub import HubError, check_repo_id, folder_name, translated
+from rmcalib._util.hub import check_repo_id, folder_name, translated
 from rmcalib._util.storage import as_path
 from rmcalib.report.document import to_markdown
 from rmcalib.report.evaluation import Evaluation
@@ -21,6 +21,7 @@ from rmcalib.report.sentences import HEADLINE, overall_values
 MARK = "<!-- rmcalib -->"
 """The first line of every summary. A workflow can find its own comment by it."""
 FIGURE = "calibration/reliability.png"
+_HUB_ID, _COMMIT = re.compile(r"[\w.-]+/[\w.-]+"), re.compile(r"[0-9a-f]{40}")
 _BEGIN, _END = "<!-- rmcalib:begin -->", "<!-- rmcalib:end -->"
 
 
@@ -147,8 +148,8 @@ def _section(evaluation: Evaluation) -> str:
 
 def _eval_results(evaluation: Evaluation, source: str | None) -> list[dict[str, Any]]:
     """Return the headline metrics as entries of the Hub's `.eval_results`, which need a data set of the Hub."""
-    revision = evaluation.manifest.get("benchmark_revision")
-    if not _is_on_hub(evaluation.benchmark, revision):
+    revision = str(evaluation.manifest.get("benchmark_revision"))
+    if not (_HUB_ID.fullmatch(evaluation.benchmark) and _COMMIT.fullmatch(revision)):
         return []
     date = str((evaluation.manifest.get("timings") or {}).get("finished") or "")
     entries = []
@@ -159,7 +160,7 @@ def _eval_results(evaluation: Evaluation, source: str | None) -> list[dict[str, 
             limits = f", {evaluation.settings.level:.0%} interval [{row['low']:.4f}, {row['high']:.4f}]"
         entries.append(
             {
-                "dataset": {"id": evaluation.benchmark, "revision": str(revision), "task_id": name},
+                "dataset": {"id": evaluation.benchmark, "revision": revision, "task_id": name},
                 "value": round(float(row["value"]), 6),
                 "notes": f"rmcalib, {count(row['n'], 'prompt')}{limits}",
                 **({"date": date} if date else {}),
@@ -167,15 +168,6 @@ def _eval_results(evaluation: Evaluation, source: str | None) -> list[dict[str, 
             }
         )
     return entries
-
-
-def _is_on_hub(name: str, revision: object) -> bool:
-    """Return whether a data set is on the Hub: it has an id `org/name` and a commit."""
-    try:
-        check_repo_id(name)
-    except HubError:
-        return False
-    return "/" in name and re.fullmatch(r"[0-9a-f]{40}", str(revision)) is not None
 
 
 def _readme(name: str) -> str:

@@ -64,20 +64,17 @@ def _difference_table(
     def side(which: str, row: Row) -> doc.Cell:
         return pages.metric_cell({"value": row[which]}, row["metric"])
 
-    category = doc.Column("category", text=True)
     columns: doc.Columns = {
-        doc.Column("metric", text=True): lambda row: doc.Cell(
-            _label(row["metric"]), tip=pages.meaning_of(row["metric"])
-        ),
-        category: lambda row: clean_line(row["category"]),
+        "metric": lambda row: doc.Cell(_label(row["metric"]), tip=pages.meaning_of(row["metric"])),
+        "category": doc.entry("category"),
         "A": partial(side, "a"),
         "B": partial(side, "b"),
         "B − A": change,
         doc.Column("p-value", "Of gaps: that their sizes are equal"): p,
-        doc.Column("better", text=True): lambda row: doc.Cell(row["better"].upper(), tone="good"),
+        "better": lambda row: doc.Cell(row["better"].upper(), tone="good"),
     }
     if not by_category:
-        del columns[category]
+        del columns["category"]
     level = f"{found.settings.level:.0%}"
     caption = f"Paired over prompts, with {level} intervals. Of two gaps the smaller size is better.{left}"
     return doc.table_of(name, rows, columns, caption)

@@ -6,12 +6,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.display import clean, markdown_table, markdown_text, open_console, print_table
+from rmcalib._util.display import bracketed, clean, markdown_table, markdown_text, open_console, print_table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,11 +50,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """The heading of a column, what it means, whether it holds text, and whether only pages have room for it."""
+    """The heading of a column, what it means, and whether only pages have room for it."""
 
     label: str
     meaning: str = ""
-    text: bool = False
     page_only: bool = False
 
 
@@ -66,8 +65,17 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
-    newest: bool = False
-    """Whether a terminal shows the last rows of a long table, not the first."""
+
+    @property
+    def texts(self) -> list[bool]:
+        """Which columns hold text: the first one, and those without numbers."""
+        return [i == 0 or all(row[i].value is None for row in self.rows) for i in range(len(self.columns))]
+
+    def narrow(self) -> Table:
+        """Return the table without the columns that only pages have room for."""
+        kept = [i for i, column in enumerate(self.columns) if not column.page_only]
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return replace(self, columns=[self.columns[i] for i in kept], rows=rows)
 
 
 Columns = dict[str | Column, Callable[[Any], Cell | str]]
@@ -84,21 +92,19 @@ def entry(key: str, form: Callable[[Any], str] = str) -> Callable[[Any], Cell]:
     return cell
 
 
-def table_of(
-    name: str,
-    rows: Iterable[Any],
-    columns: Columns,
-    caption: str = "",
-    *,
-    newest: bool = False,
-) -> Table:
+def ranged(key: str, form: Callable[[Any], str] = bracketed) -> Callable[[Any], Cell]:
+    """Return what makes a cell of one entry of a row with the row's interval, low to high."""
+    return lambda row: Cell(form({**row, "value": row[key]}), row[key])
+
+
+def table_of(name: str, rows: Iterable[Any], columns: Columns, caption: str = "") -> Table:
     """Return a table of rows: each column has a heading, and a function from a row to its cell."""
     heads = [column if isinstance(column, Column) else Column(column) for column in columns]
     body = [
         [found if isinstance(found := cell(row), Cell) else Cell(found) for cell in columns.values()]
         for row in rows
     ]
-    return Table(name, heads, body, caption, newest)
+    return Table(name, heads, body, caption)
 
 
 @dataclass(frozen=True)
@@ -197,25 +203,14 @@ def to_html(document: Document) -> str:
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
         "form-action 'none'"
     )
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            document=document,
-            policy=policy,
-            style=_safe(style),
-            script=_safe(script),
-            data=_safe(script_json(document.data)),
-        )
-    )
+    template, data = _environment().get_template("page.html"), script_json(document.data)
+    return template.render(document=document, policy=policy, style=style, script=script, data=data)
 
 
 def to_fragment(document: Document) -> str:
     """Return the first screen for a notebook."""
-    template = _environment().get_template("first.html")
-    return (
-        f'<div class="rmcalib"><style>{_asset("page.css")}</style>{template.render(document=document)}</div>'
-    )
+    first = _environment().get_template("first.html").render(document=document)
+    return f'<div class="rmcalib"><style>{_asset("page.css")}</style>{first}</div>'
 
 
 @lru_cache(maxsize=1)
@@ -248,12 +243,6 @@ def _svg(block: Drawing) -> Any:
 @lru_cache
 def _asset(name: str) -> str:
     return files("rmcalib.report").joinpath("templates", name).read_text(encoding="utf-8").strip()
-
-
-def _safe(text: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(text)
 
 
 def _hash(text: str) -> str:
@@ -296,16 +285,15 @@ def _print_block(console: Console, block: Block) -> None:
             console.print(Text(sentence))
     if not isinstance(block, Table) or not block.rows:
         return
-    columns, body = _narrow(block)
-    heads = [column.label.replace(" ", "\n", 1) for column in columns]
-    shown = body[-_MOST_ROWS:] if block.newest else body[:_MOST_ROWS]
+    table = block.narrow()
+    heads = [column.label.replace(" ", "\n", 1) for column in table.columns]
+    shown = table.rows[:_MOST_ROWS]
     texts = [[cell.short or cell.text for cell in row] for row in shown]
     soft = [i for i, row in enumerate(shown) if row[0].tone == "soft"]
     console.print()
     print_table(console, heads, texts, gap=1, soft=soft)
-    if len(body) > _MOST_ROWS:
-        others = "earlier" if block.newest else "more"
-        console.print(Text(f"… and {len(body) - _MOST_ROWS} {others} on the page", style="dim"))
+    if len(table.rows) > _MOST_ROWS:
+        console.print(Text(f"… and {len(table.rows) - _MOST_ROWS} more on the page", style="dim"))
 
 
 # Markdown.
@@ -338,14 +326,8 @@ def _markdown_block(block: Block) -> list[str]:
         return [*(f"{start}{markdown_text(sentence)}" for sentence in block.sentences), ""]
     if not isinstance(block, Table) or not block.rows:
         return []
-    columns, body = _narrow(block)
-    align = "".join("l" if i == 0 or column.text else "r" for i, column in enumerate(columns))
+    table = block.narrow()
+    align = "".join("l" if is_text else "r" for is_text in table.texts)
     caption = [markdown_text(block.caption), ""] if block.caption else []
-    rows = [[cell.text for cell in row] for row in body]
-    return [*caption, *markdown_table([column.label for column in columns], rows, align=align), ""]
-
-
-def _narrow(block: Table) -> tuple[list[Column], list[list[Cell]]]:
-    """Return a table without the columns that only pages have room for."""
-    kept = [i for i, column in enumerate(block.columns) if not column.page_only]
-    return [block.columns[i] for i in kept], [[row[i] for i in kept] for row in block.rows]
+    rows = [[cell.text for cell in row] for row in table.rows]
+    return [*caption, *markdown_table([column.label for column in table.columns], rows, align=align), ""]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -26,6 +26,12 @@ from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
+from rmcalib.repair.calibration import Calibration
+from rmcalib.repair.calibrator import Calibrator, as_calibrator
+from rmcalib.repair.decisions import Decisions, decide
+from rmcalib.report.document import to_html
+from rmcalib.report.figures import figure_bytes, reliability_figure
+from rmcalib.report.repairs import check_words
 from rmcalib.report.sentences import evaluation_sentences, score_notes
 from rmcalib.runs._folder import content_hash, inputs_hash
 from rmcalib.scores import Scores, load_scores
@@ -33,14 +39,9 @@ from rmcalib.scores import Scores, load_scores
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from rmcalib.repair.calibration import Calibration
-    from rmcalib.repair.calibrator import Calibrator
-    from rmcalib.repair.decisions import Decisions
-
 UNNAMED = "unnamed-benchmark"
 """The name of the benchmark if the scores do not have one."""
 Curve = Literal["bins", "isotonic"]
-CURVES: tuple[Curve, ...] = ("bins", "isotonic")
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,6 @@ class Evaluation(Shown):
 
     def write(self, folder: str | Path) -> Path:
         """Write report.html, metrics.csv, metrics.json and reliability.png to a folder or URL; return the page."""
-        from rmcalib.report.document import to_html
-        from rmcalib.report.figures import figure_bytes
         from rmcalib.report.pages import document_of
 
         out = as_path(folder)
@@ -151,8 +150,6 @@ class Evaluation(Shown):
 
     def plot(self) -> Figure:
         """Return the reliability diagrams as a matplotlib figure."""
-        from rmcalib.report.figures import reliability_figure
-
         return reliability_figure(self.reliability, self.isotonic)
 
     def __repr__(self) -> str:
@@ -217,7 +214,7 @@ def evaluate(
     >>> report.value("accuracy"), round(report.value("overconfidence", "Math"), 3)
     (0.5, 0.453)
     """
-    check_choice(curve, "curve", CURVES)
+    check_choice(curve, "curve", get_args(Curve))
     check_choice(ties, "ties", TIES)
     settings = Settings(bins, resamples, level, seed)
     own = (
@@ -243,8 +240,7 @@ def evaluate(
     shown = None if reason or view == "pointwise" else one
     if group_by and shown is None:
         raise ValueError(f"group by: {reason or 'no prompts with one correct response, so there is no gap'}")
-    special: list[Any] = [] if metrics is None else [[one.name for one in wanted]]
-    special += [one for one in (groupings[1:], curve, ties) if one not in ([], "bins", "drop")]
+    named = None if metrics is None else [one.name for one in wanted]
     return Evaluation(
         model=name,
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
@@ -253,29 +249,33 @@ def evaluate(
         facts=_facts(whole, shown, settings, reason) | {"view": view},
         reliability=[] if reason else tables.reliability_rows(whole, settings, view),
         isotonic=tables.isotonic_rows(whole) if curve == "isotonic" and shown is not None else [],
-        decisions=None if shown is None or metrics is not None else _decisions(shown, settings),
+        decisions=None if shown is None or metrics is not None else decide(shown, level=level, seed=seed),
         notes=[*notes, *score_notes(own, texts, recipe, whole, pointwise=view == "pointwise")],
         settings=settings,
         manifest=own.manifest,
-        made_from=made_from(own, recipe, texts, settings, *special),
+        made_from=made_from(own, recipe, texts, settings, named, groupings[1:], curve, ties),
         scores=own,
         texts=texts,
     )
 
 
 def made_from(
-    scores: Scores, recipe: Recipe, benchmark: Benchmark | None, settings: Settings, *more: Any
+    scores: Scores,
+    recipe: Recipe,
+    benchmark: Benchmark | None,
+    settings: Settings,
+    metrics: list[str] | None = None,
+    group_by: Sequence[str] = (),
+    curve: Curve = "bins",
+    ties: Ties = "drop",
 ) -> str:
-    """Return a hash of the inputs of an evaluation. If it has not changed, the evaluation is up to date.
-
-    ``more`` are the metrics, groups and curves that were asked for, if they are not the usual ones.
-    """
+    """Return a hash of the inputs of an evaluation. If it has not changed, the evaluation is up to date."""
     return inputs_hash(
         {
             "scores": [scores.manifest.get("hash"), content_hash(scores)],
             "scale": [why_no_calibration(recipe), scale_note(recipe)],
             "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
-            "settings": [asdict(settings), *more],
+            "settings": [asdict(settings), metrics, list(group_by), curve, ties],
             "metrics": sorted(catalogue()),
             "rmcalib": __version__,
         }
@@ -294,9 +294,6 @@ def _clustered(scores: Scores, cluster: str | None) -> Scores:
 
 def _calibrated(scores: Scores, calibrator: Any) -> tuple[Scores, list[str]]:
     """Return calibrated scores, and whether the calibrator holds on them."""
-    from rmcalib.repair.calibrator import as_calibrator
-    from rmcalib.report.repairs import check_words
-
     used = as_calibrator(calibrator)
     try:
         notes = [check_words(used, used.check(scores))]
@@ -350,9 +347,3 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
     if gain is not None:
         facts["gain"] = {"value": gain.value, "low": gain.low, "high": gain.high}
     return facts
-
-
-def _decisions(part: Part, settings: Settings) -> Decisions | None:
-    from rmcalib.repair import decide
-
-    return decide(part, level=settings.level, seed=settings.seed)

@@ -28,6 +28,7 @@ Table = Sequence[Mapping[str, Any]]
 _Panels = Mapping[str, Mapping[str, tuple[str, str, str]]]
 INK, GREY, LINE, BLUE, BAD, GOOD = "#1c2430", "#5b6675", "#d9dee6", "#2463a6", "#a3352f", "#20714b"
 _VARIABLES = {INK: "ink", GREY: "soft", LINE: "line", BLUE: "accent", BAD: "bad", GOOD: "good"}
+_CHANGING = {"png": "Software", "pdf": "CreationDate", "svg": "Date"}  # would differ in equal figures
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 _STYLE = re.compile(r' style="([^"]*)"')
 _PANEL = (3.5, 4.2)  # inches
@@ -42,20 +43,16 @@ MOST_PANELS = 12
 # Files.
 
 
-def figure_bytes(figure: Figure, kind: Literal["png", "pdf", "svg"], *, transparent: bool = False) -> bytes:
+def figure_bytes(figure: Figure, kind: Literal["png", "pdf", "svg"]) -> bytes:
     """Return a figure as the bytes of a file; the same figure gives the same bytes."""
     from matplotlib import rc_context
 
-    undated: dict[str, Any] = {
-        "png": {"Software": None},
-        "pdf": {"CreationDate": None},
-        "svg": {"Date": None},
-    }[kind]
+    left_out: Any = {_CHANGING[kind]: None}
     buffer = io.BytesIO()
     with warnings.catch_warnings(), rc_context({"svg.fonttype": "none", "svg.hashsalt": "rmcalib"}):
         # The font may lack some letters of a name; tables show it in full.
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
-        figure.savefig(buffer, format=kind, metadata=undated, transparent=transparent)
+        figure.savefig(buffer, format=kind, metadata=left_out, transparent=kind == "svg")
     return buffer.getvalue()
 
 
@@ -63,7 +60,7 @@ def figure_svg(figure: Figure, name: str, label: str) -> Markup:
     """Return a figure as SVG for a page: in the page's colours, with unique ids and without inline styles."""
     from markupsafe import Markup, escape
 
-    text = figure_bytes(figure, "svg", transparent=True).decode("utf-8")
+    text = figure_bytes(figure, "svg").decode("utf-8")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
@@ -286,7 +283,9 @@ def interval_figure(
         axes.plot(scale * value, i, "|", color=colour, markersize=8)
         axes.plot(scale * point, i, marker, color=colour, markersize=5.5)
     axes.axvline(line, color=INK, linewidth=0.9)
-    _name_lines(axes, [_shown(str(row["label"]), 34) for row in known])
+    axes.set_yticks(range(len(known)), [_shown(str(row["label"]), 34) for row in known], color=INK)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(known) - 0.4, -0.6)  # from top to bottom
     axes.set_xlabel(xlabel)
     return figure
 
@@ -352,13 +351,6 @@ def _plain(axes: Axes, *, grid: Literal["", "x", "y"] = "") -> None:
     if grid:
         axes.grid(axis=grid, color=LINE, linewidth=0.6)
         axes.set_axisbelow(True)
-
-
-def _name_lines(axes: Axes, names: Sequence[str]) -> None:
-    """Name the lines of a figure from top to bottom."""
-    axes.set_yticks(range(len(names)), names, color=INK)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(names) - 0.4, -0.6)
 
 
 def _shown(text: str, longest: int) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmcalib._util.display import clean_line
 from rmcalib._util.files import plain, read_csv_table
@@ -158,9 +158,10 @@ def report_from_runs(
             f"official scores belong to one benchmark; choose one with --benchmark (have: {have})"
         )
     known = registry(recipes)
-    how: Any = {"metric": metric, "official": official, "bradley_terry_only": bradley_terry_only}
-    how |= {"settings": settings, "on_model": on_model}
-    boards = {name: _board_of_runs(name, runs, known, **how) for name, runs in groups.items()}
+    boards = {}
+    for name, runs in groups.items():
+        board = _board_of_runs(runs, known, metric, bradley_terry_only, settings, on_model)
+        boards[name] = board if official is None else _checked(board, runs, official)
     if len(boards) == 1:
         return _of_one(next(iter(boards.values())), notes)
     notes = [*source_notes(run for runs in groups.values() for run in runs), *notes]
@@ -242,12 +243,9 @@ def _of_one(board: Board, notes: Sequence[str]) -> Report:
 
 
 def _board_of_runs(
-    benchmark: str,
     runs: Sequence[ScoredRun],
     recipes: Mapping[str, Recipe],
-    *,
     metric: str | None,
-    official: str | Path | None,
     bradley_terry_only: bool,
     settings: Settings,
     on_model: Callable[[int, int, str], None] | None,
@@ -265,18 +263,13 @@ def _board_of_runs(
     usual = _OF_PAIRS if of_pairs else ranking.DEFAULT_METRIC
     board = ranking.measure_entries(entries, metric=metric or usual, settings=settings, on_model=on_model)
     notes = [*source_notes(runs), *_manifest_notes(runs), *notes]
-    check: list[Row] = []
-    if official is not None:
-        check, more = _check(board.metrics, runs, official)
-        notes += more
     steps = training_steps(runs)
     if steps:
         notes.append("These are steps of one training run: correlations over them are not over models.")
     return replace(
         board,
         models=_with_scale(board.models, recipe_of),
-        benchmark=benchmark,
-        check=check,
+        benchmark=clean_line(runs[0].benchmark),
         training=_training_rows(board.metrics, dict(zip(kept, steps, strict=False))),
         notes=[*notes, *board.notes],
     )
@@ -358,23 +351,23 @@ def _side_by_side(
 # Tables of users, and official scores.
 
 
-def _check(
-    metrics: Sequence[Row], runs: Sequence[ScoredRun], official: str | Path
-) -> tuple[list[Row], list[str]]:
-    """Return our scores beside official ones, and which models have none."""
-    models = {run.label: run.model for run in runs}
+def _checked(board: Board, runs: Sequence[ScoredRun], official: str | Path) -> Board:
+    """Add our scores beside official ones, and notes on models that have none."""
+    shown = {row["model"] for row in board.models}
+    models = {run.label: run.model for run in runs if run.label in shown}
+    names = list(dict.fromkeys(models.values()))
     if official == "hub":
-        theirs, notes = _official_of_hub(runs[0].benchmark, list(dict.fromkeys(models.values())))
+        theirs, notes = _official_of_hub(runs[0].benchmark, names)
     else:
         theirs, notes = _read_official(official), []
     rows: list[Row] = []
-    for row in metrics:
+    for row in board.metrics:
         value = theirs.get(models[row["model"]], {}).get(_plain(row["category"]))
         if row["metric"] == SCORE and row["value"] is not None and value is not None:
             found = {"ours": row["value"], "official": value, "difference": row["value"] - value}
             rows.append({"model": row["model"], "category": row["category"], **found})
-    missing = [name for name in dict.fromkeys(models.values()) if name not in theirs]
-    return rows, [*notes, *(f"{official} has no scores of {name}." for name in missing)]
+    notes += [f"{official} has no scores of {name}." for name in names if name not in theirs]
+    return replace(board, check=rows, notes=[*notes, *board.notes])
 
 
 def _read_official(path: str | Path) -> dict[str, dict[str, float]]:
@@ -398,14 +391,13 @@ def _official_of_hub(benchmark: str, models: Sequence[str]) -> tuple[dict[str, d
         )
     published, commit = published_figures(models)
     found = {}
-    wanted = {_plain(name) for name in CATEGORIES}
     for model, figures in published.items():
         by_name = {_plain(name): value for name, value in figures.items()}
-        own = {name: value for name, value in by_name.items() if name in wanted}
+        own = {name: by_name[name] for name in map(_plain, CATEGORIES) if name in by_name}
+        if len(own) == len(CATEGORIES):
+            own[OVERALL] = sum(own.values()) / len(own)
         scale = 100 if max(own.values(), default=0.0) > _LARGEST else 1
         found[model] = {name: value / scale for name, value in own.items()}
-        if len(own) == len(wanted):
-            found[model][OVERALL] = sum(found[model].values()) / len(own)
     note = f"Official scores: {RESULTS} at commit {commit}, of {len(found)} of {len(models)} models."
     return found, [note]
 

@@ -19,11 +19,10 @@ from rmcalib.metrics.comparison import Comparison
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, shown_name
 from rmcalib.report import document as doc
-from rmcalib.report import figures, sentences
+from rmcalib.report import figures, repairs, sentences
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, Tile, Words, entry
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.prompts import prompt_data
-from rmcalib.report.repairs import decision_sentences, decisions_drawing
 from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name
 
 if TYPE_CHECKING:
@@ -81,12 +80,7 @@ def plot(result: Any) -> Figure:
 
 def document_of(result: Any) -> Document:
     """Return the document of any result."""
-    from rmcalib.integrations.watching import Watch
-    from rmcalib.repair.calibration import Calibration
-    from rmcalib.repair.calibrator import Applied
-    from rmcalib.repair.decisions import Decisions
-    from rmcalib.repair.panels import Panel
-    from rmcalib.report import boards, comparisons, repairs
+    from rmcalib.report import boards, comparisons
     from rmcalib.report.leaderboards import Report
 
     builders: dict[type, Callable[[Any], Document]] = {
@@ -94,11 +88,7 @@ def document_of(result: Any) -> Document:
         Comparison: comparisons.comparison_document,
         Board: boards.board_document,
         Report: boards.report_document,
-        Calibration: repairs.calibration_document,
-        Applied: repairs.applied_document,
-        Decisions: repairs.decisions_document,
-        Panel: repairs.panel_document,
-        Watch: repairs.watch_document,
+        **repairs.DOCUMENTS,
     }
     return builders[type(result)](result)
 
@@ -190,7 +180,7 @@ def evaluation_document(result: Evaluation) -> Document:
     if len(by_category) > 1:
         first.append(_forest("categories", by_category, _FOREST))
     if result.decisions is not None:
-        first.append(Words(decision_sentences(result.decisions)[:1]))
+        first.append(Words(repairs.decision_sentences(result.decisions)[:1]))
     return Document(
         title=f"Calibration of {result.model}",
         subtitle=_subtitle(result, at),
@@ -210,7 +200,8 @@ def _subtitle(result: Evaluation, at: Mapping[str, Row]) -> str:
     size = f"{questions}{count(facts['prompts'], 'prompt')}, {count(facts['responses'], 'response')}"
     official = at.get("official_score") or at.get("rewardbench_score")
     score = "" if official is None else f" · score {official['value']:.3f}"
-    return clean_line(f"{size} of {result.benchmark}{score}")
+    dtype = result.manifest.get("dtype")
+    return clean_line(f"{size} of {result.benchmark}{score}{f' · {dtype}' if dtype else ''}")
 
 
 def _tiles(result: Evaluation, at: Mapping[str, Row]) -> list[Tile]:
@@ -248,8 +239,8 @@ def _evaluation_sections(result: Evaluation) -> Iterator[Section]:
     if len(result.groups) > 1:
         yield Section("groups", "Gap by group", _gaps_by_group(result.groups))
     if result.decisions is not None:
-        said = Words(decision_sentences(result.decisions))
-        yield Section("decisions", "If you act on it", [said, decisions_drawing(result.decisions)])
+        said = Words(repairs.decision_sentences(result.decisions))
+        yield Section("decisions", "If you act on it", [said, repairs.decisions_drawing(result.decisions)])
     yield Section("everything", "All metrics", [_everything(result)])
     manifest = {key: value for key, value in result.manifest.items() if key != "inputs"}  # repeated in it
     text = display.clean(json.dumps(manifest, indent=2, ensure_ascii=False, default=str))
@@ -282,7 +273,7 @@ def _category_table(result: Evaluation) -> doc.Table | None:
     sizes = _sizes(result)
     listed, left = first_of(categories_of(result.rows), sizes.__getitem__)
     columns: Columns = {
-        Column("category", text=True): clean_line,
+        "category": clean_line,
         "prompts": lambda category: Cell(f"{sizes[category]:,}", sizes[category]),
     }
     gaps = [metric for metric in labels if metric.endswith(_GAPS)]
@@ -326,18 +317,16 @@ def _gaps_by_group(groups: Rows) -> list[doc.Block]:
         "Gap by group",
         listed,
         {
-            Column("group", text=True): lambda row: clean_line(row["group"]),
-            Column("grouped by", text=True): lambda row: clean_line(row["group_by"]),
+            "group": entry("group"),
+            "grouped by": entry("group_by"),
             "prompts": entry("n", "{:,}".format),
             "says": entry("says", percent),
             "right": entry("right", percent),
-            "gap in points": lambda row: Cell(points({**row, "value": row["gap"]}), row["gap"]),
+            "gap in points": doc.ranged("gap", points),
             "partially pooled": lambda row: Cell(points({"value": row["pooled"]}), row["pooled"]),
             "corrected p-value": entry("p_adjusted", p_value),
-            Column("flagged", text=True): lambda row: (
-                Cell(sentences.direction(row["gap"]), tone="bad")
-                if row["flagged"]
-                else Cell("no", tone="soft")
+            "flagged": lambda row: (
+                Cell(sentences.direction(row["gap"]), tone="bad") if row["flagged"] else "no"
             ),
         },
         f"Partially pooled gaps: Morris (1983). Corrected p-values: Holm.{left}",
@@ -360,7 +349,7 @@ def _everything(result: Evaluation) -> doc.Table:
     def cell(category: str, metric: str) -> Cell:
         return metric_cell(found.get((category, metric)), metric, limits=category == OVERALL)
 
-    columns: Columns = {Column("metric", text=True): lambda name: Cell(name, note=meaning_of(name))}
+    columns: Columns = {"metric": lambda name: Cell(name, note=meaning_of(name))}
     columns |= {Column(clean_line(category)): partial(cell, category) for category in categories}
     caption = f"metrics.csv has all intervals, and the reason for each empty cell.{left}"
     return doc.table_of("All metrics", names, columns, caption)

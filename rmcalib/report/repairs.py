@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, clean_line, count, number, percent, temperature_text
+from rmcalib.integrations.watching import Watch
+from rmcalib.repair.calibration import Calibration
+from rmcalib.repair.calibrator import Applied, Calibrator, CalibratorCheck
+from rmcalib.repair.decisions import Decisions
+from rmcalib.repair.panels import Panel
 from rmcalib.report import document as doc
 from rmcalib.report import figures
-from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Tile, entry, table_of
+from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Tile, entry, ranged, table_of
 from rmcalib.report.sentences import metric_name, p_text
-
-if TYPE_CHECKING:
-    from rmcalib.integrations.watching import Watch
-    from rmcalib.repair.calibration import Calibration
-    from rmcalib.repair.calibrator import Applied, Calibrator, CalibratorCheck
-    from rmcalib.repair.decisions import Decisions
-    from rmcalib.repair.panels import Panel
 
 _REFERENCE = {
     "stated": "the sigmoid of the reward, as it is",
@@ -150,7 +148,9 @@ def _joined(names: Sequence[str], row: Any) -> str:
 
 def _applied_cell(name: str, row: Any) -> Cell:
     value = row[name]
-    return Cell(f"{value:.4g}", value) if isinstance(value, float) else Cell(clean_line(str(value))[:80])
+    if isinstance(value, int | float):
+        return Cell(f"{value:.4g}" if isinstance(value, float) else str(value), value)
+    return Cell(clean_line(value)[:80])
 
 
 # Calibrations.
@@ -189,7 +189,7 @@ def calibration_document(found: Calibration) -> Document:
     from rmcalib.report.pages import metric_cell
 
     overall = {(row["stage"], row["metric"]): row for row in found.rows if row["category"] == "overall"}
-    columns: Columns = {Column("metric", text=True): metric_name}
+    columns: Columns = {"metric": metric_name}
 
     def value(stage: str, name: str) -> Cell:
         return metric_cell(overall.get((stage, name)), name)
@@ -255,15 +255,15 @@ def panel_sentences(found: Panel) -> list[str]:
 def panel_document(found: Panel) -> Document:
     """Return the document of a panel: which judges add something."""
     members: Columns = {
-        Column("judge", text=True): lambda row: clean_line(row["judge"]),
+        "judge": entry("judge"),
         "T": entry("temperature", temperature_text),
         "weight": entry("weight", number),
         "log loss": entry("log_loss", number),
         "right": entry("accuracy", percent),
-        "log loss rises without it": lambda row: bracketed({**row, "value": row["left_out"]}),
+        "log loss rises without it": ranged("left_out"),
     }
     panels: Columns = {
-        Column("panel", text=True): lambda row: clean_line(row["panel"]),
+        "panel": entry("panel"),
         "log loss": entry("log_loss", number),
         "right": entry("accuracy", percent),
     }
@@ -294,7 +294,7 @@ def panel_document(found: Panel) -> Document:
 def watch_document(found: Watch) -> Document:
     """Return the document of a watched training run: curves, and one row per step."""
     first, last = (found.steps[0]["step"], found.steps[-1]["step"]) if found.steps else (0, 0)
-    columns: Columns = {Column("step", text=True): lambda row: Cell(f"{row['step']:g}", row["step"])}
+    columns: Columns = {"step": lambda row: Cell(f"{row['step']:g}", row["step"])}
     for name, column in WATCHED.items():
         if any(_known(row.get(name)) for row in found.steps):
             columns[column] = partial(step_cell, name)
@@ -307,7 +307,7 @@ def watch_document(found: Watch) -> Document:
         sentences=watch_sentences(found),
         first=[
             Drawing("curves", partial(figures.curves_figure, drawn, figures.WATCHED), label),
-            table_of("steps", found.steps, columns, newest=True),
+            table_of("steps", reversed(found.steps), columns),
         ],
         footer=f"Intervals: 95%, prompts as clusters. Probabilities: {_REFERENCE[found.reference['kind']]}.",
     )
@@ -360,3 +360,12 @@ def step_cell(name: str, row: Mapping[str, Any]) -> Cell:
     if name == "gap":
         return Cell(display.points(both), value)
     return Cell(bracketed(both, percent if name in _PERCENT else number), value)
+
+
+DOCUMENTS: dict[type, Callable[[Any], Document]] = {
+    Calibration: calibration_document,
+    Applied: applied_document,
+    Decisions: decisions_document,
+    Panel: panel_document,
+    Watch: watch_document,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,15 +45,23 @@ def runs_by_benchmark(
     """Find the finished runs under some folders, by benchmark, or those of one; return them with notes.
 
     A run that is found twice (the same hash) counts once. Runs of one model with different hashes are all
-    kept, and labelled by their folders. The folder ``real`` is the built-in board. A file of scores counts as
-    one run for each of its models.
+    kept, and labelled by their folders. A part of a benchmark (``--part``) is left out if its model was scored
+    on the whole, too. The folder ``real`` is the built-in board. A file of scores counts as one run for each of
+    its models.
     """
     runs, notes = _finished_runs(folders)
     if benchmark is not None:
         runs = _of_benchmark(runs, benchmark)
+    scored = {(run.model, run.benchmark) for run in runs}
     groups: dict[str, list[ScoredRun]] = {}
     for run in runs:
-        groups.setdefault(clean_line(run.benchmark), []).append(run)
+        whole = re.sub(r"-\d+of\d+$", "", run.benchmark)
+        if whole != run.benchmark and (run.model, whole) in scored:
+            notes.append(
+                clean_line(f"{run.model}: {run.benchmark} is left out, because {whole} has its prompts, too.")
+            )
+        else:
+            groups.setdefault(clean_line(run.benchmark), []).append(run)
     return {name: _tell_apart(same) for name, same in groups.items()}, notes
 
 
@@ -130,17 +139,13 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
 
 def _of_scores(source: Path, found: dict[str, Scores]) -> list[ScoredRun]:
     """Return the models of a file or of a built-in board as runs; their folders are only names."""
-    return [
-        ScoredRun(
-            source / model,
-            {key: value for key, value in scores.manifest.items() if key != "hash"},
-            model,
-            str(scores.manifest.get("benchmark") or UNNAMED),
-            clean_line(model),
-            scores,
-        )
-        for model, scores in found.items()
-    ]
+    runs = []
+    for model, scores in found.items():
+        # Several files may hold parts of one run, so its hash does not tell them apart.
+        manifest = {key: value for key, value in scores.manifest.items() if key != "hash"}
+        benchmark = str(manifest.get("benchmark") or UNNAMED)
+        runs.append(ScoredRun(source / model, manifest, model, benchmark, clean_line(model), scores))
+    return runs
 
 
 def _read_run(folder: Path) -> ScoredRun:

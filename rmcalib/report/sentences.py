@@ -163,7 +163,7 @@ def _choice_sentences(evaluation: Evaluation, at: Mapping[str, Row]) -> list[str
     elif not outside_zero(gap) and least:
         shown = f"{count(gap['n'], 'prompt')} would show a gap of {100 * least:.1f} points in 4 of 5 cases"
         found.append(f"{shown}.")
-    found += [_information_sentence(at), _temperature_sentence(at, facts)]
+    found += [_information_sentence(at), _temperature_sentence(at, facts), _beta_sentence(evaluation, at)]
     return [*found, _groups_sentence(evaluation.groups), _check_sentence(evaluation, at)]
 
 
@@ -208,6 +208,18 @@ def _temperature_sentence(at: Mapping[str, Row], facts: Row) -> str:
     return (
         f"Dividing its rewards by T = {best} is estimated to lower the log loss on other prompts by {gain}."
     )
+
+
+def _beta_sentence(evaluation: Evaluation, at: Mapping[str, Row]) -> str:
+    """Return which beta of a DPO policy would be calibrated: its rewards are multiples of it."""
+    beta, best = evaluation.manifest.get("beta"), at.get("temperature")
+    if not isinstance(beta, float) or best is None or not best["value"]:
+        return ""
+    guess = ", which is a guess" if evaluation.manifest.get("beta_from") == "default" else ""
+    limits = [beta / best[end] if best[end] else None for end in ("high", "low")]
+    known = {"value": beta / best["value"], "low": limits[0], "high": limits[1]}
+    right = bracketed(known if None not in limits else known | {"low": None})
+    return f"Its rewards are for β = {beta:g}{guess}; its best temperature corresponds to β = {right}."
 
 
 def _groups_sentence(groups: Rows) -> str:
@@ -297,7 +309,7 @@ def _share(row: Row) -> str:
 def score_notes(
     scores: Scores, benchmark: Benchmark | None, recipe: Recipe, whole: Part, *, pointwise: bool
 ) -> list[str]:
-    """Return notes on scale, undecided prompts, cut responses, equal rewards, and answers of a language model."""
+    """Return notes on scale, undecided prompts, cut and empty responses, equal rewards, and a judge's answers."""
     reason, mark = why_no_calibration(recipe), scale_note(recipe)
     notes = []
     if reason:
@@ -313,9 +325,15 @@ def score_notes(
     notes += _answer_notes(scores)
     cut = int(scores.truncated.sum())
     if cut:
+        limit = scores.manifest.get("max_length")
+        at = f" at {limit} tokens" if limit else ""
         notes.append(
-            f"{cut} of {len(scores)} responses ({cut / len(scores):.1%}) were cut and scored without their end."
+            f"{cut} of {len(scores)} responses ({cut / len(scores):.1%}) were cut{at} and scored without their end."
         )
+    texts = [] if benchmark is None else [text for item in benchmark.items for text in item.responses]
+    empty = sum(not text.strip() for text in texts)
+    if empty:
+        notes.append(f"{count(empty, 'response')} of {len(texts):,} have no text.")
     if recipe.scale != "pairs":  # verdicts on pairs are often equal
         notes += _shared_rewards(scores)
     return notes if benchmark is None else [*notes, *disagreements(scores, benchmark)]
@@ -383,6 +401,11 @@ def _answer_notes(scores: Scores) -> list[str]:
         notes.append(
             f"{unread:,} of {answers:,} answers ({unread / answers:.1%}) could not be read. They are not "
             "counted, so the forecasts of their prompts are closer to uniform."
+        )
+    if found["floored"]:
+        notes.append(
+            f"The server did not return {found['floored']:,} log-probabilities. They are set to their upper "
+            f"bounds, so probabilities are off by at most {found['largest_floor']:.1g}."
         )
     if found.get("label_mass", 1.0) < _LITTLE_MASS:
         notes.append(

@@ -46,8 +46,8 @@ SHA256 = {
 DATASETS = tuple(sorted(SHA256))
 """Names for :func:`load_dataset`: the data sets of the paper, and segment and pendigits."""
 
-_POLITICAL_LABELS = 6
-_POLITICAL_MISSING = 977
+Encoder = Callable[[IntArray], FloatArray]
+"""A function of row numbers that returns their features (n, d)."""
 _SMALLEST = 1e-75  # the smallest likelihood of a feature
 
 
@@ -126,16 +126,13 @@ def load_dataset(name: str) -> Dataset:
     if name in ("iris", "wine"):
         features, orders = _offline(name)
         return _numeric_dataset(name, features, orders)
-    frame = _read_frame(path := fetch(name))
     if name != "political":
-        return _from_frame(frame, name, "L", where=str(path))
-    # A survey: 977 means no answer, caseid numbers the people, the last six columns are ranks.
-    data = _from_frame(
-        frame, name, [str(column) for column in frame.columns[-_POLITICAL_LABELS:]], where=str(path)
-    )
+        return read_csv(fetch(name))
+    # A survey: 977 means no answer, and caseid numbers the people.
+    data = read_csv(fetch(name), labels="Pos. of ")
     return replace(
         data,
-        numeric=np.where(data.numeric == _POLITICAL_MISSING, np.nan, data.numeric),
+        numeric=np.where(data.numeric == 977, np.nan, data.numeric),
         labels=tuple(one.removeprefix("Pos. of ").removesuffix(" in Ranking") for one in data.labels),
         identifiers=("caseid",),
     )
@@ -172,11 +169,7 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
     array([[0, 1],
            [1, 0]])
     """
-    source = Path(path)
-    if not source.is_file():
-        raise ValueError(f"{source}: there is no such file")
-    name = re.sub(r"[^\w.-]", "_", source.stem)
-    return _from_frame(_read_frame(source), name, labels, where=str(source))
+    return _from_frame(_read_frame(Path(path)), labels, Path(path))
 
 
 def synthetic_dataset(
@@ -269,11 +262,11 @@ def naive_bayes_rankings(features: ArrayLike, classes: ArrayLike, *, decimals: i
     return np.argsort(-probabilities, axis=1, kind="stable")
 
 
-def fetch(name: str, *, base_url: str = BASE_URL, cache: Path | None = None) -> Path:
+def fetch(name: str) -> Path:
     """Return the path of a data set's file: in ``RMCALIB_DATA``, in the cache, or downloaded into it.
 
     The hash is checked in all cases. A download is written to a temporary file first, so the cache never
-    holds an incomplete or wrong file. ``cache`` is ``RMCALIB_CACHE`` or the user's cache folder by default.
+    holds an incomplete or wrong file. The cache is ``RMCALIB_CACHE``, or the user's cache folder.
     """
     file = f"{name}.csv"
     folder = os.environ.get("RMCALIB_DATA")
@@ -287,23 +280,21 @@ def fetch(name: str, *, base_url: str = BASE_URL, cache: Path | None = None) -> 
             return local
     import pooch
 
-    target = cache or Path(os.environ.get("RMCALIB_CACHE") or pooch.os_cache("rmcalib")) / "label_ranking"
+    cache = Path(os.environ.get("RMCALIB_CACHE") or pooch.os_cache("rmcalib")) / "label_ranking"
     pooch.get_logger().setLevel("WARNING")
     download = pooch.HTTPDownloader(timeout=30)
+    url = BASE_URL + file
     try:
-        found = pooch.retrieve(base_url + file, f"sha256:{SHA256[name]}", file, target, downloader=download)
+        return Path(pooch.retrieve(url, f"sha256:{SHA256[name]}", file, cache, downloader=download))
     except (OSError, ValueError) as error:  # not reached, not the expected file, or not written
         problem = " ".join(str(error).split())
         raise ValueError(
-            f"{name}: cannot be fetched from {base_url + file}: {problem}. Without a network, put {file} into a "
+            f"{name}: cannot be fetched from {url}: {problem}. Without a network, put {file} into a "
             "folder and set RMCALIB_DATA to the folder; iris and wine need no download"
         ) from error
-    return Path(found)
 
 
-def fit_encoder(
-    data: Dataset, rows: IntArray, *, identifiers: bool = False
-) -> Callable[[IntArray], FloatArray]:
+def fit_encoder(data: Dataset, rows: IntArray, *, identifiers: bool = False) -> Encoder:
     """Learn the encoding from ``rows`` of ``data``; return a function of rows that returns features (n, d).
 
     Missing numbers are replaced by the median, numbers are standardised, and categories are one-hot encoded.
@@ -367,7 +358,7 @@ def _read_frame(path: Path) -> "pd.DataFrame":
     return pd.read_csv(text).set_axis(table.lines)
 
 
-def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *, where: str) -> Dataset:
+def _from_frame(frame: "pd.DataFrame", labels: str | Sequence[str], where: Path) -> Dataset:
     import pandas as pd
 
     columns = [str(column) for column in frame.columns]
@@ -398,7 +389,7 @@ def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *
     numbers = [column for column in features if frame[column].dtype.kind in "iufb"]
     texts = [column for column in features if column not in numbers]
     return Dataset(
-        name,
+        re.sub(r"[^\w.-]", "_", where.stem),
         frame[numbers].to_numpy(np.float64),
         orders_from_ranks(ranks, base=1),
         tuple(chosen),

@@ -12,6 +12,7 @@ from rmcalib.calibration import NullTest, full_rank, sub_k, top_k
 from rmcalib.calibration.binning import Discrepancy
 from rmcalib.calibration.notions import NotionProtocol, NotionResult
 from rmcalib.ranking import PairMarginals, RankingDistribution
+from rmcalib.ranking._listed import own_log_prob
 from rmcalib.ranking.events import Family
 
 NOTIONS = ("rankwise", "rankwise-95", "full-rank", "full-rank-95")
@@ -156,30 +157,31 @@ class _Fold(NamedTuple):
         """Yield Kendall's tau, and the log loss if the forecast is a distribution."""
         values = {"kendall_tau": kendall_tau(self.dist.mode(), self.orders)}
         if isinstance(self.dist, RankingDistribution):
-            values["log_loss"] = -float(np.mean(np.diagonal(self.dist.log_prob(self.orders)).astype(float)))
+            values["log_loss"] = -float(own_log_prob(self.dist, self.orders).mean())
         for name, value in values.items():
             yield self._row("", self.dist.n_items, name, "exact", "", value)
 
     def notion(self, family: Family, k: int, notion: str, protocol: NotionProtocol) -> Iterator[Row]:
         """Yield the rows of one notion, one per discrepancy; none if the protocol does not have it."""
-        coverage = 0.95 if notion.endswith("-95") else None
-        exact = protocol == "exact"
+        exact, frequent = protocol == "exact", notion.endswith("-95")
+        how: Row = {"protocol": protocol, "coverage": 0.95 if frequent else None}
+        if not exact:
+            how["support"] = self.support
         if notion.startswith("full-rank"):
-            if exact and coverage is not None:
+            if exact and frequent:
                 return
-            how: Row = {} if exact else {"support": self.support, "coverage": coverage}
-            how |= {"k": k, "family": family, "bandwidth": self.questions.bandwidth, "protocol": protocol}
+            how |= {"k": k, "family": family, "bandwidth": self.questions.bandwidth}
             strong = full_rank(self.dist, self.orders, **how)
             row = self._row(family, k, notion, protocol, "l2-squared" if exact else "l1", strong.value)
             yield row | (self._strong_columns(strong) if exact and self.questions.resamples else {})
             return
+        if exact and frequent:
+            how["counted_on"] = self.counted_on
         ask: Any = sub_k if family == "sub" else top_k
-        how = {"counted_on": self.counted_on} if coverage else {}
-        how = how if exact else {"protocol": "reference", "support": self.support}
         for discrepancy in self.questions.discrepancies:
             if not exact and discrepancy == "jeffreys":  # the public code has the mapped one only
                 continue
-            weak = ask(self.dist, self.orders, k, discrepancy=discrepancy, coverage=coverage, **how)
+            weak = ask(self.dist, self.orders, k, discrepancy=discrepancy, **how)
             row = self._row(family, k, notion, protocol, discrepancy, weak.value)
             row["n_events"] = weak.n_events
             is_tested = exact and discrepancy == "abs" and self.questions.resamples
@@ -208,9 +210,8 @@ class _Fold(NamedTuple):
         return columns
 
     def _row(self, family: str, k: int, notion: str, protocol: str, discrepancy: str, value: float) -> Row:
-        empty = dict.fromkeys(("low", "high", "n_events", "null_mean", "null_high", "p_value"))
         what = {"family": family, "notion": notion, "k": k, "protocol": protocol, "discrepancy": discrepancy}
-        return empty | what | {"value": value, "n": len(self.orders)}
+        return what | {"value": value, "n": len(self.orders)}
 
 
 def _null_columns(null: NullTest) -> Row:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,12 +23,13 @@ from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.processes import PeerError, end_with_parent, spared
 from rmcalib._util.storage import as_path, read_file
 from rmcalib.calibration import fit_temperature
+from rmcalib.calibration.reference import ENUMERATED_BELOW
 from rmcalib.ranking import Mixture, PairMarginals, PlackettLuce, RankingDistribution
 from rmcalib.ranking._distribution import HasTemperature
 from rmcalib.tabular import _reference as reference
-from rmcalib.tabular._datasets import Dataset, fit_encoder, load_dataset
+from rmcalib.tabular._datasets import Dataset, Encoder, fit_encoder, load_dataset
 from rmcalib.tabular._evaluation import Questions, Row, evaluate
-from rmcalib.tabular._learners import LEARNERS, LearnerFactory
+from rmcalib.tabular._learners import LEARNERS, Learner, LearnerFactory
 from rmcalib.tabular._results import ProlrResult
 
 COLUMNS = (
@@ -163,15 +165,10 @@ def run_prolr(
             raise ValueError(f"learners: bad name {name!r}; use letters, digits, '-', '_', '.' and '+'")
     with TemporaryDirectory() as temporary:
         where = as_path(temporary if folder is None else folder)
-        jobs = {
-            where / "parts" / f"{job.label}__{job.key}.json": job
-            for job in (
-                Job(one, name, fold, plan, factory)
-                for one in datasets
-                for name, factory in factories.items()
-                for fold in range(plan.folds)
-            )
-        }
+        jobs = {}
+        for one, (name, factory), fold in product(datasets, factories.items(), range(plan.folds)):
+            job = Job(one, name, fold, plan, factory)
+            jobs[where / "parts" / f"{job.label}__{job.key}.json"] = job
         done = [] if fresh else [path for path in jobs if path.is_file()]
         for path in done:
             on_done(jobs[path].label)
@@ -241,7 +238,7 @@ def _run(jobs: dict[Path, Job], processes: int, on_done: Callable[[str], None]) 
 
 
 def fold_rows(job: Job) -> list[Row]:
-    """Train and evaluate one learner on one fold; return rows with the columns ``COLUMNS``."""
+    """Train and evaluate one learner on one fold; return rows with columns of ``COLUMNS``."""
     from threadpoolctl import threadpool_limits
 
     data, plan = job.data, job.plan
@@ -265,12 +262,12 @@ def fold_rows(job: Job) -> list[Row]:
                 orders,
                 plan.questions,
                 counted_on=data.orders[train],
-                support=reference.reference_support(everything),
+                support=None if data.n_items < ENUMERATED_BELOW else everything,
                 rng=rng,
             )
             head: Row = {"dataset": data.name, "learner": name, "fold": job.fold}
             tail: Row = {"training": plan.training, "truth": plan.truth}
-            rows += [{column: (head | row | tail)[column] for column in COLUMNS} for row in found]
+            rows += [head | row | tail for row in found]
     return rows
 
 
@@ -291,11 +288,9 @@ def _forecasts(job: Job, rng: np.random.Generator) -> tuple[IntArray, IntArray, 
         n_held_out = max(1, round(_CALIBRATION_SHARE * len(train)))
         held_out, train = np.sort(shuffled[:n_held_out]), np.sort(shuffled[n_held_out:])
     encode = fit_encoder(data, train)
-    x, orders = encode(train), data.orders[train]
     factory = LEARNERS[job.learner] if job.factory is None else job.factory
-    model = factory(plan.seed).fit(x, orders)
-    x_test = encode(test)
-    dist = model.predict(x_test)
+    model = factory(plan.seed).fit(encode(train), data.orders[train])
+    dist = model.predict(encode(test))
     if not isinstance(dist, PairMarginals) or (len(dist), dist.n_items) != (len(test), data.n_items):
         raise ValueError(
             f"learner {job.learner}: predict returned {dist!r:.60}, expected a distribution over rankings "
@@ -303,30 +298,30 @@ def _forecasts(job: Job, rng: np.random.Generator) -> tuple[IntArray, IntArray, 
         )
     forecasts = {job.learner: dist}
     if plan.recalibrate and isinstance(dist, RankingDistribution):
-        x_held_out = encode(held_out)
-        before: Any = model.predict(x_held_out)  # of the same kind as dist
-        for name, repair in _repairs(job, before, data.orders[held_out], x_held_out, x, orders):
-            forecasts[f"{job.learner}+{name}"] = repair(dist, x_test)
+        repaired = _repaired(job, model, encode, train, held_out, test)
+        forecasts |= {f"{job.learner}+{name}": forecast for name, forecast in repaired.items()}
     return train, test, forecasts
 
 
-def _repairs(
-    job: Job, before: Any, seen: IntArray, x_held_out: FloatArray, x: FloatArray, orders: IntArray
-) -> list[tuple[str, Callable[[Any, FloatArray], PairMarginals]]]:
-    """Fit repairs of a forecast on held-out rows: functions of a forecast and of the features of its rows."""
-    found: list[tuple[str, Callable[[Any, FloatArray], PairMarginals]]] = []
+def _repaired(
+    job: Job, model: Learner, encode: Encoder, train: IntArray, held_out: IntArray, test: IntArray
+) -> dict[str, PairMarginals]:
+    """Return the model's forecast for the test rows, with each of the repairs fitted on held-out rows."""
+    orders, x, x_test = job.data.orders, encode(held_out), encode(test)
+    before: Any = model.predict(x)
+    dist: Any = model.predict(x_test)
+    found: dict[str, PairMarginals] = {}
     if isinstance(before, HasTemperature):
-        fit = fit_temperature(before, seen)
+        fit = fit_temperature(before, orders[held_out])
         # If all held-out rows are forecast correctly, the best temperature is zero: certainty. A few rows
         # cannot justify that.
-        temperature = 1.0 if fit.at_limit == "cold" else fit.temperature
-        found.append(("t", lambda dist, _: dist.at_temperature(temperature)))
+        found["t"] = dist.at_temperature(1.0 if fit.at_limit == "cold" else fit.temperature)
     others: dict[str, Callable[[FloatArray], Any]] = {
         "u": lambda features: PlackettLuce(np.zeros((len(features), orders.shape[1])))  # uniform
     }
     if job.learner != "pl":
-        others["pl"] = LEARNERS["pl"](job.plan.seed).fit(x, orders).predict
-    for name, other in others.items():
-        weights = Mixture.fit([before, other(x_held_out)], seen).weights
-        found.append((name, lambda dist, features, w=weights, o=other: Mixture([dist, o(features)], w)))  # type: ignore[misc]
+        others["pl"] = LEARNERS["pl"](job.plan.seed).fit(encode(train), orders[train]).predict
+    for name, predict in others.items():
+        weights = Mixture.fit([before, predict(x)], orders[held_out]).weights
+        found[name] = Mixture([dist, predict(x_test)], weights)
     return found

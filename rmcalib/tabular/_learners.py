@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats
 from rmcalib.ranking import Mallows, PairMarginals, PairwiseProbabilities, PlackettLuce, SparseRankings
 from rmcalib.ranking._listed import log_integer
-from rmcalib.ranking.events import as_orders, index_of_orders
+from rmcalib.ranking.events import as_orders, index_of_rows
 
 if TYPE_CHECKING:
     import torch
@@ -31,11 +31,9 @@ class Learner(Protocol):
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "Learner":
         """Learn from features (n, d) and rankings (n, m), best label first; return the learner itself."""
-        ...
 
     def predict(self, X: ArrayLike) -> PairMarginals:
         """Return a forecast for each row of features: a distribution over rankings, or pair marginals."""
-        ...
 
 
 LearnerFactory = Callable[[int], Learner]
@@ -156,7 +154,7 @@ class RankClassifier:
 
         x, ranked = check_training_data(X, orders)
         classes = np.unique(ranked, axis=0) if self.classes is None else as_orders(self.classes, "classes")
-        index = index_of_orders(classes, ranked)
+        index = index_of_rows(classes, ranked)
         if (index == len(classes)).any():
             raise ValueError("classes: a ranking of the data is not among them")
         n_unseen = math.factorial(ranked.shape[1]) - len(classes)
@@ -382,22 +380,21 @@ def _descend_distance(center: IntArray, beats: IntArray) -> tuple[IntArray, floa
 
 
 def _best_dispersion(mean_distance: float, m: int) -> float:
-    """Find the dispersion at which the expected Kendall distance equals the observed one, by bisection."""
+    """Find the dispersion at which the expected Kendall distance equals the observed one."""
+    from scipy.optimize import brentq
+
     exponents = np.arange(m)
 
-    def expected(dispersion: float) -> float:
+    def excess(dispersion: float) -> float:
         powers = np.exp(-dispersion * exponents)
-        return float((np.cumsum(powers * exponents) / np.cumsum(powers)).sum())
+        expected = np.cumsum(powers * exponents) / np.cumsum(powers)
+        return float(expected.sum()) - mean_distance
 
-    low, high = 0.0, _LARGEST_DISPERSION
-    if mean_distance >= expected(low):
-        return low
-    if mean_distance <= expected(high):
-        return high
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if expected(middle) > mean_distance else (low, middle)
-    return (low + high) / 2
+    if excess(0.0) <= 0:
+        return 0.0
+    if excess(_LARGEST_DISPERSION) >= 0:
+        return _LARGEST_DISPERSION
+    return float(brentq(excess, 0.0, _LARGEST_DISPERSION, xtol=1e-15))
 
 
 @dataclass(frozen=True)

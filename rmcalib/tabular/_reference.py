@@ -20,7 +20,7 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.ranking import PairMarginals, PlackettLuce, SparseRankings, ranks_from_orders
-from rmcalib.ranking.events import index_of_orders
+from rmcalib.ranking.events import index_of_rows
 from rmcalib.tabular import _learners as learners
 from rmcalib.tabular._datasets import Dataset, fit_encoder
 
@@ -29,7 +29,6 @@ _SEED = 42
 _HIDDEN = (64, 32)
 _UNSEEN_LOGIT = -20.0
 _SMALLEST_UTILITY = 1e-6
-_LISTED_FROM = 8
 
 
 def reference_split(n: int, fold: int) -> tuple[IntArray, IntArray, IntArray]:
@@ -74,19 +73,10 @@ def reference_forecast(name: str, data: Dataset, fold: int, *, seed: int = _SEED
     training = learners.Training(_HIDDEN, seed=_SEED, earlier=earlier)
     model = learners.RankClassifier(training, classes=classes, unseen_logit=_UNSEEN_LOGIT, modified=False)
     model.fit(x, orders)
-    target = index_of_orders(classes, data.orders[calibration])
+    target = index_of_rows(classes, data.orders[calibration])
     temperature = _early_temperature(model.predict(features[calibration]).logits, target)
     # The logit of the unseen rankings is not divided.
     return SparseRankings(classes, model.predict(features[test]).logits / temperature, _UNSEEN_LOGIT)
-
-
-def reference_support(orders: IntArray) -> IntArray | None:
-    """Return the rankings that the public code sums over: all (None) below 8 labels, else the observed ones.
-
-    >>> reference_support(np.array([[0, 1], [0, 1]])) is None
-    True
-    """
-    return None if orders.shape[1] < _LISTED_FROM else np.unique(orders, axis=0)
 
 
 def _features(data: Dataset) -> FloatArray:

@@ -190,6 +190,15 @@ def test_near_duplicates_count_as_one() -> None:
     assert ece_null(p, y, groups=groups, resamples=99).p_value < 0.5
 
 
+@pytest.mark.parametrize("discrepancy", ["abs", "kl", "jeffreys", "jeffreys_unit"])
+def test_clusters_give_finite_limits(discrepancy: Any) -> None:
+    p, y, groups = forecasts(60, 3, 0)
+    found = ece_interval(
+        p, y, groups=groups, clusters=groups // 2, resamples=50, rng=1, discrepancy=discrepancy
+    )
+    assert 0 <= found.low <= found.value <= found.high < np.inf
+
+
 def test_exact_limits_of_proportions() -> None:
     low, high = clopper_pearson(0, 100)
     assert (low, high) == pytest.approx((0, 1 - 0.025 ** (1 / 100)))

@@ -37,6 +37,8 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("decide", "s.csv", "--wrong-at-most", "2"), "--wrong-at-most"),
     (("combine", "s.csv", "s.csv"), "s.csv"),
     (("prolr", "--k", "1000"), "1000"),
+    (("prolr", "--k", "2,x"), "--k 2,x"),
+    (("prolr", "--bandwidth", "-1"), "--bandwidth"),
     (("prolr", "--dataset", "irsi"), "irsi"),
     (("card", "s.csv", "--push-to-hub", "a b"), "a b"),
     # Files.

@@ -39,6 +39,9 @@ def test_report_of_runs_of_the_built_in_board_and_of_a_table(
     assert table.code == 0, table.err
     assert "page/report.html" in table.out
     assert (tmp_path / "page/leaderboard.csv").is_file()
+    paper = ("report", "--table", ROOT / "results/published_reward_models.csv", *QUICK, "--json")
+    whole, fewer = (json.loads(invoke(*paper, *more).out) for more in ((), ("--bradley-terry-only",)))
+    assert len(fewer["models"]) < len(whole["models"])
     real = invoke("report", "--benchmark", "rewardmath", "--output", "real", *QUICK)
     assert real.code == 0, real.err
     assert "rmcalib compare real/" in real.out

@@ -39,6 +39,10 @@ def test_a_model_is_scored_and_evaluated_and_not_scored_again(
     assert (folder / "scores.parquet").stat().st_mtime_ns == scored
     written = json.loads((folder / "metrics.json").read_text())["metrics"]
     assert {(row["category"], row["metric"]): row["value"] for row in written} == values(again)
+    page = (folder / "report.html").read_bytes()
+    assert invoke("eval", "--scores", folder / "scores.parquet", *QUICK).code == 0
+    assert (folder / "report.html").read_bytes() == page  # it has the texts, which the scores do not have
+    assert (folder / "without-texts/report.html").is_file()
     other = invoke(*base, "--limit", 8)
     assert other.code == 2
     assert "--fresh" in other.err
@@ -70,6 +74,17 @@ def test_scores_from_a_csv_with_usual_names_and_with_columns(tmp_path: Path, inv
     assert values(named)["overall", "accuracy"] == pytest.approx(accuracy)
     assert ("even", "accuracy") in values(named)
     assert (tmp_path / "runs/org__mine").is_dir()
+
+
+def test_a_part_of_scores_has_its_own_folder(invoke: Invoke) -> None:
+    assert invoke("eval", "-J", "device=cpu", "--limit", 24, *QUICK, "--quiet").code == 0
+    again = ("eval", "--scores", "runs/demo/demo", "--benchmark", "demo", *QUICK, "--json")
+    whole, half = (
+        json.loads(invoke(*again, *part).out)["evaluations"][0] for part in ((), ("--part", "1/2"))
+    )
+    assert Path(whole["folder"]).name == whole["benchmark"] == "demo"
+    assert Path(half["folder"]).name == half["benchmark"] == "demo-1of2"
+    assert half["facts"]["prompts"] < whole["facts"]["prompts"] == 24
 
 
 def test_conditions_markdown_and_a_calibrator(tmp_path: Path, invoke: Invoke) -> None:

@@ -140,9 +140,16 @@ def test_published_scores_need_no_model(hub: LoopbackHub, tmp_path: Path) -> Non
         "text": [["long"]] * len(rows),
     }
     content = json.dumps(published).encode()
-    hub.add("datasets", RESULTS, {"eval-set-scores/org/tiny-rm.json": content})
+    official = json.dumps({"model": MODEL, "Math": 0.25, "Focus": 0.5}).encode()
+    files = {"eval-set-scores/org/tiny-rm.json": content, "eval-set/org/tiny-rm.json": official}
+    hub.add("datasets", RESULTS, files)
     done = run(hub.url, tmp_path, "eval", "--model", MODEL, "--scores", "published", "--resamples", "20")
     assert (done.code, done.err) == (0, "")
     (page,) = tmp_path.glob("runs/org__tiny-rm/*-published/report.html")
     assert "What is" in page.read_text()  # the benchmark's texts are there to read
     assert not [request for request in hub.requests if "models/org" in request]
+    quick = ("--resamples", "20", "--json")
+    checked = run(hub.url, tmp_path, "report", "runs", "--leaderboard", "hub", *quick)
+    assert (checked.code, checked.err) == (0, "")
+    check = json.loads(checked.out)["check"]
+    assert {row["category"]: row["official"] for row in check} == {"Math": 0.25, "Focus": 0.5}

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModel
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from rmcalib.judges import Recipe, RewardModel
@@ -55,12 +55,15 @@ _SIZES: dict[str, Any] = {
 }
 # Families that take many seconds or hundreds of megabytes, whatever the sizes.
 _TOO_SLOW = {
+    "afmoe",
     "blt",
     "falcon_h1",
     "gemma4_unified_assistant",
     "moshi",
     "musicgen",
     "musicgen_melody",
+    "nemotron_h",
+    "trocr",
     "whisper",
     "zamba",
     "zamba2",
@@ -69,14 +72,17 @@ _MOST_PARAMETERS = 2_000_000
 
 
 def families() -> list[str]:
-    """Return the names of all causal families."""
-    return sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - _TOO_SLOW)
+    """Return the names of all causal families that read nothing but text."""
+    names = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - _TOO_SLOW
+    return sorted(name for name in names if not CONFIG_MAPPING[name].sub_configs)
 
 
 def family_model(family: str, *, seed: int = 0, **changes: Any) -> RewardModel:
     """Build a random reward model; raise transformers' own error if it cannot be built."""
     make: Any = AutoConfig.for_model
     default = make(family)
+    if default.is_encoder_decoder:
+        raise ValueError("not a causal model")
     known = default.to_dict()
     sizes = {name: value for name, value in {**_SIZES, **changes}.items() if name in known}
     if "kv_lora_rank" in known:

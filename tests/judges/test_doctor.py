@@ -1,17 +1,27 @@
 from __future__ import annotations
 
 import math
+import subprocess
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from rmcalib.judges import _doctor as doctor
 from tests.hooks import PATIENCE
+from tests.processes import run_python
+
+
+def forked(command: Sequence[str], env: Mapping[str, str], **_: Any) -> Any:
+    """Run Python in a process that has imported torch already."""
+    done = run_python(command[command.index("-c") :], env=env)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.encode(), done.stderr.encode())
 
 
 def test_diagnosis_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
+    monkeypatch.setattr("rmcalib.judges._doctor.subprocess.run", forked)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # no server listens there
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)  # some CPUs report instructions that they lack

@@ -5,28 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.processes import run_python
+
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="a CUDA build of torch asks for a real driver")
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler for torch's device guard")
-@pytest.mark.skipif(shutil.which("ninja") is None, reason="needs ninja for torch's C++ extensions")
 def test_passes_run_on_simulated_gpus_without_waiting() -> None:
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(  # in its own process, because the device guard stays registered
-        [sys.executable, "-m", "tests.judges.fake_cuda"],
-        env=environment,
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
+    # In its own process, because the device guard stays registered.
+    done = run_python(["-m", "tests.judges.fake_cuda"], env=environment, cwd=root)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout.splitlines()[-1])
     assert len(results) == 2 * (3 + 7)

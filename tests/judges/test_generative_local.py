@@ -94,7 +94,7 @@ def test_ratings_and_p_yes_are_those_of_a_direct_computation(tmp_path: Path) -> 
 def test_votes_are_seeded(tmp_path: Path) -> None:
     saved(tmp_path / "lm", "llama")
     (tmp_path / "words.yaml").write_text(
-        "version: 1\nquestions:\n- {asks: best, answer: text, pattern: '([A-Z])', max_tokens: 60, "
+        "version: 1\nquestions:\n- {asks: best, answer: text, pattern: '([A-Z])', max_tokens: 25, "
         "user: '{{ prompt }} {{ responses }}', each: '{{ label }}: {{ response }}'}\n"
     )
 
@@ -126,6 +126,6 @@ def test_identity_is_known_without_the_weights(tmp_path: Path) -> None:
     judge = judge_of(tmp_path, "letter")
     asked = judge.asked()
     assert asked["judge_prompt_version"] == "1"
-    assert "model" not in judge.model.__dict__
+    assert "model" not in judge.__dict__
     assert judge.identity()["revision"] == asked["revision"]
     assert judge.about()["device"] == "cpu"

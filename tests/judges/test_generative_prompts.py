@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rmcalib.judges._generative import Cost, GenerativeJudge
 from rmcalib.judges._questions import BUILT_IN, choice_of, read_prompt
 
 USER = "user: '{{ prompt }} {{ responses }}', each: '{{ label }} {{ response }}'"
+(LETTER,), (VOTES,) = (read_prompt(BUILT_IN / f"{name}.yaml").questions for name in ("letter", "votes"))
 BEST = "version: 1\nquestions: [{asks: best, answer: token, " + USER + "}]"
 
 
@@ -153,7 +155,7 @@ def test_costs_are_counted_without_asking() -> None:
     k=st.integers(1, 12),
     count=st.none() | st.integers(1, 12),
     seed=st.integers(0, 5),
-    name=st.text(max_size=3),
+    name=st.sampled_from(["", "a", "\ud800"]),
 )
 def test_placements_are_balanced(k: int, count: int | None, seed: int, name: str) -> None:
     orders = reading.placements(k, count, seed=seed, item_id=name)
@@ -170,13 +172,12 @@ def test_forecasts_sum_to_one_and_places_do_not_favour_anyone(k: int, seed: int)
     rng = np.random.default_rng(seed)
     orders = reading.placements(k, None, seed=seed, item_id="a")
     by_place = np.tile(np.log(rng.dirichlet(np.ones(k))), (k, 1))
-    found = reading.best_by_tokens(orders, by_place, np.zeros((k, k), bool))
+    found = reading.read_tokens(LETTER, by_place, np.zeros((k, k), bool), orders)
     assert np.exp(found.rewards) == pytest.approx(np.full(k, 1 / k))
     assert found.details["place"] == pytest.approx(np.exp(by_place[0]))
     logprobs = rng.normal(-5, 3, (k, k))
-    found = reading.best_by_tokens(orders, logprobs, np.zeros((k, k), bool))
+    found = reading.read_tokens(LETTER, logprobs, np.zeros((k, k), bool), orders)
     assert np.exp(found.rewards).sum() == pytest.approx(1)
-    assert found.details["firsts"].sum() == k
 
 
 @given(
@@ -184,7 +185,7 @@ def test_forecasts_sum_to_one_and_places_do_not_favour_anyone(k: int, seed: int)
     smoothing=st.floats(0.01, 5),
 )
 def test_smoothed_fractions(votes: list[int | None], smoothing: float) -> None:
-    found = reading.best_by_votes(np.array([[2, 0, 1]]), votes, smoothing)
+    found = reading.read_votes(replace(VOTES, smoothing=smoothing), votes, 3, np.array([[2, 0, 1]]))
     n = sum(vote is not None for vote in votes)
     for place, response in enumerate((2, 0, 1)):
         v = votes.count(place)
@@ -194,8 +195,17 @@ def test_smoothed_fractions(votes: list[int | None], smoothing: float) -> None:
 
 def test_more_votes_narrow_the_interval() -> None:
     orders = np.array([[0, 1]])
-    few, many = (reading.best_by_votes(orders, [0, 1] * n, 0.5).details for n in (2, 50))
+    few, many = (reading.read_votes(VOTES, [0, 1] * n, 2, orders).details for n in (2, 50))
     assert (few["high"] - few["low"] > 2 * (many["high"] - many["low"])).all()
+
+
+def test_votes_about_one_response_at_a_time() -> None:
+    correct = replace(VOTES, asks="correct", labels=("Yes", "No"), user="{{ prompt }} {{ response }}")
+    found = reading.read_votes(correct, [0, 0, 1, None, None, None, None, None], 2)
+    assert found.details["p_yes"].tolist() == [0.625, 0.5]
+    assert found.rewards == pytest.approx([np.log(0.625 / 0.375), 0])
+    rating = replace(correct, asks="rating", labels=("1", "2", "5"))
+    assert reading.read_votes(rating, [0, 1, None, None, None, None], 2).rewards.tolist() == [1.5, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -210,4 +220,4 @@ def test_more_votes_narrow_the_interval() -> None:
     ],
 )
 def test_reading_of_votes(text: str, choice: int | None) -> None:
-    assert choice_of(read_prompt(BUILT_IN / "votes.yaml").questions[0], text, "AB") == choice
+    assert choice_of(VOTES, text, "AB") == choice

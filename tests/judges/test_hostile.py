@@ -115,6 +115,18 @@ def test_a_template_that_never_ends_is_stopped(
         load_model(str(folder), device="cpu")
 
 
+def test_a_template_that_takes_long_for_some_prompts_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmcalib.judges._templates._RENDER_SECONDS", 0.05)
+    slow = (
+        "{% for i in range(9999) %}{% for j in range(200) %}{% endfor %}{% endfor %}"  # about half a second
+    )
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{% if 'x' in messages[0].content %}" + slow + "{% endif %}a"
+    assert encode([Item("a", "c", "y", ("r",), 1)], tokenizer, max_length=9)
+    with pytest.raises(ValueError, match=r"'b', response 0.*template"):
+        encode([Item("b", "c", "x", ("r",), 1)], tokenizer, max_length=9)
+
+
 @pytest.mark.parametrize("template", ["{{ 1 / 0 }}", "{{ messages.a.b }}", "{% for %}", "{{ none() }}"])
 def test_a_template_that_fails_names_the_item(template: str) -> None:
     tokenizer = tiny_tokenizer()

@@ -135,9 +135,10 @@ def test_answers_that_are_not_json(content: bytes) -> None:
 def test_a_server_that_does_not_run() -> None:
     with serving(lambda _: Reply(1)) as server:
         url = server.url
-    with pytest.raises(ServerError) as caught:
-        quick(url, attempts=1).get("/x")
-    assert caught.value.status is None
+    for gone in (url, "http://a..b"):
+        with pytest.raises(ServerError) as caught:
+            quick(gone, attempts=1).get("/x")
+        assert caught.value.status is None
 
 
 def test_lone_surrogates_are_replaced() -> None:
@@ -203,7 +204,6 @@ def test_addresses_with_secrets_are_refused(url: str) -> None:
         "http://h:99999",
         "http://h h",
         "http://[::1",
-        "http://a..b",
     ],
 )
 def test_invalid_addresses(url: str) -> None:

@@ -355,7 +355,7 @@ GB = 10**9
 @pytest.fixture
 def _four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "available_devices", lambda: [*GPUS, torch.device("cpu")])
-    monkeypatch.setattr(devices, "free_memory", lambda _: 80 * GB)
+    monkeypatch.setattr(devices, "memory_of", lambda _: (80 * GB, 80 * GB))
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
 

@@ -55,7 +55,7 @@ def test_rewards_equal_the_stock_classifier_however_they_are_batched(
     architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, stock = tiny_model(architecture)
-    items = tiny_items(8, longest=40)
+    items = tiny_items(5, longest=40)
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
     assert np.ptp(expected) > 0.5
     if architecture != "deberta-v2":
@@ -102,7 +102,7 @@ def test_the_check_is_cheap_and_not_repeated_for_slightly_longer_texts(
     items = sorted(tiny_items(6 * scoring.CHUNK, longest=40), key=lambda item: len(str(item.responses)))
     found = scored(model, items)
     assert sum(alone) < 0.1 * sum(sum(item.n_tokens) for item in found)
-    assert 1 <= len(alone) <= 8
+    assert 1 <= len(alone) <= 9  # four in the first window, then at most one in each
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma2"])
@@ -319,7 +319,7 @@ from tests.judges.tiny import tiny_items, tiny_model
 
 warnings.simplefilter("error")
 torch.set_num_threads(1)
-items, worst = tiny_items(16), []
+items, worst = tiny_items(8), []
 for architecture in ("llama", "gemma2"):
     model, _ = tiny_model(architecture)
     def rewards(**way):

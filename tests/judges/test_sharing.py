@@ -96,7 +96,7 @@ def test_a_text_attends_to_itself_and_nothing_else_by_mask_and_by_branch(
     length = packed.input_ids.shape[1]
     query, (key, value) = torch.randn(len(rows), 4, length, 8), torch.randn(2, len(rows), 2, length, 8)
     expected = _masked_attention(mask)(query, key, value, 0.3, window)
-    got = branch_attention(rows)(query, key, value, 0.3, window)
+    got = branch_attention(packed.parts)(query, key, value, 0.3, window)
     real = torch.from_numpy(packed.trees >= 0)
     torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
 
@@ -141,7 +141,7 @@ def test_pooling_is_the_stock_rule_whatever_padding_follows(ids: list[int], pad:
 
 def outcome(family: str) -> tuple[str | None, float] | None:
     """Score texts alone and together; return how prompts were shared, and the error, if it can be built."""
-    texts = family_texts(3)
+    texts = family_texts(2)
     try:
         model = family_model(family)
         plain = ItemScorer(model, 1_000, share=False)

@@ -28,6 +28,7 @@ from rmcalib.judges import Recipe, load_judge
 from rmcalib.judges import _vllm as vllm
 from rmcalib.judges._judge import scored_chunks
 from tests.hub.tiny import save_model, tiny_classifier, tiny_config
+from tests.judges.folders import adapter_of
 from tests.judges.serving import Reply, Request, Server, serving
 
 CHILD = """#!{python}
@@ -296,6 +297,12 @@ def test_heads_that_vllm_does_not_know(folder: Path, field: str) -> None:
     recipe = Recipe(str(folder), **changed)
     with pytest.raises(HubError, match=f"`{field}: "):
         load_judge(str(folder), backend="vllm", recipe=recipe).identity()
+
+
+def test_adapters_are_refused(folder: Path, tmp_path: Path) -> None:
+    adapter, _ = adapter_of(folder, tmp_path / "adapter", with_head=False)
+    with pytest.raises(HubError, match="PEFT"):
+        load_judge(str(adapter), backend="vllm", base=str(folder)).identity()
 
 
 def test_language_models_are_no_classifiers(tmp_path: Path) -> None:

@@ -70,15 +70,16 @@ def rewards(judge: GenerativeJudge, n: int = 12) -> Any:
 
 def test_letters_are_those_of_transformers(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     here, there = judges(served, "letter")
-    p, q = np.exp(rewards(here)), np.exp(rewards(there))
+    p, served_items = np.exp(rewards(here)), [one for c in scored_chunks(there, items()) for one in c]
+    q = np.exp([reward for one in served_items for reward in one.rewards])
     with capsys.disabled():
         print(
             f"\n{len(p)} letter probabilities, {p.min():.3f} to {p.max():.3f}, differ by up to "
-            f"{np.abs(p - q).max():.2g}; floors: {there.work()['floored']}"
+            f"{np.abs(p - q).max():.2g}"
         )
     assert np.ptp(p) > 0.05
     assert np.abs(p - q).max() < 1e-3
-    assert there.work()["floored"] == 0
+    assert not any(one.details["floored"][0] for one in served_items)
 
 
 def test_the_backend_gives_the_rewards_of_transformers(served: Served) -> None:
@@ -115,11 +116,11 @@ def test_speed(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     for who, judge in zip(("our own model", "vLLM"), judges(served, "letter", judge_seed=1), strict=True):
         judge.identity()  # loads the model, or connects
         start = time.perf_counter()
-        assert len(rewards(judge, 24)) >= 48
-        seconds, work = time.perf_counter() - start, judge.work()
+        scored = [one for chunk in scored_chunks(judge, items(24)) for one in chunk]
+        seconds = time.perf_counter() - start
+        letters, tokens = (int(sum(one.details[name][0] for one in scored)) for name in ("answers", "tokens"))
+        assert letters >= 48
         with capsys.disabled():
-            print(
-                f"\n{who}: {work['requests']} letters, {work['tokens']:,} tokens in {seconds:.1f} s", end=""
-            )
+            print(f"\n{who}: {letters} letters, {tokens:,} tokens in {seconds:.1f} s", end="")
     with capsys.disabled():
         print()

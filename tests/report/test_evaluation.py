@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,14 @@ def test_a_table_a_file_and_scores_give_the_same(tmp_path: Path) -> None:
     ]
     for other in tables[1:]:
         pd.testing.assert_frame_equal(tables[0], other)
+
+
+def test_a_policy_s_beta_is_divided_by_the_temperature() -> None:
+    scores = synthetic(1, scale=5.0)
+    policy = replace(scores, manifest={**scores.manifest, "beta": 0.25, "beta_from": "option"})
+    found = evaluate(policy, resamples=20)
+    right = 0.25 / (found.value("temperature") or np.nan)
+    assert f"{right:.3f}" in found.summary
 
 
 def test_a_metric_can_be_an_object() -> None:
@@ -118,7 +127,7 @@ def test_files_are_written_and_metrics_json_last(tmp_path: Path, monkeypatch: py
         rows = list(csv.DictReader(file))
     assert [row["metric"] for row in rows] == [row["metric"] for row in found.rows]
     assert {row["model"] for row in rows} == {"org/rm"}
-    monkeypatch.setattr("rmcalib.report.document.to_html", lambda _: 1 / 0)
+    monkeypatch.setattr("rmcalib.report.evaluation.to_html", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         found.write(tmp_path / "none")
     assert not (tmp_path / "none").exists()

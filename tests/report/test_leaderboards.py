@@ -132,6 +132,16 @@ def test_runs_of_one_model_are_told_apart_and_unfinished_ones_left_out(tmp_path:
         open_scores(tmp_path)
 
 
+def test_a_part_of_a_benchmark_is_no_benchmark_of_its_own(tmp_path: Path) -> None:
+    for name in ("org/bench", "org/bench-1of2", "org/bench-2of2"):
+        write_run(tmp_path, "org/whole", synthetic(1), benchmark=name)
+    write_run(tmp_path, "org/half", synthetic(2), benchmark="org/bench-1of2")
+    report = report_from_runs([tmp_path], settings=FAST)
+    models = {name: [row["model"] for row in board.models] for name, board in report.boards.items()}
+    assert models == {"org/bench": ["org/whole"], "org/bench-1of2": ["org/half"]}
+    assert sum("of2" in note for note in report.notes) == 2
+
+
 def test_several_benchmarks_are_side_by_side(tmp_path: Path) -> None:
     for model, scales in (("org/a", (2.0, 2.0)), ("org/b", (0.2, 6.0))):
         for i, (name, scale) in enumerate(zip(("org/one", "two<b>"), scales, strict=True)):

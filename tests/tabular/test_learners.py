@@ -84,7 +84,7 @@ def test_pairs_with_one_order_only_get_a_smoothed_frequency() -> None:
     assert forecast.sub([[1, 2]])[0, 0] > 0.5 > forecast.sub([[1, 2]])[-1, 0]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 @given(npst.arrays(np.float64, (2, 5), elements=st.floats(-3, 3)))
 def test_newman_recovers_the_utilities_of_bradley_terry_pairs(utilities: np.ndarray) -> None:
     theta = np.exp(utilities)

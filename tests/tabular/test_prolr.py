@@ -151,7 +151,7 @@ def test_no_temperature_if_every_held_out_row_is_forecast_correctly() -> None:
 
 
 def test_a_truth_drawn_from_the_model_is_calibrated() -> None:
-    questions = Questions(protocols=("exact", "reference"), intervals=False)
+    questions = Questions(protocols=("exact", "reference"), resamples=60, intervals=False)
     result = run_prolr(small(300, 4), Plan(("pl", "mallows"), folds=3, truth="model", questions=questions))
     assert (result.table["p_value"].dropna() < 0.05).mean() < 0.2
     means = result.summary.query(
