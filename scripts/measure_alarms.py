@@ -53,8 +53,9 @@ def run(setting: str, seed: int, gap: float, change: int = 0, coin: bool = False
         x, y = samples(rng, hidden, level)
         fit = fit_pointwise(whole_part(Scores.from_arrays(2 * x + 1, y)))
         # What is stated by the reference, as a function of the true log-odds.
-        scale, shift = 2 / fit.temperature.value, (1 - fit.threshold.value) / fit.temperature.value
-        alarm = Alarm(covariance=fit.covariance, freedom=58)
+        assert fit.threshold is not None
+        scale, shift = 2 / fit.temperature, (1 - fit.threshold) / fit.temperature
+        alarm = Alarm(reference=fit)
     order, size, steps = np.arange(0), PROMPTS, STEPS
     if setting == "same":
         size, steps = 200, 3

@@ -17,62 +17,37 @@ with a fifth of α, and the bound is added to the margin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.metrics.views import FEWEST, decided_pairs
+from rmcalib.repair import Calibrator
 
-FEWEST = 20
-"""The smallest number of prompts for a test."""
 REFERENCE_SHARE = 0.2
 """The share of 1 − level for the error of a reference."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over the samples of each prompt of a step: the prompts by number, and one row of values for each.
+    """Sums over the samples of each prompt, by number: one row of ``values`` (prompts, 5) for each.
 
-    The columns of ``values`` (prompts, 3 + q): stated − observed; the number of samples; p(1 − p); and the
-    derivatives of the stated probabilities by the q parameters of the reference.
+    The columns are the residual (stated − observed), the number of samples, the variance p(1 − p) that was stated,
+    and the derivatives of the stated p by the slope and the shift of the reference.
     """
 
     prompt: IntArray
     values: FloatArray
 
     @classmethod
-    def of(cls, prompt: IntArray, columns: Iterable[FloatArray]) -> Sums:
+    def of(cls, prompt: IntArray, values: FloatArray) -> Sums:
         """Add up the rows of each prompt."""
         own, index = np.unique(prompt, return_inverse=True)
-        totals = [np.bincount(index, column, len(own)) for column in columns]
+        totals = [np.bincount(index, column, len(own)) for column in values.T]
         return cls(own, np.column_stack(totals).astype(np.float64))
-
-
-class Mean(NamedTuple):
-    """A mean of residuals with its standard error, clustered by prompt; ``n`` is the number of prompts.
-
-    ``slope`` (q,) are its derivatives by the parameters of the reference.
-    """
-
-    value: float
-    error: float
-    slope: FloatArray
-    n: int
-
-
-def mean_of(sums: Sums) -> Mean | None:
-    """Return the mean of the residuals; None for too few prompts."""
-    n, totals = len(sums.prompt), sums.values.sum(axis=0)
-    if n < FEWEST:
-        return None
-    residual, count = sums.values[:, 0], sums.values[:, 1]
-    value = float(totals[0] / totals[1])
-    between = float(((residual - value * count) ** 2).sum()) * n / (n - 1)
-    # Few samples may all agree by chance: never less than the variance that was stated.
-    variance = max(between, float(totals[2])) / totals[1] ** 2
-    return Mean(value, float(np.sqrt(variance)), totals[3:] / totals[1], n)
 
 
 @dataclass
@@ -87,86 +62,85 @@ class Alarm:
         Gaps up to this size raise no alarm.
     window : int
         How many of the last steps are also tested by themselves.
-    covariance : float (2, 2), optional
-        Of the slope and the intercept of the reference; see `rmcalib.repair.calibrator.PointwiseFit`.
-    freedom : float
-        The degrees of freedom of the covariance: two less than the number of prompts of the reference.
+    reference : Calibrator, optional
+        What the stated probabilities are made of. If it was fitted, its covariance allows for its error.
     """
 
     level: float = 0.95
     margin: float = 0.03
     window: int = 10
-    covariance: FloatArray | None = None
-    freedom: float = np.inf
+    reference: Calibrator | None = None
     alarm: dict[str, Any] | None = None
     looks: int = 0
-    _gap: dict[float, Sums] = field(default_factory=dict)
-    _order: dict[float, Sums] = field(default_factory=dict)
+    _steps: dict[str, dict[float, Sums]] = field(default_factory=lambda: {"gap": {}, "order": {}})
     _all: dict[str, Sums] = field(default_factory=dict)
 
     def add(self, step: float, gap: Sums, order: Sums) -> None:
-        """Add a step, or replace it, and test."""
-        again = step in self._gap
-        self._gap[step], self._order[step] = gap, order
-        looked = False
-        for what, steps, new in (("gap", self._gap, gap), ("order", self._order, order)):
-            parts = [*steps.values()] if again or what not in self._all else [self._all[what], new]
-            self._all[what] = _merged(parts)
-            last = _merged([steps[one] for one in sorted(steps)[-self.window :]])
-            for over, tested in (("run", self._all[what]), (f"last {self.window} steps", last)):
-                found = mean_of(tested)
-                if found is not None:
-                    self.looks += not looked
-                    looked = True
-                    self._test(step, what, over, found)
+        """Add a step, or replace it, and test. The sums are those of `gap_sums` and `pair_sums`."""
+        found = {}
+        for what, new in (("gap", gap), ("order", order)):
+            steps = self._steps[what]
+            is_next = len(steps) > 0 and step not in steps
+            steps[step] = new
+            self._all[what] = _merged([self._all[what], new] if is_next else [*steps.values()])
+            found[what, "run"] = self._all[what]
+            last = [steps[one] for one in sorted(steps)[-self.window :]]
+            found[what, f"last {self.window} steps"] = _merged(last)
+        tested = {about: sums for about, sums in found.items() if len(sums.prompt) >= FEWEST}
+        self.looks += bool(tested)
+        for (what, over), sums in tested.items():
+            self._test(step, what, over, sums)
 
-    def _test(self, step: float, what: str, over: str, found: Mean) -> None:
+    def _test(self, step: float, what: str, over: str, sums: Sums) -> None:
         from scipy.special import stdtrit
 
-        alpha, beyond = 1 - self.level, self.margin
-        if self.covariance is not None:
-            q = len(found.slope)  # the order depends on the slope of the reference only
-            error = float(np.sqrt(found.slope @ self.covariance[:q, :q] @ found.slope))
-            beyond += float(stdtrit(self.freedom, 1 - REFERENCE_SHARE * alpha / 4)) * error
+        residual, samples, variance = sums.values.T[:3]
+        n, total = len(sums.prompt), samples.sum()
+        value = float(residual.sum() / total)
+        between = float(((residual - value * samples) ** 2).sum()) * n / (n - 1)
+        # Few samples may all agree by chance: never less than the variance that was stated.
+        error = float(np.sqrt(max(between, variance.sum())) / total)
+        alpha, beyond, reference = 1 - self.level, self.margin, self.reference
+        if reference is not None and reference.covariance is not None:
+            slope = sums.values[:, 3:].sum(axis=0) / total
+            its_error = float(np.sqrt(slope @ np.array(reference.covariance) @ slope))
+            freedom = max(reference.fitted_on.get("clusters", np.inf) - 2, 1)
+            beyond += float(stdtrit(freedom, 1 - REFERENCE_SHARE * alpha / 4)) * its_error
             alpha *= 1 - REFERENCE_SHARE
         alpha /= 4 * self.looks * (self.looks + 1)
-        beyond += float(stdtrit(found.n - 1, 1 - alpha / 2)) * found.error
-        size = abs(found.value) if what == "gap" else found.value
+        beyond += float(stdtrit(n - 1, 1 - alpha / 2)) * error
+        size = abs(value) if what == "gap" else value
         if self.alarm is None and size > beyond:
-            about = {"step": step, "what": what, "over": over, "value": found.value, "error": found.error}
-            self.alarm = {**about, "limit": beyond, "prompts": found.n, "look": self.looks}
+            about = {"step": step, "what": what, "over": over, "value": value, "error": error}
+            self.alarm = {**about, "limit": beyond, "prompts": n, "look": self.looks}
 
 
 def gap_sums(prompt: IntArray, p: FloatArray, y: FloatArray, x: FloatArray) -> Sums:
-    """Return the sums of p − y over the samples of each prompt; x (N,) are the log-odds of p."""
+    """Return the sums of samples with stated probabilities p, their log-odds x, and outcomes y."""
     spread = p * (1 - p)
-    return Sums.of(prompt, [p - y, np.ones(len(p)), spread, spread * x, spread])
+    return Sums.of(prompt, np.column_stack([p - y, np.ones(len(p)), spread, spread * x, spread]))
 
 
 def pair_sums(prompt: IntArray, y: FloatArray, x: FloatArray) -> Sums:
-    """Return the means over pairs of a correct and a wrong sample of each prompt: one value per prompt.
+    """Return the same of pairs of a correct and a wrong sample of a prompt; the mean of a prompt counts once.
 
     Stated is σ(|x_i − x_j|), observed whether the one with the larger x is correct (a tie counts 1/2).
     """
     from scipy.special import expit
 
-    good, bad = np.flatnonzero(y == 1), np.flatnonzero(y == 0)
-    good, bad = good[np.argsort(prompt[good], kind="stable")], bad[np.argsort(prompt[bad], kind="stable")]
-    first = np.searchsorted(prompt[bad], prompt[good], side="left")
-    many = np.searchsorted(prompt[bad], prompt[good], side="right") - first
-    one = np.repeat(good, many)
-    within = np.arange(len(one)) - np.repeat(np.cumsum(many) - many, many)
-    other = bad[np.repeat(first, many) + within]
+    order = np.argsort(prompt, kind="stable")
+    prompt, y, x = prompt[order], y[order], x[order]
+    one, other = decided_pairs(np.unique(prompt, return_inverse=True)[1], y)
     d = x[one] - x[other]
-    p = np.asarray(expit(np.abs(d)))
-    spread = p * (1 - p)
-    sums = Sums.of(prompt[one], [p - np.heaviside(d, 0.5), np.ones(len(d)), spread, spread * np.abs(d)])
-    count = sums.values[:, [1]]
-    # The mean of a prompt counts once, and its variance falls with the number of pairs.
-    return Sums(sums.prompt, sums.values / count / np.where(np.arange(4) == 2, count, 1.0))
+    sums = gap_sums(prompt[one], np.asarray(expit(np.abs(d))), np.heaviside(d, 0.5), np.abs(d))
+    n_pairs = sums.values[:, 1].copy()
+    sums.values[:] /= n_pairs[:, None]
+    sums.values[:, 2] /= n_pairs  # the variance of a mean falls with the number of pairs
+    sums.values[:, 4] = 0.0  # a difference does not depend on the shift
+    return sums
 
 
-def _merged(parts: list[Sums]) -> Sums:
+def _merged(parts: Sequence[Sums]) -> Sums:
     """Add up the sums of each prompt."""
     prompt = np.concatenate([one.prompt for one in parts])
-    return Sums.of(prompt, np.concatenate([one.values for one in parts]).T)
+    return Sums.of(prompt, np.concatenate([one.values for one in parts]))

@@ -37,8 +37,6 @@ from rmcalib.scores.rollouts import RolloutReader
 
 __all__ = ["BenchmarkCallback", "WatchCallback", "compute_metrics", "pair_rewards", "reward_metrics"]
 
-PREFIX = "calibration"
-"""Prefix of the metrics of the evaluation set: `eval_calibration/overconfidence`, ..."""
 _WATCHED = ("right", "gap", "gap_low", "gap_high", "auroc", "length_correlation", "alarm")
 _LONGEST = 1024  # tokens per text, if neither the trainer nor the model has a limit
 
@@ -118,7 +116,7 @@ def compute_metrics(prediction: Any) -> dict[str, float]:
             f"predictions have shape {rewards.shape}, expected (n, 2): also pass "
             "preprocess_logits_for_metrics=pair_rewards to the trainer, or use **reward_metrics()"
         )
-    return _named(PREFIX, preference_metrics(rewards[:, 0], rewards[:, 1]))
+    return _named("calibration", preference_metrics(rewards[:, 0], rewards[:, 1]))
 
 
 class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types here

@@ -9,25 +9,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats
 from rmcalib.calibration.intervals import check_level
-from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
+from rmcalib.integrations.alarm import Alarm, gap_sums, pair_sums
 from rmcalib.metrics.catalogue import TRAINING_METRICS, catalogue, chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.views import Part, whole_part
+from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.repair.calibration import Calibration
-from rmcalib.repair.calibrator import Calibrator, PointwiseFit, as_calibrator, fit_pointwise, labelled_part
+from rmcalib.repair.calibrator import Calibrator, as_calibrator, fit_pointwise, labelled_part
 from rmcalib.scores import Scores, load_all_scores
 from rmcalib.scores.rollouts import RolloutReader
-
-if TYPE_CHECKING:
-    import pandas
 
 Samples = tuple[Any, FloatArray, FloatArray | None, Any]
 START = "start"
@@ -65,12 +62,9 @@ class Watch(Shown):
     margin: float
     waiting: int = 0
 
-    @property
-    def table(self) -> pandas.DataFrame:
-        """The steps as a pandas table."""
-        import pandas
-
-        return pandas.DataFrame(self.steps)
+    def table_rows(self) -> list[dict[str, Any]]:
+        """Return the steps."""
+        return self.steps
 
     def content(self) -> dict[str, Any]:
         """Return the steps and the alarm as a dictionary that can be written as JSON."""
@@ -133,26 +127,21 @@ class Watcher:
         if self.start < FEWEST:
             raise ValueError(f"start: {self.start} prompts are too few, expected at least {FEWEST}")
         self._alarm = Alarm(level=self.level, margin=self.margin, window=self.window)
-        self._map: tuple[float, float] | None = (1.0, 0.0)
-        self._n: int | None = None
         if self.calibrator == START:
-            self.kind, self._map = START, None
-        elif self.calibrator is not None:
-            own = as_calibrator(self.calibrator)
-            if own.threshold is None:
-                raise ValueError(
-                    "calibrator: it has no threshold b, so it says nothing about single samples; fit one with "
-                    "calibrate(..., view='pointwise')"
-                )
-            self.kind = "calibrator"
-            n = own.fitted_on.get("clusters") or own.fitted_on.get("n")
-            self._use(own.temperature, own.threshold, own.covariance, n)
+            self.kind = START
+        elif self.calibrator is None:
+            self.use("stated", Calibrator(1.0, 1.0, 1.0, threshold=0.0))
+        else:
+            self.use("calibrator", as_calibrator(self.calibrator))
 
-    def _use(self, temperature: float, threshold: float, covariance: Any, n: Any) -> None:
-        self._map, self._n = (temperature, threshold), n
-        if covariance is not None and n:
-            self._alarm.covariance = np.asarray(covariance, dtype=np.float64)
-            self._alarm.freedom = max(float(n) - 2, 1.0)
+    def use(self, kind: str, reference: Calibrator) -> None:
+        """State probabilities by this reference from now on; ``kind`` is that of `Watch`."""
+        if reference.threshold is None:
+            raise ValueError(
+                "calibrator: it has no threshold b, so it says nothing about single samples; fit one with "
+                "calibrate(..., view='pointwise')"
+            )
+        self.kind, self._alarm.reference = kind, reference
 
     def add(
         self,
@@ -185,30 +174,40 @@ class Watcher:
             samples with the same reward as another one of their prompt), ``drift`` (mean reward minus that of
             the first step, in standard deviations of the first step), ``squashed`` (all rewards within 0 and
             1), ``right`` with limits, ``gap`` (stated − right) with limits, ``auroc`` (how often a correct
-            sample has a larger reward than a wrong one of its prompt) with limits, ``length_correlation``, and
-            ``alarm`` (whether it holds). NaN where it is unknown. Intervals are clustered by prompt.
+            sample has a larger reward than a wrong one of its prompt) with limits, ``length_correlation`` with
+            limits, and ``alarm`` (whether it holds). NaN where it is unknown. Intervals are clustered by prompt.
         """
         part = self._part(step, prompt, reward, label, length)
         labelled = part.prompts("labelled")
-        stated = self._map  # before this step: it may be fitted on it
+        moved = None
         if labelled is not None:
-            self._look(step, labelled)
-        self.rows[step] = self._row(step, part, labelled, stated)
+            reference = self._alarm.reference  # before this step: it may be fitted on it
+            if reference is not None and reference.threshold is not None:
+                moved = replace(labelled, calibrator=(reference.temperature, reference.threshold))
+                self._test(step, moved)
+            else:
+                self._add_to_start(step, labelled)
+        self.rows[step] = self._row(step, part, labelled, moved)
         return self.rows[step]
 
     def result(self) -> Watch:
         """Return what was seen so far."""
         steps = [self.rows[step] for step in sorted(self.rows)]
         known = {name for row in steps for name, value in row.items() if value == value}
-        t, b = self._map or (None, None)
+        found = self._alarm.reference
         return Watch(
             steps=steps,
             alarm=self._alarm.alarm,
-            reference={"kind": self.kind, "temperature": t, "threshold": b, "n": self._n},
+            reference={
+                "kind": self.kind,
+                "temperature": found and found.temperature,
+                "threshold": found and found.threshold,
+                "n": found and found.fitted_on.get("clusters"),
+            },
             misses=tuple(name for name in _FACTS if name not in known),
             level=self.level,
             margin=self.margin,
-            waiting=max(self.start - self._prompts_of_start(), 0) if self._map is None else 0,
+            waiting=max(self.start - self._prompts_of_start(), 0) if found is None else 0,
         )
 
     def _part(self, step: float, prompt: Any, reward: ArrayLike, label: Any, length: Any) -> Part:
@@ -234,23 +233,19 @@ class Watcher:
         }
         return whole_part(Scores.from_columns(columns, source=f"step {step:g}"), lengths=length[order])
 
-    def _look(self, step: float, part: Part) -> None:
-        """Add the labelled samples of a step to the alarm, or to what the reference is fitted on."""
-        if self._map is not None:
-            self._test(step, part, *self._map)
-            return
+    def _add_to_start(self, step: float, part: Part) -> None:
+        """Add the labelled samples of a step to those that the reference is fitted on."""
         before = self._prompts_of_start()
         self._first[step] = part
         n = self._prompts_of_start()
         if n >= (self.start if n > before else FEWEST):  # else wait; the same prompts may return
-            fit = self._fit_start()
-            self._use(fit.temperature.value, fit.threshold.value, fit.covariance, n)
+            self.use(START, self._fit_start())
             self._first = {}
 
     def _prompts_of_start(self) -> int:
         return len({name for one in self._first.values() for name in one.scores.item_id.tolist()})
 
-    def _fit_start(self) -> PointwiseFit:
+    def _fit_start(self) -> Calibrator:
         """Fit b and T on the samples of the first steps; a prompt that returns is one cluster."""
         parts = list(self._first.values())
         steps = np.repeat(np.arange(len(parts)), [len(one.reward) for one in parts])
@@ -264,17 +259,14 @@ class Watcher:
         }
         return fit_pointwise(whole_part(Scores.from_columns(columns)))
 
-    def _test(self, step: float, part: Part, temperature: float, threshold: float) -> None:
-        from scipy.special import expit
+    def _test(self, step: float, part: Part) -> None:
+        stated = part.pointwise
+        assert stated.logit is not None
+        prompt: IntArray = part.scores.item_id[~np.isnan(part.label)].astype(np.int64)
+        gap = gap_sums(prompt, stated.p, stated.y, stated.logit)
+        self._alarm.add(step, gap, pair_sums(prompt, stated.y, stated.logit))
 
-        known = ~np.isnan(part.label)
-        x, y = (part.reward[known] - threshold) / temperature, part.label[known]
-        prompt: IntArray = part.scores.item_id[known].astype(np.int64)
-        self._alarm.add(step, gap_sums(prompt, np.asarray(expit(x)), y, x), pair_sums(prompt, y, x))
-
-    def _row(
-        self, step: float, part: Part, labelled: Part | None, stated: tuple[float, float] | None
-    ) -> dict[str, Any]:
+    def _row(self, step: float, part: Part, labelled: Part | None, moved: Part | None) -> dict[str, Any]:
         settings, reward = Settings(resamples=200), part.reward
         rewards = {"mean_reward": float(reward.mean()), "reward_sd": float(reward.std())}
         first = self.rows[min(self.rows)] if self.rows else rewards
@@ -287,25 +279,18 @@ class Watcher:
             "squashed": bool((reward >= 0).all() and (reward <= 1).all()),
             "drift": (rewards["mean_reward"] - first["mean_reward"]) / (first["reward_sd"] or np.nan),
         }
-        moved = (
-            None
-            if labelled is None or stated is None
-            else replace(labelled, calibrator=stated, _made={}, _known={})
-        )
         for name, metric, own in (
             ("right", "pointwise_accuracy", labelled),
             ("gap", "pointwise_gap", moved),
             ("auroc", "within_prompt_auroc", labelled),
+            ("length_correlation", "reward_length_correlation", part),
         ):
             found = None if own is None else catalogue()[metric].measure(own, settings)
             limits = None if found is None else found.interval()
             row[name] = np.nan if found is None or found.value is None else found.value
             row[f"{name}_low"] = np.nan if limits is None else limits.low
             row[f"{name}_high"] = np.nan if limits is None else limits.high
-        correlation = catalogue()["reward_length_correlation"].measure(part, settings).value
-        row["length_correlation"] = np.nan if correlation is None else correlation
-        row["alarm"] = self._alarm.alarm is not None
-        return row
+        return row | {"alarm": self._alarm.alarm is not None}
 
 
 def watch(
@@ -364,11 +349,7 @@ def watch(
     if benchmark is not None:
         if calibrator is not None:
             raise ValueError("benchmark: give a calibrator or a benchmark, not both")
-        part = labelled_part(benchmark, "labelled")
-        fit = fit_pointwise(part)
-        n = len(part) if part.cluster is None else int(part.cluster.max()) + 1
-        watcher.kind = "benchmark"
-        watcher._use(fit.temperature.value, fit.threshold.value, fit.covariance, n)
+        watcher.use("benchmark", fit_pointwise(labelled_part(benchmark, "labelled")))
     if not isinstance(folder, str | Path):  # a table, which does not grow
         for step, samples in steps_in(load_all_scores(folder, columns), "the table"):
             watcher.add(step, *samples)

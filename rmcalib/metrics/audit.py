@@ -7,11 +7,10 @@ pooled (Morris 1983): Ĝ_k = μ + τ²/(τ² + v_k) (G_k − μ), and flags are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, chunks
+from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.display import count
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
 from rmcalib.calibration.events import Events, design_effect
@@ -21,7 +20,6 @@ from rmcalib.metrics.views import Part
 
 GROUPINGS = ("category", "length", "responses")
 """The groupings that all scores have."""
-Labels = Sequence[str | None]
 _FEWEST = 10  # prompts: with fewer, intervals and flags have little meaning
 _QUARTERS = ("shortest quarter", "second quarter", "third quarter", "longest quarter")
 
@@ -35,26 +33,22 @@ def audit(
 ) -> list[Row]:
     """Return one row per grouping and group: n, says, right, gap, low, high, pooled, p_value, p_adjusted, flagged.
 
-    ``columns`` maps the name of a grouping to the group of each item id.
+    ``columns`` maps the name of a grouping to the group of each item id; see `check_groupings` for other names.
     """
     known = columns or {}
     rows: list[Row] = []
-    for name in check_groupings(group_by, known):
-        labels = _labels(part, name, known)
-        groups = [group for group in dict.fromkeys(labels) if group is not None]
+    for name in group_by:
+        groups = _groups(part, name, known)
         if len(groups) < 2:
             continue
-        own = []
-        for group in groups if name == "category" else sorted(groups, key=_natural):
-            members = np.array([label == group for label in labels])
-            own.append({"group_by": name, "group": group, **_gap(part, members, level)})
+        own = [
+            {"group_by": name, "group": group, **_gap(part, members, level)}
+            for group, members in groups.items()
+        ]
         usable = [row for row in own if row["spread"] is not None]
-        for row, value in zip(
-            usable,
-            pooled([row["gap"] for row in usable], [row["spread"] ** 2 for row in usable]),
-            strict=True,
-        ):
-            row["pooled"] = value
+        gaps = pooled([row["gap"] for row in usable], [row["spread"] ** 2 for row in usable])
+        for row, gap in zip(usable, gaps, strict=True):
+            row["pooled"] = gap
         rows += own
     tested = [row for row in rows if row["p_value"] is not None]
     for row, adjusted in zip(tested, holm([row["p_value"] for row in tested]), strict=True):
@@ -62,14 +56,12 @@ def audit(
     return rows
 
 
-def check_groupings(names: Iterable[str], columns: Iterable[str] = ()) -> list[str]:
-    """Return the names of groupings without repeats; raise a ValueError if one is unknown."""
+def check_groupings(names: Iterable[str], columns: Iterable[str]) -> None:
+    """Raise a ValueError if a grouping is unknown."""
     have = [*GROUPINGS, *columns]
-    found = list(dict.fromkeys(names))
-    for name in found:
+    for name in names:
         if name not in have:
             raise ValueError(f"group by: unknown {name!r} (have: {', '.join(have)})")
-    return found
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -133,7 +125,7 @@ def cancelling(events: Events, *, bins: int = 10, resamples: int = 1000, seed: i
     return float((1 + (drawn >= observed - 1e-9).sum()) / (resamples + 1))
 
 
-def _gap(part: Part, members: np.ndarray[Any, Any], level: float) -> Row:
+def _gap(part: Part, members: BoolArray, level: float) -> Row:
     """Return the gap of some prompts (n,)."""
     some = part.take(members)
     n, says, right = len(some), some.first_choice.p, some.first_choice.y
@@ -154,27 +146,22 @@ def _gap(part: Part, members: np.ndarray[Any, Any], level: float) -> Row:
     }
 
 
-def _labels(part: Part, name: str, columns: Mapping[str, Mapping[str, str]]) -> Labels:
-    """Return the group of each prompt, None where it has none."""
+def _groups(part: Part, name: str, columns: Mapping[str, Mapping[str, str]]) -> dict[str, BoolArray]:
+    """Return which prompts (n,) are in each group, in the order of the table."""
     if name in columns:
         ids = part.scores.item_id[part.starts].tolist()
-        return [None if (label := columns[name].get(one)) is None else str(label) for one in ids]
+        of = np.array([columns[name].get(one, "") for one in ids], dtype=object)  # "": it has no group
+        # Numbers by size, others by name.
+        ordered = sorted(set(of) - {""}, key=lambda one: (int(one) if one.isdecimal() else np.inf, one))
+        return {group: of == group for group in ordered}
     if name == "category":
-        return [str(label) for label in part.category.tolist()]
+        return {group: part.category == group for group in dict.fromkeys(part.category.tolist())}
     if name == "responses":
-        return [count(size, "response") for size in part.sizes.tolist()]
+        return {count(m, "response"): part.sizes == m for m in np.unique(part.sizes).tolist()}
     length = part.of_first_choice(part.length)
     if np.isnan(length).any():
         raise ValueError(
             "group by: 'length' needs the lengths of the responses: give the benchmark of the scores"
         )
     quarter = np.searchsorted(np.quantile(length, [0.25, 0.5, 0.75]), length, side="left")
-    return [_QUARTERS[i] for i in quarter.tolist()]
-
-
-def _natural(group: str) -> tuple[float, str]:
-    """Order groups: quarters of length by length, numbers by size, others by name."""
-    if group in _QUARTERS:
-        return float(_QUARTERS.index(group)), ""
-    number = group.split(" ")[0]
-    return (float(number), "") if number.isdigit() else (float("inf"), group)
+    return {_QUARTERS[i]: quarter == i for i in np.unique(quarter).tolist()}

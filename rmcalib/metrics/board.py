@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.display import clean_line
-from rmcalib.calibration.errors import reliability
 from rmcalib.calibration.events import by_cluster
 from rmcalib.judges import registry
 from rmcalib.judges._registry import recipe_of_run, why_no_calibration
@@ -24,9 +23,6 @@ from rmcalib.metrics.table import OVERALL, Row, bin_rows, parts_of, rejection_ro
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
 
-if TYPE_CHECKING:
-    import pandas
-
 DEFAULT_METRIC = "kept_information"
 """The metric that models are sorted by if none is given."""
 SCORE = "rewardbench_score"
@@ -38,12 +34,12 @@ _ALWAYS = ("kept_information", "lost_information", "ece", "ece_at_temperature", 
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of a leaderboard: its name, how to read its scores, why it is not calibrated, and its family."""
+    """One model of a leaderboard: its name, its scores or how to read them, its family, why it is not calibrated."""
 
     name: str
     scores: Scores | Callable[[], Scores]
-    no_calibration: str | None = None
-    family: str | None = None
+    family: str
+    no_calibration: str | None
 
 
 @dataclass(frozen=True)
@@ -63,8 +59,8 @@ class Board(Shown):
         One row per model, category and metric.
     correlations, split_correlations : list of dict
         Correlations of errors with scores over models, and from different halves of the prompts.
-    ranks, reliability, rejection : list of dict
-        Ranks by several metrics; reliability and rejection curves of each model.
+    reliability, rejection : list of dict
+        Reliability and rejection curves of each model.
     notes : list of str
         Warnings for readers.
     settings : Settings
@@ -83,7 +79,6 @@ class Board(Shown):
     models: list[Row]
     metrics: list[Row]
     correlations: list[Row]
-    ranks: list[Row]
     settings: Settings
     split_correlations: list[Row] = field(default_factory=list)
     reliability: list[Row] = field(default_factory=list)
@@ -95,13 +90,16 @@ class Board(Shown):
     training: list[Row] = field(default_factory=list)
 
     @property
-    def table(self) -> pandas.DataFrame:
-        """One row per model: rank, score, every metric with its interval, categories."""
-        import pandas
+    def ranks(self) -> list[Row]:
+        """One row per model and metric that models are ranked by."""
+        return [
+            {"model": row["model"], "by": by, "rank": rank}
+            for row in self.models
+            for by, rank in row["ranks"].items()
+            if rank is not None
+        ]
 
-        return pandas.DataFrame(self.wide_rows())
-
-    def wide_rows(self) -> list[Row]:
+    def table_rows(self) -> list[Row]:
         """Return one flat row per model: rank, score, values with their intervals, categories, ranks."""
         keys = list(dict.fromkeys([self.metric, *(key for row in self.models for key in row["values"])]))
         bounded = {
@@ -126,13 +124,8 @@ class Board(Shown):
 
     def __repr__(self) -> str:
         """Return the first ten models, one line each."""
-        lines = [
-            f"{row['rank'] or '-':>3}  {row['model']}  {self.metric} "
-            + (f"{found['value']:.3f}" if (found := row["values"].get(self.metric)) else row["why"])
-            for row in self.models[:10]
-        ]
-        more = [f"     and {len(self.models) - 10} more"] if len(self.models) > 10 else []
-        return "\n".join([f"Leaderboard of {len(self.models)} models", *lines, *more])
+        first = self.table[["rank", "model", self.metric]].head(10)
+        return f"Leaderboard of {len(self.models)} models\n{first.to_string(index=False)}"
 
 
 def leaderboard(
@@ -179,7 +172,8 @@ def leaderboard(
     entries = []
     for name, one in named_scores(scores, names).items():
         recipe = recipe_of_run(name, one.manifest, known)
-        entries.append(Entry(name, one, why_no_calibration(recipe), recipe.family))
+        family = recipe.family or name.partition("/")[0]
+        entries.append(Entry(name, one, family, why_no_calibration(recipe)))
     settings = Settings(resamples=resamples, level=level, seed=seed)
     return measure_entries(entries, metric=metric, settings=settings)
 
@@ -204,11 +198,10 @@ def measure_entries(
     curves: list[Row] = []
     rejection: list[Row] = []
     prompts: dict[str, str] = {}
-    ranked: set[tuple[str, int]] = set()
     sizes: dict[str, float] = {}
     chance: dict[str, float] = {}
     worth: dict[str, correlation.Measured] = {}
-    errors: dict[str, correlation.ModelErrors] = {}
+    errors: dict[tuple[str, int], dict[str, correlation.ModelErrors]] = {}  # of models on the same prompts
     for i, entry in enumerate(entries):
         name, scores = entry.name, entry.scores() if callable(entry.scores) else entry.scores
         if on_model is not None:
@@ -222,13 +215,14 @@ def measure_entries(
             chance[name] = float((1 / one.sizes).mean())
         if one is None or entry.no_calibration is not None:
             continue
-        diagram = reliability(one.top_1.p, one.top_1.y, bins=settings.bins)
-        curves += [{"model": name, **row} for row in bin_rows(diagram)]
+        curves += [{"model": name, **row} for row in bin_rows(one.top_1, settings)]
         rejection += [{"model": name, **row} for row in rejection_rows(one, settings.seed)]
-        worth[name] = one.scale.kept, by_cluster(one.scale.kept_influence(), one.cluster)
+        order = np.argsort(one.scores.item_id[one.starts])
+        cluster = None if one.cluster is None else one.cluster[order]
+        worth[name] = one.scale.kept, by_cluster(one.scale.kept_influence()[order], cluster)
         # Models may differ in which prompts have one correct response, and in their clusters.
-        ranked.add((_digest(one.scores), len(worth[name][1])))
-        errors[name] = correlation.model_errors(one)
+        same = _digest(one.scores), len(worth[name][1])
+        errors.setdefault(same, {})[name] = correlation.model_errors(one)
     board = rank_models(
         [entry.name for entry in entries],
         metrics,
@@ -237,14 +231,15 @@ def measure_entries(
         chance=chance,
         settings=settings,
     )
-    if metric == DEFAULT_METRIC and len(ranked) == 1:
+    if metric == DEFAULT_METRIC and len(errors) == 1:
         sets = dict(zip(worth, rank_sets(list(worth.values()), settings), strict=True))
         for row in board.models:
             row["rank_low"], row["rank_high"] = sets.get(row["model"], (None, None))
-    families = {one.name: one.family for one in entries if one.family}
+    families = {one.name: one.family for one in entries}
+    most = max(errors.values(), key=len, default={})
     return replace(
         board,
-        split_correlations=correlation.correlate_errors(errors, families, settings),
+        split_correlations=correlation.correlate_errors(most, families, settings),
         reliability=curves,
         rejection=rejection,
         notes=_size_notes(metric, sizes) + _prompt_notes(prompts),
@@ -334,19 +329,14 @@ def rank_models(
             for name in correlated
             for row in correlation.correlation_rows(name, _badness(name, column(name)), targets, settings)
         ],
-        ranks=[
-            {"model": row["model"], "by": by, "rank": rank}
-            for row in rows
-            for by, rank in row["ranks"].items()
-            if rank is not None
-        ],
         settings=settings,
     )
 
 
 def _digest(scores: Scores) -> str:
-    """Return a hash of the ids of the prompts, in their order."""
-    return hashlib.sha256("\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")).hexdigest()
+    """Return a hash of the ids of all responses, in any order."""
+    ids = "\0".join(sorted(scores.item_id.tolist()))
+    return hashlib.sha256(ids.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> list[tuple[int, int]]:

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from rmcalib._util.arrays import check_choice
-from rmcalib._util.texts import did_you_mean, parse_yaml, repeated, typed
+from rmcalib._util.texts import did_you_mean, parse_yaml, typed
 from rmcalib.calibration.estimates import Estimate
-from rmcalib.metrics import measures, official
+from rmcalib.metrics import measures
 from rmcalib.metrics.measures import Missing, Settings
 from rmcalib.metrics.views import Part, ViewName
 
@@ -66,6 +66,8 @@ class Metric:
         Whether a leaderboard computes it: by category, for all prompts, or not.
     depends_on_m : bool
         Whether models with other numbers of responses cannot be compared by it.
+    source : str
+        The package that adds it; empty for those of rmcalib.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
@@ -187,9 +189,7 @@ def _measure(where: str, entry: Any, at_temperature: bool) -> Measure:
     """Return the measure with a name, or with a list of name, arguments and options."""
     name, *arguments = entry if isinstance(entry, list) else [entry]
     options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
-    known = dict(
-        inspect.getmembers(measures, inspect.isfunction) + inspect.getmembers(official, inspect.isfunction)
-    )
+    known = dict(inspect.getmembers(measures, inspect.isfunction))
     if name not in known:
         raise ValueError(f"{where}: unknown measure {name!r} ({did_you_mean(name, known)})")
     function: Callable[..., Any] = known[name]
@@ -250,44 +250,24 @@ def _null(error: Measure, field: str) -> Measure:
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Metric]:
     """Return all metrics by name: those of rmcalib, then those of other installed packages."""
-    own = list(_own())
-    found = {one.name: one for one in own}
-    if len(found) < len(own):
-        raise ValueError(f"{_FILE.name}: two metrics {repeated(one.name for one in own)!r}")
+    found: dict[str, Metric] = {}
+    for one in (*_own(), *_plugged()):
+        if one.name in found:
+            homes = " and ".join(each.source or "rmcalib" for each in (found[one.name], one))
+            raise ValueError(f"two metrics are called {one.name!r}: of {homes}")
+        found[one.name] = one
+    return found
+
+
+def _plugged() -> Iterator[Metric]:
+    """Yield the metrics of other installed packages."""
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
         home = point.dist.name if point.dist is not None else "an unknown distribution"
         try:
             loaded: Any = point.load()
-            plugged = [
-                replace(one, source=home, measure=_guarded(one, home))
-                for one in (loaded if isinstance(loaded, list | tuple) else [loaded])
-            ]
+            given = loaded if isinstance(loaded, list | tuple) else [loaded]
+            metrics = [replace(one, source=home) for one in given]
         except Exception as error:
-            raise ValueError(
-                f"entry point {point.name!r} ({ENTRY_POINTS}) of {home}: {_one_line(error)}"
-            ) from error
-        for one in plugged:
-            if one.name in found:
-                raise ValueError(
-                    f"{home} has a metric {one.name!r}, and so has {found[one.name].source or 'rmcalib'}"
-                )
-            found[one.name] = one
-    return found
-
-
-def _guarded(one: Metric, home: str) -> Measure:
-    """Turn errors in another package's metric into a ValueError with one line that names it."""
-
-    def measure(part: Part, settings: Settings) -> Estimate:
-        try:
-            found = one.measure(part, settings)
-            is_number = found.value is None or np.isfinite(found.value)
-        except Exception as error:
-            raise ValueError(f"metric {one.name} of {home}: {_one_line(error)}") from error
-        return found if is_number else Estimate.missing(found.n, found.note or "the value is not finite")
-
-    return measure
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+            where = f"entry point {point.name!r} ({ENTRY_POINTS}) of {home}"
+            raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
+        yield from metrics

@@ -247,10 +247,10 @@ def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
     common = set(ids[0]).intersection(*ids[1:])
     if not common:
         raise ValueError(f"{who} have no prompt in common: were they scored on the same benchmark?")
-    place = {name: i for i, name in enumerate(ids[0])}
+    place = {name: i for i, name in enumerate(ids[0]) if name in common}
     parts: list[Scores] = []
     for one in every:
-        at = np.array([place[name] if name in common else -1 for name in one.item_id.tolist()])
+        at = np.array([place.get(name, -1) for name in one.item_id.tolist()])
         rows = np.flatnonzero(at >= 0)
         rows = rows[np.argsort(at[rows], kind="stable")]
         columns = {name: array[rows] for name, array in one.columns().items()}

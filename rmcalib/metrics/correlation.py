@@ -29,8 +29,8 @@ from rmcalib.metrics.views import Part
 
 LEADERBOARD = "leaderboard"
 """The target that is the score over all categories."""
-FEW_MODELS = 10
-"""With fewer models, or families of models, correlations have little meaning."""
+FEW_FAMILIES = 10
+"""With fewer families of models, correlations have little meaning."""
 Measured = tuple[float, FloatArray]  # a value, and the influence (n,) of each prompt on it
 Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
 SmallFloats = npt.NDArray[np.float32]
@@ -48,10 +48,14 @@ def correlation_rows(
 
     It is positive if models with small errors have large scores. Models without one of the two, NaN, are left out.
     """
+    from scipy.stats import rankdata
+
     rows = []
     for target, scores in targets.items():
         kept = np.isfinite(errors) & np.isfinite(scores)
-        worse = _places(scores[kept]) if target == LEADERBOARD else -scores[kept]
+        worse = -scores[kept]
+        if target == LEADERBOARD and len(np.unique(worse)) > 1:
+            worse = rankdata(worse, method="ordinal")  # equal scores keep their order, as on a leaderboard
         about = {"metric": metric, "target": target, "method": "kendall"}
         rows.append(about | _kendall_row(errors[kept], worse, settings))
     return rows
@@ -76,23 +80,13 @@ def _kendall_row(x: FloatArray, y: FloatArray, settings: Settings) -> Row:
     return {"value": value, "low": low, "high": high, "p_value": p_value, "n": n, "note": ""}
 
 
-def _places(scores: FloatArray) -> FloatArray:
-    """Number models 1, 2, ... from the best score down; equal scores keep their order, as on a leaderboard."""
-    if len(scores) and np.ptp(scores) == 0:
-        return np.ones(len(scores))  # equal models have no order
-    places = np.empty(len(scores))
-    places[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return places
-
-
 # Errors and accuracies from different prompts.
 
 
 @dataclass(frozen=True)
 class ModelErrors:
-    """The data of one model for correlations over models: n prompts with one correct response."""
+    """The data of one model for correlations over models: n prompts with one correct response, ordered by id."""
 
-    ids: npt.NDArray[np.str_]
     category: npt.NDArray[np.str_]
     right: FloatArray
     errors: Mapping[str, Measured]
@@ -100,8 +94,7 @@ class ModelErrors:
 
 def model_errors(part: Part) -> ModelErrors:
     """Return the errors of one model, with the influence of each prompt on them."""
-    ids = part.scores.item_id[part.starts]
-    order = np.argsort(ids)
+    order = np.argsort(part.scores.item_id[part.starts])
     scale, fit = part.scale, part.scale.fit
     errors = {
         "ece": (event_error(part.top_1), error_influence(part.top_1)[order]),
@@ -111,64 +104,51 @@ def model_errors(part: Part) -> ModelErrors:
         log = float(np.log(fit.temperature))
         influence = np.sign(log) * scale.temperature_influence() / fit.temperature
         errors["abs_log_temperature"] = abs(log), influence[order]
-    return ModelErrors(ids[order], part.category[order], part.first_choice.y[order], errors)
+    return ModelErrors(part.category[order], part.first_choice.y[order], errors)
 
 
 def correlate_errors(
     models: Mapping[str, ModelErrors], families: Mapping[str, str], settings: Settings
 ) -> list[Row]:
-    """Correlate the errors of models with their accuracy."""
-    parts = _on_shared_prompts(models)
-    names = list(parts)
-    if not names or len(parts[names[0]].ids) < 2:
+    """Correlate the errors of models on the same prompts with their accuracy."""
+    category = next((one.category for one in models.values()), np.array([]))
+    if len(category) < 2:
         return []
-    category = parts[names[0]].category
-    _, clusters = np.unique(
-        [families.get(name) or name.partition("/")[0] for name in names], return_inverse=True
-    )
     several = sorted(set(category.tolist()))
     targets = {"accuracy": np.ones(len(category), dtype=bool)}
     targets |= {name: category == name for name in several if len(several) > 1}
     rows = []
     for metric in _ERRORS:
-        having = [name for name in names if metric in parts[name].errors]
-        own = clusters[[name in having for name in names]]
-        n_families = len(set(own.tolist()))
+        having = [name for name, one in models.items() if metric in one.errors]
+        different, family = np.unique([families[name] for name in having], return_inverse=True)
+        few = f"too few families of models ({len(different)}; at least {FEW_FAMILIES} are needed)"
+        note = few if len(different) < FEW_FAMILIES else ""
         taus: list[Row] = [_NOTHING for _ in targets]
         if len(having) >= _FEWEST:
-            errors = _stacked([parts[name].errors[metric] for name in having])
+            errors = _stacked([models[name].errors[metric] for name in having])
             scores = [
-                _stacked([_accuracy(parts[name].right, members) for name in having])
+                _stacked([_accuracy(models[name].right, members) for name in having])
                 for members in targets.values()
             ]
-            taus = _two_way_kendall(errors, scores, own, settings)
+            taus = _two_way_kendall(errors, scores, family, settings)
         for (target, members), tau in zip(targets.items(), taus, strict=True):
-            counts = {"n": len(having), "families": n_families, "prompts": int(members.sum())}
+            counts = {"n": len(having), "families": len(different), "prompts": int(members.sum())}
             about = {"metric": metric, "target": target, "method": "kendall"}
-            rows.append(about | tau | counts | {"note": _too_few(len(having), n_families)})
+            rows.append(about | tau | counts | {"note": note})
     return rows
 
 
-def _too_few(n_models: int, n_families: int) -> str:
-    """Say that there are too few models, or families; empty if there are enough."""
-    if n_families >= FEW_MODELS:
-        return ""
-    what, n = ("families of models", n_families) if n_models >= FEW_MODELS else ("models", n_models)
-    return f"too few {what} ({n}; at least {FEW_MODELS} are needed)"
-
-
 def _two_way_kendall(
-    errors: Stacked, scores: Sequence[Stacked], clusters: IntArray, settings: Settings
+    errors: Stacked, scores: Sequence[Stacked], family: IntArray, settings: Settings
 ) -> list[Row]:
     """Return Kendall's tau of minus the errors and each kind of score, from different prompts."""
     rng = np.random.default_rng(settings.seed)
     n_models, n = errors[1].shape
     whole = _split_taus(errors, scores, np.ones((_SPLITS, n)), np.ones((_SPLITS, n_models)), rng)
-    _, clusters = np.unique(clusters, return_inverse=True)
     parts = []
     for part in chunks(settings.resamples, n + n_models**2):
         size = part.stop - part.start
-        models = resampling_weights(size, int(clusters.max()) + 1, rng)[:, clusters]
+        models = resampling_weights(size, int(family.max()) + 1, rng)[:, family]
         parts.append(_split_taus(errors, scores, resampling_weights(size, n, rng), models, rng))
     drawn = np.concatenate(parts, axis=1)
     values = whole.mean(axis=1).tolist()
@@ -247,25 +227,6 @@ def _rescaled(weights: FloatArray) -> FloatArray:
 
 def _stacked(measured: Sequence[Measured]) -> Stacked:
     return np.array([value for value, _ in measured]), np.array([influence for _, influence in measured])
-
-
-def _on_shared_prompts(models: Mapping[str, ModelErrors]) -> dict[str, ModelErrors]:
-    """Return the models on the prompts that all of them have; errors there follow from the influences."""
-    every = [set(one.ids.tolist()) for one in models.values()]
-    shared = list(set.intersection(*every)) if every else []
-    return {name: _restricted(one, np.isin(one.ids, shared)) for name, one in models.items()}
-
-
-def _restricted(one: ModelErrors, kept: BoolArray) -> ModelErrors:
-    """Return a model on some of its prompts."""
-    if kept.all():
-        return one
-    more = len(kept) / max(int(kept.sum()), 1)
-    errors = {}
-    for name, (value, influence) in one.errors.items():
-        rest = influence[kept] * more
-        errors[name] = value + float(rest.sum()), rest - rest.sum() / max(len(rest), 1)
-    return ModelErrors(one.ids[kept], one.category[kept], one.right[kept], errors)
 
 
 def _accuracy(right: FloatArray, members: BoolArray) -> Measured:

@@ -12,15 +12,22 @@ from typing import Any, Literal
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.benchmarks import _official as official
+from rmcalib.benchmarks._official import OfficialScore
 from rmcalib.calibration import votes as votes_of
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
 from rmcalib.calibration.errors import binned, event_error, smooth
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events, Independent
-from rmcalib.calibration.intervals import Interval, Limits, check_level, skew_interval
+from rmcalib.calibration.intervals import (
+    Interval,
+    Limits,
+    check_level,
+    skew_interval,
+)
 from rmcalib.calibration.maps import corp
 from rmcalib.calibration.temperature import Scale
-from rmcalib.metrics.views import FEWEST, Part, ViewName
+from rmcalib.metrics.views import FEWEST, Part, ViewName, shares_of_largest
 
 SMOOTH_DRAWS = 200
 """Simulated data sets for the smooth ECE, which takes longer."""
@@ -88,12 +95,13 @@ def log_loss(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Negative log-likelihood of what happened."""
     if view == "top_1":
         return _top_1_mean(part, lambda one: -one.log_p[one.is_correct], np.inf)
+    return _jumping(part, view, log_losses, (0.0, np.inf))
 
-    def loss(events: Events) -> FloatArray:
-        odds = events.logit if events.logit is not None else events.log_p - np.log1p(-events.p)
-        return np.logaddexp(0.0, odds) - events.y * odds
 
-    return _jumping(part, view, loss, (0.0, np.inf))
+def log_losses(events: Events) -> FloatArray:
+    """Return the log loss of each event (N,)."""
+    odds = events.logit if events.logit is not None else events.log_p - np.log1p(-events.p)
+    return np.asarray(np.logaddexp(0.0, odds) - events.y * odds)
 
 
 def error(part: Part, settings: Settings, view: ViewName, **options: Any) -> Estimate:
@@ -247,7 +255,7 @@ def length_correlation(part: Part, settings: Settings, of: Literal["reward", "co
     length = _lengths(part)
     if of == "reward":
         # Each minus the prompt's mean, because prompts differ.
-        sums = spearman_sums(_centred(part, part.reward), _centred(part, length), part.prompt)
+        sums = spearman_sums(part.centred(part.reward), part.centred(length), part.prompt)
     else:
         x, y = part.of_first_choice(part.log_p), part.of_first_choice(length)
         sums = spearman_sums(x, y, np.arange(len(part)))
@@ -258,11 +266,9 @@ def length_correlation(part: Part, settings: Settings, of: Literal["reward", "co
 
 def length_baseline(part: Part, _: Settings, sign: int) -> Estimate:
     """Accuracy of picking the longest (+1) or the shortest (−1) response."""
-    key = sign * _lengths(part)
-    largest = key == np.repeat(np.maximum.reduceat(key, part.starts), part.sizes)
-    hits = np.add.reduceat(largest & part.is_correct, part.starts, dtype=np.int64)
-    share = hits / np.add.reduceat(largest, part.starts, dtype=np.int64)
-    return Estimate.proportion(share, cluster=part.cluster)
+    picked = shares_of_largest(sign * _lengths(part), part.sizes)
+    right = np.add.reduceat(np.where(part.is_correct, picked, 0.0), part.starts)
+    return Estimate.proportion(right, cluster=part.cluster)
 
 
 def spearman_sums(
@@ -289,47 +295,50 @@ def spearman_sums(
 # Votes.
 
 
-_BALLOTS: dict[str, Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], FloatArray]] = {
+_OF_MODEL: dict[str, Callable[[votes_of.VoteForecasts, FloatArray, FloatArray], FloatArray]] = {
     "says": lambda _, p, __: p,
     "agreement": lambda _, __, agree: agree,
+    "disagreement": lambda _, __, agree: 1 - agree,
     "gap": lambda _, p, agree: p - agree,
     "log_loss": lambda votes, _, __: votes_of.vote_log_losses(votes),
     "brier": lambda votes, _, __: votes_of.vote_briers(votes),
-    # These need several votes per prompt, which show how people differ.
-    "agreement_ceiling": lambda votes, _, __: votes_of.vote_agreement_ceilings(votes),
-    "voter_disagreement": lambda votes, _, __: votes_of.voter_disagreements(votes),
-    "disagreement_excess": lambda votes, _, agree: 1 - agree - votes_of.voter_disagreements(votes),
-    "log_loss_ceiling": lambda votes, _, __: votes_of.vote_log_loss_ceilings(votes),
-    "log_loss_excess": lambda votes, _, __: (
-        votes_of.vote_log_losses(votes) - votes_of.vote_log_loss_ceilings(votes)
-    ),
-    "brier_ceiling": lambda votes, _, __: votes_of.voter_disagreements(votes),
-    "brier_excess": lambda votes, _, __: votes_of.vote_briers(votes) - votes_of.voter_disagreements(votes),
 }
 """One number per prompt from the votes, what the first choice says, and the fraction of people who agree."""
-_OF_ANY_VOTES = ("says", "agreement", "gap", "log_loss", "brier")
-_SHARES = ("agreement", "voter_disagreement")
+_OF_PEOPLE = {
+    "agreement": votes_of.vote_agreement_ceilings,
+    "disagreement": votes_of.voter_disagreements,
+    "log_loss": votes_of.vote_log_loss_ceilings,
+    "brier": votes_of.voter_disagreements,
+}
+"""The same of forecasts that state the true fractions of votes; disagreement is that of two voters."""
 _WITHIN = {"gap": (-1.0, 1.0), "log_loss": (0.0, np.inf), "brier": (0.0, 2.0)}
 
 
-def ballots(part: Part, _: Settings, which: str) -> Estimate:
-    """Mean of one number per prompt that people voted on; see ``_BALLOTS``."""
+def ballots(
+    part: Part, _: Settings, what: str, of: Literal["model", "people", "excess"] = "model"
+) -> Estimate:
+    """Mean of one number per prompt that people voted on: of the model, of people, or the difference."""
     if part.ballots is None:
         raise Missing(_ALL_TIED)
-    found, p, agree = part.ballots
-    if which not in _OF_ANY_VOTES:
-        kept = found.n_votes > 1
+    votes, p, agree = part.ballots
+    if of != "model":
+        kept = votes.n_votes > 1
         if not kept.any():
             raise Missing("every prompt has a single vote, which does not show how people differ")
-        found, p, agree = found.take(kept), p[kept], agree[kept]
-    each = _BALLOTS[which](found, p, agree)
+        votes, p, agree = votes.take(kept), p[kept], agree[kept]
+    if of == "people":
+        each = _OF_PEOPLE[what](votes)
+    else:
+        each = _OF_MODEL[what](votes, p, agree)
+        each = each - _OF_PEOPLE[what](votes) if of == "excess" else each
     if not np.isfinite(each).all():
         raise Missing("what some people chose has probability 0")
-    if which == "says":
+    if what == "says":
         return Estimate.stated(each)
-    if which in _SHARES:
+    if (what, of) in (("agreement", "model"), ("disagreement", "people")):
         return Estimate.proportion(np.clip(each, 0.0, 1.0))
-    return Estimate.mean(each, within=_WITHIN.get(which, (-np.inf, np.inf)))
+    within = _WITHIN.get(what) if of == "model" else None
+    return Estimate.mean(each, within=within or (-np.inf, np.inf))
 
 
 def tie_share(part: Part, _: Settings) -> Estimate:
@@ -341,6 +350,66 @@ def tie_share(part: Part, _: Settings) -> Estimate:
 def votes_per_prompt(part: Part, _: Settings) -> Estimate:
     """Mean number of people who voted on a prompt, ties included."""
     return Estimate.constant(float(part.scores.n_votes.mean()), len(part))
+
+
+# Scores that benchmarks define.
+
+
+def rewardbench_score(part: Part, settings: Settings) -> Estimate:
+    """RewardBench 2's score of a category, or the mean of all categories: accuracy, and in Ties their own score."""
+    whole = part.whole or part
+    scores = (whole.prompts("all") or whole).scores
+    tied, category = official.tied_categories(scores), scores.category[scores.offsets[:-1]]
+    accuracy = official.shared_first_place(scores)
+    found: dict[str, Estimate] = {}
+    for name in dict.fromkeys((category if part.name == whole.name else part.category).tolist()):
+        if name not in tied:
+            found[name] = Estimate.proportion(accuracy[category == name])
+            continue
+        sums = official.ties_sums(scores, name)
+        if not sums[:, -1].any():
+            raise Missing(f"{name} has no ids ref:N and tied:N, which RewardBench's score needs")
+        found[name] = Estimate.of_sums(
+            sums, official.ties_scores, resamples=settings.resamples, seed=settings.seed
+        )
+    value = float(np.mean([one.value or 0.0 for one in found.values()]))
+
+    def limits(level: float) -> Limits | None:
+        each = [one.interval(level) for one in found.values()]
+        known = [(one.low - one.value, one.high - one.value) for one in each if one and one.low < one.high]
+        if len(known) < len(each):
+            return None
+        # Categories are independent, so the squares of the distances add up.
+        below, above = np.sqrt((np.array(known) ** 2).sum(axis=0)) / len(each)
+        return value - float(below), value + float(above)
+
+    def influence() -> FloatArray:
+        values = np.zeros(len(accuracy))
+        for name, one in found.items():
+            assert one.influence is not None
+            values[category == name] = one.influence() / len(found)
+        return values[np.isin(category, list(found))]
+
+    has_ties = not tied.isdisjoint(found)  # the numbers of Ties are no prompts
+    return Estimate(value, len(part), limits=limits, influence=None if has_ties else influence)
+
+
+def official_score(part: Part, _: Settings) -> Estimate:
+    """Return the score that the benchmark's authors define, overall or of a category."""
+    found = official_of(part)
+    if found is None:
+        raise Missing("the benchmark has no official score")
+    return Estimate(found.value, found.n, note=f"{found.metric}, as the benchmark's authors compute it")
+
+
+def official_of(part: Part) -> OfficialScore | None:
+    """Return the official score of all prompts, or of the category of these; None if there is none."""
+    whole = part.whole or part
+    category = "all" if part.name == whole.name else str(part.category[0])
+    for one in whole.official:
+        if (one.metric, one.category) == (whole.official[0].metric, category) and np.isfinite(one.value):
+            return one
+    return None
 
 
 # Shared parts.
@@ -412,9 +481,3 @@ def _top_1_mean(part: Part, loss: Callable[[Part], FloatArray], most: float) -> 
     if found.shape != (len(part),):
         raise ValueError(f"expected one loss per prompt ({len(part)}), got {found.shape}")
     return Estimate.mean(found, right, wrong, within=(0.0, most), cluster=part.cluster)
-
-
-def _centred(part: Part, values: FloatArray) -> FloatArray:
-    """Return values (N,) minus the mean of their prompt."""
-    means = np.add.reduceat(values, part.starts) / part.sizes
-    return values - np.repeat(means, part.sizes)

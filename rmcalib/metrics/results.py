@@ -14,12 +14,16 @@ class Shown:
 
     rows: list[dict[str, Any]]
 
+    def table_rows(self) -> list[dict[str, Any]]:
+        """Return the rows of ``table``."""
+        return self.rows
+
     @property
     def table(self) -> pandas.DataFrame:
         """The rows as a pandas table."""
         import pandas
 
-        return pandas.DataFrame(self.rows)
+        return pandas.DataFrame(self.table_rows())
 
     def to_html(self, path: str | Path) -> Path:
         """Write the page: one self-contained file."""

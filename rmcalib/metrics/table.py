@@ -11,20 +11,18 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib.benchmarks import Benchmark
-from rmcalib.calibration.errors import Reliability, consistency_band, reliability
+from rmcalib.calibration.errors import consistency_band, reliability
 from rmcalib.calibration.estimates import NO_INTERVAL, Estimate
 from rmcalib.calibration.events import Events
 from rmcalib.calibration.maps import corp
 from rmcalib.metrics.catalogue import Metric
-from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.official import official_of
+from rmcalib.metrics.measures import Settings, official_of
 from rmcalib.metrics.views import Part
 from rmcalib.scores import Scores
 
 OVERALL = "overall"
 """The name of all prompts together in the column ``category``."""
 Row = dict[str, Any]
-_REJECTED: FloatArray = np.linspace(0.0, 0.95, 20)
 
 
 def parts_of(whole: Part) -> Iterator[Part]:
@@ -46,7 +44,7 @@ def metric_rows(
     rows = []
     for part in parts_of(whole):
         for _, group in groupby(metrics, key=lambda one: one.group):
-            own = replace(part, _made={}, _known={})  # so that the views of a group are dropped after it
+            own = replace(part)  # so that the views of a group are dropped after it
             found = [tidy_row(one, own, settings, no_calibration) for one in group]
             rows += [row for row in found if row is not None]
     return rows
@@ -90,7 +88,17 @@ def estimate_of(
     if one.group == "pointwise" and not (part.whole or part).has_pointwise:
         return None
     reason = why_missing(one, part, no_calibration)
-    return Estimate.missing(len(own), reason) if reason is not None else one.measure(own, settings)
+    if reason is not None:
+        return Estimate.missing(len(own), reason)
+    try:
+        found = one.measure(own, settings)
+    except Exception as error:
+        if not one.source:
+            raise
+        raise ValueError(f"metric {one.name} of {one.source}: {type(error).__name__}: {error}") from error
+    if found.value is not None and not np.isfinite(found.value):
+        return Estimate.missing(found.n, found.note or "the value is not finite")
+    return found
 
 
 def why_missing(one: Metric, part: Part, no_calibration: str | None) -> str | None:
@@ -149,7 +157,7 @@ def reliability_rows(
     return [
         {"panel": name, **row}
         for name, part in _panels(whole, which)
-        for row in _with_band(getattr(part, view), settings)
+        for row in bin_rows(getattr(part, view), settings, band=True)
     ]
 
 
@@ -167,42 +175,30 @@ def isotonic_rows(whole: Part) -> list[Row]:
     return rows
 
 
+def bin_rows(events: Events, settings: Settings, *, band: bool = False) -> list[Row]:
+    """Return one row for each bin that is not empty, perhaps with its consistency band."""
+    diagram = reliability(events.p, events.y, bins=settings.bins)
+    columns = {"low": diagram.low, "high": diagram.high, "count": diagram.count.astype(np.int64)}
+    columns |= {"confidence": diagram.confidence, "frequency": diagram.frequency}
+    if band:
+        low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
+        columns |= {"band_low": low, "band_high": high}
+    return [
+        {name: values[b].item() for name, values in columns.items()} for b in np.flatnonzero(diagram.count)
+    ]
+
+
 def rejection_rows(part: Part, seed: int = 0) -> list[Row]:
     """Return the accuracy on the remaining prompts when a fraction of them, the least confident, is dropped."""
     events = part.first_choice
     # Equal confidences are ordered at random: the order of the file may follow difficulty.
     chance = np.random.default_rng(seed).random(len(part))
-    order = np.lexsort((chance, -events.log_p))
-    cumulative = np.cumsum(events.y[order])
-    kept = np.maximum(np.ceil((1 - _REJECTED) * len(part)).astype(np.int64), 1)
-    return [
-        {"rejected": float(share), "accuracy": float(cumulative[k - 1] / k), "n": int(k)}
-        for share, k in zip(_REJECTED, kept, strict=True)
-    ]
-
-
-def bin_rows(diagram: Reliability) -> list[Row]:
-    """Return one row for each bin that is not empty: low, high, count, confidence, frequency."""
-    return [
-        {
-            "low": float(diagram.low[b]),
-            "high": float(diagram.high[b]),
-            "count": int(diagram.count[b]),
-            "confidence": float(diagram.confidence[b]),
-            "frequency": float(diagram.frequency[b]),
-        }
-        for b in np.flatnonzero(diagram.count)
-    ]
-
-
-def _with_band(events: Events, settings: Settings) -> list[Row]:
-    diagram = reliability(events.p, events.y, bins=settings.bins)
-    low, high = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
-    filled = np.flatnonzero(diagram.count)
-    return [
-        {**row, "band_low": float(low[b]), "band_high": float(high[b])}
-        for row, b in zip(bin_rows(diagram), filled, strict=True)
-    ]
+    right = np.cumsum(events.y[np.lexsort((chance, -events.log_p))])
+    rows = []
+    for rejected in np.linspace(0.0, 0.95, 20).tolist():
+        kept = max(int(np.ceil((1 - rejected) * len(part))), 1)
+        rows.append({"rejected": rejected, "accuracy": float(right[kept - 1] / kept), "n": kept})
+    return rows
 
 
 def _panels(whole: Part, which: str = "one") -> Iterator[tuple[str, Part]]:

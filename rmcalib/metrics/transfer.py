@@ -14,15 +14,13 @@ from rmcalib.metrics.table import Row
 from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.scores import Scores
 
-NO_TEMPERATURE = "none"
-"""The value of ``fitted_on`` for T = 1."""
-ALL = "all together"
-"""The value of ``fitted_on`` for the temperature that was fitted on all benchmarks at once."""
-
 
 @dataclass(frozen=True)
 class Transfer:
-    """The temperatures of one model on several benchmarks, and their effects on the others."""
+    """The temperatures of one model on several benchmarks, and their effects on the others.
+
+    ``fitted_on`` in the rows of ``effects`` is a benchmark, "none" for T = 1, or "all together".
+    """
 
     temperatures: list[Row]
     effects: list[Row]
@@ -34,17 +32,11 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
     """Fit the temperature of a model on each benchmark, and measure its effect on the others."""
     parts = {name: whole_part(one).prompts("one") for name, one in scores.items()}
     kept = {name: part for name, part in parts.items() if part is not None and len(part) >= FEWEST}
-    temperatures: list[Row] = []
-    for name, part in kept.items():
-        found = part.scale.temperature_interval(level)
-        limits = {"temperature": found.value, "low": found.low, "high": found.high}
-        temperatures.append({"benchmark": name, **limits, "n": len(part)})
-    equality = None
-    if len(kept) > 1:
-        equality = equal_temperatures([Softmax(p.reward, p.is_correct, p.sizes) for p in kept.values()])
-    tried = {NO_TEMPERATURE: 1.0} | {row["benchmark"]: row["temperature"] for row in temperatures}
+    temperatures = temperature_rows("benchmark", kept, level)
+    equality = equal_temperatures([one.scale.model for one in kept.values()]) if len(kept) > 1 else None
+    tried = {"none": 1.0} | {row["benchmark"]: row["temperature"] for row in temperatures}
     if equality is not None:
-        tried[ALL] = equality.temperature
+        tried["all together"] = equality.temperature
     effects = [
         _effect(source, name, part, value, level)
         for source, value in tried.items()
@@ -52,6 +44,16 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
         for name, part in kept.items()
     ]
     return Transfer(temperatures, effects, equality, [name for name in parts if name not in kept])
+
+
+def temperature_rows(what: str, parts: Mapping[str, Part], level: float) -> list[Row]:
+    """Return the best temperature of each part: its name under ``what``, temperature, low, high, n."""
+    rows = []
+    for name, part in parts.items():
+        found = part.scale.temperature_interval(level)
+        limits = {"temperature": found.value, "low": found.low, "high": found.high}
+        rows.append({what: name, **limits, "n": len(part)})
+    return rows
 
 
 def _effect(source: str, name: str, part: Part, temperature: float, level: float) -> Row:

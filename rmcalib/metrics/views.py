@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import expit, log_expit, logit
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups
@@ -42,7 +41,7 @@ Ties = Literal["drop", "davidson"]
 """How people's "equally good" counts: left out, or forecast by Davidson's model."""
 TIES: tuple[Ties, ...] = ("drop", "davidson")
 FEWEST = 20
-"""The smallest number of prompts that a temperature is fitted on, and that a verdict is given for."""
+"""The smallest number of prompts that a temperature is fitted on, and that a verdict or an alarm is given for."""
 _MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
 MANY_PAIRS = 20_000_000
 """With more ordered pairs than this, pairs are measured without simulated worlds."""
@@ -81,8 +80,9 @@ class Part:
     calibrator: tuple[float, float] = (1.0, 0.0)
     ties: Ties = "drop"
     seed: int = 0
-    _made: dict[str, Part | Literal["all"] | None] = field(default_factory=dict, repr=False)
-    _known: dict[Hashable, Estimate] = field(default_factory=dict, repr=False)
+    # What was computed already; `replace` starts again.
+    _made: dict[str, Part] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[Hashable, Estimate] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         """Return the number of prompts."""
@@ -145,8 +145,6 @@ class Part:
             one_answer=self.one_answer[prompts],
             whole=self.whole or self,
             name=self.name if name is None else name,
-            _made={},
-            _known={},
         )
 
     @property
@@ -174,23 +172,27 @@ class Part:
         "one" has exactly one correct response and a single right answer; "several" are decided but have
         another number of right answers; "all" are decided; "votes" were voted on; "labelled" have a label.
         """
-        if which not in self._made:
-            correct = np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
-            labels = np.add.reduceat(~np.isnan(self.label), self.starts, dtype=np.int64)
-            decided = (correct > 0) & (correct < self.sizes) & (labels == self.sizes)
-            one = decided & (correct == 1) & self.one_answer
-            masks = {
-                "one": one,
-                "several": decided & ~one,
-                "all": decided,
-                "votes": self.scores.n_votes > 0,
-                "labelled": labels > 0,
-            }
-            mask = masks[which]
-            # "all" stands for this part: a part that holds itself would not be freed at once.
-            self._made[which] = "all" if mask.all() else self.take(mask) if mask.any() else None
-        found = self._made[which]
-        return self if isinstance(found, str) else found
+        mask = self._masks[which]
+        if mask.all():
+            return self
+        if mask.any() and which not in self._made:
+            self._made[which] = self.take(mask)
+        return self._made.get(which)
+
+    @cached_property
+    def _masks(self) -> dict[str, BoolArray]:
+        """Which prompts (n,) `prompts` returns."""
+        correct = np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
+        labels = np.add.reduceat(~np.isnan(self.label), self.starts, dtype=np.int64)
+        decided = (correct > 0) & (correct < self.sizes) & (labels == self.sizes)
+        one = decided & (correct == 1) & self.one_answer
+        return {
+            "one": one,
+            "several": decided & ~one,
+            "all": decided,
+            "votes": self.scores.n_votes > 0,
+            "labelled": labels > 0,
+        }
 
     def once(self, key: Hashable, make: Callable[[], Estimate]) -> Estimate:
         """Return an estimate that several metrics in a row share. Only the last one is kept: some are large."""
@@ -214,21 +216,23 @@ class Part:
     def _with_winner(self, place: int) -> Part:
         label = np.zeros(len(self.label))
         label[first_and_next(self.reward, self.sizes)[place]] = 1.0
-        return replace(self, label=label, _made={}, _known={})
+        return replace(self, label=label)
 
     # What the views are made of.
 
     @cached_property
     def first_shares(self) -> FloatArray:
         """Each response's share of the first place (N,): 1/t for t responses with the largest reward."""
-        largest = self.reward == np.repeat(np.maximum.reduceat(self.reward, self.starts), self.sizes)
-        tied = np.add.reduceat(largest, self.starts, dtype=np.int64)
-        return np.asarray(largest / np.repeat(tied, self.sizes))
+        return shares_of_largest(self.reward, self.sizes)
 
     def of_first_choice(self, values: FloatArray) -> FloatArray:
         """Return the value of each prompt's first choice (n,): the mean of ``values`` (N,) over tied responses."""
         share = self.first_shares
         return np.add.reduceat(np.where(share > 0, values, 0.0) * share, self.starts)
+
+    def centred(self, values: FloatArray) -> FloatArray:
+        """Return values (N,) minus the mean of their prompt."""
+        return values - np.repeat(np.add.reduceat(values, self.starts) / self.sizes, self.sizes)
 
     @cached_property
     def ranks(self) -> FloatArray:
@@ -239,14 +243,7 @@ class Part:
     @cached_property
     def decided_pairs(self) -> tuple[IntArray, IntArray]:
         """Rows of the correct and the wrong response of each pair: (P,) each."""
-        correct, wrong = np.flatnonzero(self.label == 1), np.flatnonzero(self.label == 0)
-        n_wrong = np.bincount(self.prompt[wrong], minlength=len(self))
-        first_wrong = np.cumsum(n_wrong) - n_wrong
-        owner = self.prompt[correct]
-        repeats = n_wrong[owner]
-        # The position of each pair among those of its correct response.
-        within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-        return np.repeat(correct, repeats), wrong[np.repeat(first_wrong[owner], repeats) + within]
+        return decided_pairs(self.prompt, self.label)
 
     @cached_property
     def pair_log_odds(self) -> tuple[FloatArray, IntArray]:
@@ -352,9 +349,9 @@ class Part:
             mine = np.isin(every.scores.item_id[every.starts], self.scores.item_id[self.starts])
             votes, says, agree = every.ballots
             return votes.take(mine), says[mine], agree[mine]
-        counted = np.add.reduceat(self.scores.votes, self.starts) > 0  # otherwise all votes are ties
-        if davidson:
-            counted[:] = True
+        counted = davidson | (
+            np.add.reduceat(self.scores.votes, self.starts) > 0
+        )  # otherwise all votes are ties
         if not counted.any():
             return None
         kept, sizes = np.repeat(counted, self.sizes), self.sizes[counted]
@@ -403,8 +400,7 @@ class Part:
     def at_temperature(self) -> Part:
         """The forecasts with each prompt at a temperature that was fitted on other prompts: five folds."""
         reward, correct, sizes = self.pl.utilities, self.is_correct, self.sizes
-        centred = reward - np.repeat(np.add.reduceat(reward, self.starts) / sizes, sizes)
-        spread = float(np.std(centred)) or 1.0
+        spread = float(np.std(self.centred(reward))) or 1.0
         limits = spread / 100, spread * 100  # beyond, forecasts are one-hot or uniform
 
         def fit(train: IntArray) -> float:
@@ -422,13 +418,13 @@ class Part:
             groups=self.cluster,
             rng=self.seed,
         )
-        return replace(self, pl=self.pl.at_temperature(fitted), _made={}, _known={})
+        return replace(self, pl=self.pl.at_temperature(fitted))
 
 
 def whole_part(
     scores: Scores,
     *,
-    lengths: ArrayLike | None = None,
+    lengths: FloatArray | None = None,
     official: tuple[OfficialScore, ...] = (),
     ties: Ties = "drop",
     seed: int = 0,
@@ -436,19 +432,35 @@ def whole_part(
     """Return all prompts of scores. ``lengths`` (N,) are those of the responses; default their tokens."""
     if lengths is None:
         lengths = np.where(scores.n_tokens >= 0, scores.n_tokens, np.nan)
-    length = np.asarray(lengths, dtype=np.float64)
-    if length.shape != scores.reward.shape:
-        raise ValueError(f"lengths: {length.size} lengths for {len(scores)} responses; expected one each")
     return Part(
         scores=scores,
         pl=PlackettLuce.ragged(scores.reward, scores.offsets),
         label=scores.label,
-        length=length,
+        length=lengths,
         one_answer=~np.isin(scores.category[scores.offsets[:-1]], sorted(tied_categories(scores))),
         official=official,
         ties=ties,
         seed=seed,
     )
+
+
+def shares_of_largest(values: FloatArray, sizes: IntArray) -> FloatArray:
+    """Return 1/t for the t responses with the largest value of their prompt, and 0 for the others: (N,)."""
+    starts = np.cumsum(sizes) - sizes
+    largest = values == np.repeat(np.maximum.reduceat(values, starts), sizes)
+    return np.asarray(largest / np.repeat(np.add.reduceat(largest, starts, dtype=np.int64), sizes))
+
+
+def decided_pairs(prompt: IntArray, label: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return rows of the correct and the wrong response of each pair, for rows (N,) in the order of prompt numbers."""
+    correct, wrong = np.flatnonzero(label == 1), np.flatnonzero(label == 0)
+    n_wrong = np.bincount(prompt[wrong], minlength=int(prompt[-1]) + 1)
+    first_wrong = np.cumsum(n_wrong) - n_wrong
+    owner = prompt[correct]
+    repeats = n_wrong[owner]
+    # The position of each pair among those of its correct response.
+    within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    return np.repeat(correct, repeats), wrong[np.repeat(first_wrong[owner], repeats) + within]
 
 
 def _ordered_pairs(sizes: IntArray) -> tuple[IntArray, IntArray]:

@@ -11,14 +11,15 @@ import numpy as np
 from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib._util.display import count
-from rmcalib.calibration import Softmax, equal_temperatures, mean_interval
+from rmcalib.calibration import equal_temperatures, mean_interval
 from rmcalib.calibration.intervals import check_level
 from rmcalib.metrics.catalogue import chosen_metrics
-from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.measures import Settings, log_losses
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import metric_rows
+from rmcalib.metrics.transfer import temperature_rows
 from rmcalib.metrics.views import FEWEST, Part, whole_part
-from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part, reference_of
+from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part
 from rmcalib.runs._folder import content_hash
 from rmcalib.scores import Scores, load_scores
 
@@ -35,6 +36,8 @@ METRICS: dict[View, tuple[str, ...]] = {
     "pointwise": ("pointwise_confidence", "pointwise_accuracy", "pointwise_gap", "pointwise_log_loss"),
 }
 """The metrics that are reported before and after calibration."""
+N_QUANTILES = 101
+"""The number of quantiles of the rewards that a calibrator keeps."""
 _CLOSE = 1.25  # a scale within this factor of the right one is right
 
 
@@ -62,7 +65,7 @@ class Calibration(Shown):
     view : {"top_1", "pointwise"}
         Whether one response of a prompt is the best, or each one is correct or not.
     rows : list of dict
-        Tidy rows (stage "before" or "after", category, metric, value, low, high, n). "after" is measured on
+        Tidy rows (stage "before" or "after", category, metric, value, low, high, n, note). "after" is measured on
         held-out prompts: each fifth of them has the temperature that was fitted on the others.
     gain : tuple of float
         How much lower the log loss is on held-out prompts, with its interval: (value, low, high).
@@ -145,21 +148,20 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
         raise RefusedError(
             "few", f"{count(len(part), 'prompt')} with {what}; a temperature needs at least {FEWEST}"
         )
-    part = replace(part, seed=seed, _made={}, _known={})
+    part = replace(part, seed=seed)
     fit = (_top_1 if view == "top_1" else _pointwise)(part, level)
     _refuse(fit)
     gained = mean_interval(fit.before - fit.after, clusters=fit.cluster, level=level)
     categories, p_equal = _by_category(part, level) if view == "top_1" else ([], None)
     moved = whole_part(replace(part.scores, reward=fit.held_out), seed=seed)
     settings, metrics = Settings(level=level, seed=seed), chosen_metrics(METRICS[view])
-    kept = ("category", "metric", "value", "low", "high", "n")
     n_clusters = len(part) if part.cluster is None else int(part.cluster.max()) + 1
     return Calibration(
         calibrator=replace(
             fit.calibrator,
             model=str(own.manifest.get("model") or ""),
             fitted_on=_about(own, part, n_clusters),
-            reference=reference_of(part.reward),
+            reference=tuple(np.quantile(part.reward, np.linspace(0, 1, N_QUANTILES)).tolist()),
             versions={
                 "rmcalib": __version__,
                 **{name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
@@ -167,7 +169,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
         ),
         view=view,
         rows=[
-            {"stage": stage, **{key: row[key] for key in kept}}
+            {"stage": stage, **row}
             for stage, of in (("before", part), ("after", moved))
             for row in metric_rows(of, metrics, settings)
         ],
@@ -214,21 +216,18 @@ def _top_1(part: Part, level: float) -> _Fit:
 
 
 def _pointwise(part: Part, level: float) -> _Fit:
-    known = ~np.isnan(part.label)
-    fit = None if len(np.unique(part.label[known])) == 1 else fit_pointwise(part, level)
-    if fit is None or fit.temperature.value >= 1e9 * (float(part.reward.std()) or 1.0):
+    stated = part.pointwise
+    calibrator = None if np.ptp(stated.y) == 0 else fit_pointwise(part, level)
+    if calibrator is None or calibrator.temperature >= 1e9 * (float(part.reward.std()) or 1.0):
         raise RefusedError(
             "uninformative",
             "no temperature helps: correct responses do not have larger rewards than wrong ones",
         )
-    t, b, stated, held_out = fit.temperature, fit.threshold, part.pointwise, part.pointwise_fitted
-    before, after = (_log_losses(one.logit, one.y) for one in (stated, held_out))
-    rate = float(stated.y.mean())
-    guess = _log_losses(np.full(len(stated), np.log(rate / (1 - rate))), stated.y)
+    held_out, rate = part.pointwise_fitted, stated.y.mean()
+    base_rate = replace(stated, logit=np.full(len(stated), np.log(rate / (1 - rate))))
+    before, after, guess = (log_losses(one) for one in (stated, held_out, base_rate))
     rewards = part.reward.copy()
-    rewards[known] = held_out.logit
-    covariance: Any = tuple(map(tuple, fit.covariance.tolist()))
-    calibrator = Calibrator(t.value, t.low, t.high, level, b.value, b.low, b.high, covariance)
+    rewards[~np.isnan(part.label)] = held_out.logit
     return _Fit(calibrator, rewards, before, after, guess, stated.cluster)
 
 
@@ -258,21 +257,10 @@ def _by_category(part: Part, level: float) -> tuple[list[dict[str, Any]], float 
     """Return each category's own temperature, and the p-value of the test that they are equal."""
     parts = {name: part.take(part.category == name) for name in dict.fromkeys(part.category.tolist())}
     parts = {name: own for name, own in parts.items() if len(own) >= FEWEST}
-    rows = []
-    for name, own in parts.items():
-        found = own.scale.temperature_interval(level)
-        limits = {"temperature": found.value, "low": found.low, "high": found.high}
-        rows.append({"category": name, **limits, "n": len(own)})
+    rows = temperature_rows("category", parts, level)
     if len(parts) < 2 or part.cluster is not None:  # the test draws prompts independently
         return rows, None
-    sets = [Softmax(own.reward, own.is_correct, own.sizes) for own in parts.values()]
-    return rows, equal_temperatures(sets).p_value
-
-
-def _log_losses(log_odds: FloatArray | None, y: FloatArray) -> FloatArray:
-    """Return the log loss of each response (N,)."""
-    assert log_odds is not None
-    return np.asarray(np.logaddexp(0.0, log_odds) - y * log_odds)
+    return rows, equal_temperatures([own.scale.model for own in parts.values()]).p_value
 
 
 def _about(scores: Scores, part: Part, n_clusters: int) -> dict[str, Any]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from annotated_types import Gt, Lt
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_groups
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib._util.files import write_json
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_json, typed
 from rmcalib.calibration.events import by_cluster
-from rmcalib.calibration.intervals import Interval, student_quantile
-from rmcalib.calibration.maps import SigmoidMap, fit_sigmoid
+from rmcalib.calibration.intervals import student_quantile
+from rmcalib.calibration.maps import fit_sigmoid
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.runs._folder import content_hash, inputs_hash
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 Positive = Annotated[float, Gt(0), Lt(float("inf"))]
 FORMAT = 1
 """The version of the file format."""
-N_QUANTILES = 101
-"""The size of the sketch of reference rewards."""
 
 
 @dataclass(frozen=True)
@@ -132,18 +131,15 @@ class Calibrator:
         >>> check.holds, round(check.temperature, 2)
         (False, 2.89)
         """
-        same = content_hash(scores) == self.fitted_on.get("scores")
         part = labelled_part(scores, "one" if self.threshold is None else "labelled")
         if self.threshold is None:
-            t, b, holds = part.scale.temperature_interval(self.level), None, True
+            best = part.scale.temperature_interval(self.level)
+            found = Calibrator(best.value, best.low, best.high)
         else:
-            fit = fit_pointwise(part, self.level)
-            t, b = fit.temperature, fit.threshold.value
-            own_width = (self.threshold_high or 0.0) - (self.threshold_low or 0.0)
-            margin = np.hypot(fit.threshold.high - fit.threshold.low, own_width) / 2
-            holds = bool(abs(b - self.threshold) <= margin)
-        holds = holds and _agree((self.temperature, self.low, self.high), (t.value, t.low, t.high))
-        return CalibratorCheck(t.value, t.low, t.high, len(part), None if same else holds, b)
+            found = fit_pointwise(part, self.level)
+        same = content_hash(scores) == self.fitted_on.get("scores")
+        holds = None if same else _agree(self, found)
+        return CalibratorCheck(found.temperature, found.low, found.high, len(part), holds, found.threshold)
 
     def percentile(self, rewards: Any) -> FloatArray:
         """Return the percentage of reference rewards below each reward (N,), half of equal ones included."""
@@ -157,7 +153,7 @@ class Calibrator:
 
     def save(self, path: str | Path) -> Path:
         """Write the calibrator as JSON, with a digest of its content."""
-        content = {"rmcalib_calibrator": FORMAT, **asdict(self), "reference": list(self.reference)}
+        content = {"rmcalib_calibrator": FORMAT, **asdict(self)}
         return write_json(path, {**content, "sha256": inputs_hash(content)})
 
     @classmethod
@@ -168,8 +164,7 @@ class Calibrator:
             raise ValueError(f"{path}: not a calibrator; make one with `rmcalib calibrate`")
         if content.pop("sha256", None) != inputs_hash(content):
             raise ValueError(f"{path}: damaged, or changed by hand; make it again with `rmcalib calibrate`")
-        known = {one.name for one in fields(cls)}
-        return typed(cls, {name: value for name, value in content.items() if name in known}, str(path))
+        return typed(cls, content, str(path))
 
 
 def as_calibrator(given: Any) -> Calibrator:
@@ -333,27 +328,13 @@ def _by_input_row(found: Mapping[str, Any], row: IntArray, response: IntArray, n
     return result
 
 
-@dataclass(frozen=True)
-class PointwiseFit:
-    """T and b of P(correct) = σ((r − b)/T), with intervals clustered by prompt.
-
-    ``covariance`` (2, 2) is that of s and c in the log-odds s·x + c with x = (r − b)/T, at s = 1 and c = 0.
-    """
-
-    temperature: Interval
-    threshold: Interval
-    covariance: FloatArray
-
-
-def fit_pointwise(part: Part, level: float = 0.95) -> PointwiseFit:
-    """Fit T and b on the labelled responses of a part."""
+def fit_pointwise(part: Part, level: float = 0.95) -> Calibrator:
+    """Fit T and b of P(correct) = σ((r − b)/T) on the labelled responses of a part, with prompts as clusters."""
     from scipy.special import expit
 
     known = ~np.isnan(part.label)
-    r, y = part.reward[known], part.label[known]
-    fit: SigmoidMap = fit_sigmoid(r, y)
-    groups = np.arange(len(part)) if part.cluster is None else part.cluster
-    cluster = as_groups(groups[part.prompt[known]], len(r))
+    r, y, cluster = part.reward[known], part.label[known], part.pointwise.cluster
+    fit = fit_sigmoid(r, y)
     # In x = (r − b)/T at the fit, the log-odds are s·x + c with s = 1 and c = 0.
     x = fit.log_odds(r)
     p = np.asarray(expit(x))
@@ -363,18 +344,19 @@ def fit_pointwise(part: Part, level: float = 0.95) -> PointwiseFit:
     n = len(scores)
     bread = np.linalg.pinv(curvature)
     spread = bread @ (scores.T @ scores) @ bread * n / max(n - 1, 1)
-    t = student_quantile(level, n)
+    t, b = fit.temperature, fit.threshold
     # log T = −log s and b = b̂ − T·c, to the first order.
-    scale, shift = t * np.sqrt(np.maximum(np.diag(spread), 0.0))
-    return PointwiseFit(
-        Interval(fit.temperature, fit.temperature * np.exp(-scale), fit.temperature * np.exp(scale), level),
-        Interval(
-            fit.threshold,
-            fit.threshold - shift * fit.temperature,
-            fit.threshold + shift * fit.temperature,
-            level,
-        ),
-        spread,
+    scale, shift = student_quantile(level, n) * np.sqrt(np.maximum(np.diag(spread), 0.0))
+    return Calibrator(
+        temperature=t,
+        low=float(t * np.exp(-scale)),
+        high=float(t * np.exp(scale)),
+        level=level,
+        threshold=b,
+        threshold_low=float(b - shift * t),
+        threshold_high=float(b + shift * t),
+        covariance=((spread[0, 0], spread[0, 1]), (spread[1, 0], spread[1, 1])),
+        fitted_on={"n": len(part), "clusters": n},
     )
 
 
@@ -388,22 +370,25 @@ def labelled_part(scores: Any, which: str = "one") -> Part:
     return found
 
 
-def reference_of(rewards: FloatArray) -> tuple[float, ...]:
-    """Return the sketch of reference rewards that a calibrator keeps."""
-    return tuple(float(q) for q in np.quantile(rewards, np.linspace(0, 1, N_QUANTILES)))
+def _agree(one: Calibrator, other: Calibrator) -> bool:
+    """Return whether chance can explain the differences of two temperatures, and of two thresholds.
 
-
-def _agree(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
-    """Return whether chance can explain the difference of two positive numbers, each with its limits.
-
-    The limits of the difference d of their logarithms are d ± √(a² + b²), where a and b are the distances of
+    The limits of the difference d of two logarithms of T are d ± √(a² + b²), where a and b are the distances of
     the two from their limits on the side that faces the other.
 
-    >>> _agree((2.0, 1.7, 2.4), (2.5, 2.1, 3.0)), _agree((2.0, 1.9, 2.1), (2.5, 2.3, 2.8))
-    (True, False)
+    >>> _agree(Calibrator(2.0, 1.7, 2.4), Calibrator(2.5, 2.1, 3.0))
+    True
+    >>> _agree(Calibrator(2.0, 1.9, 2.1), Calibrator(2.5, 2.3, 2.8))
+    False
     """
-    (lower, _, lower_high), (upper, upper_low, _) = sorted((one, other))
-    if lower <= 0 or not np.isfinite(upper) or upper_low <= 0:  # no distance in logarithms
-        return lower_high >= upper_low
-    apart = np.log(upper / lower)
-    return bool(apart <= np.hypot(np.log(lower_high / lower), np.log(upper / upper_low)))
+    lower, upper = sorted((one, other), key=lambda each: each.temperature)
+    if lower.temperature <= 0 or not np.isfinite(upper.temperature) or upper.low <= 0:
+        agree = lower.high >= upper.low  # there is no distance in logarithms
+    else:
+        apart = np.log(upper.temperature / lower.temperature)
+        room = np.log(lower.high / lower.temperature), np.log(upper.temperature / upper.low)
+        agree = bool(apart <= math.hypot(*room))
+    if one.threshold is None or other.threshold is None:
+        return agree
+    widths = [(each.threshold_high or 0.0) - (each.threshold_low or 0.0) for each in (one, other)]
+    return agree and bool(abs(one.threshold - other.threshold) <= math.hypot(*widths) / 2)

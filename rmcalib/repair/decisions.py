@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,9 +33,6 @@ from rmcalib.calibration.intervals import check_level, clopper_pearson
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import FEWEST, Part
 from rmcalib.repair.calibrator import labelled_part
-
-if TYPE_CHECKING:
-    import pandas
 
 THRESHOLDS = (*(1 - float(f"{1 / (1 + np.exp(x)):.3g}") for x in np.arange(16.0, -4.05, -0.1)), 0.0)
 """The thresholds in descending order: steps of 0.1 in log-odds, rounded. The last, 0, accepts everything."""
@@ -145,12 +142,9 @@ class Decisions(Shown):
     best_of: list[dict[str, Any]]
     regret: Regret | None
 
-    @property
-    def table(self) -> pandas.DataFrame:
-        """The accuracy-rejection curve as a pandas table."""
-        import pandas
-
-        return pandas.DataFrame(self.curve)
+    def table_rows(self) -> list[dict[str, Any]]:
+        """Return the accuracy-rejection curve."""
+        return self.curve
 
     @property
     def asked(self) -> float:
@@ -359,7 +353,7 @@ def _regret(part: Part, seed: int, asking: float, level: float) -> Regret | None
     if len(part) < FEWEST:
         return None
     stated = part.first_choice
-    calibrated = replace(part, seed=seed, _made={}, _known={}).at_temperature.first_choice
+    calibrated = replace(part, seed=seed).at_temperature.first_choice
     wrong = 1 - stated.y
     accepted, accepted_then = stated.p >= 1 - asking, calibrated.p >= 1 - asking
     cost, cost_then = (np.where(each, wrong, asking) for each in (accepted, accepted_then))

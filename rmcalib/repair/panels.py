@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -16,15 +16,13 @@ from rmcalib.calibration.intervals import Interval, check_level
 from rmcalib.calibration.temperature import cross_fit
 from rmcalib.metrics.comparison import named_scores, on_common_prompts
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.views import whole_part
+from rmcalib.metrics.views import shares_of_largest, whole_part
 from rmcalib.scores import Scores
-
-if TYPE_CHECKING:
-    import pandas
 
 Method = Literal["mean", "weights"]
 METHODS: tuple[Method, ...] = get_args(Method)
 """The ways to combine judges; see `combine`."""
+GUESS, BEST = "uniform guess", "best member"
 FEWEST = 50
 """The smallest number of prompts that a panel is fitted on."""
 MOST_WEIGHT = 10.0
@@ -46,9 +44,9 @@ class Panel(Shown):
         (True if the interval of left_out includes 0, up to 0.0001 nats).
     panels : list[dict[str, Any]]
         One row for a uniform guess, one for the best member, and one per method: panel, log_loss, accuracy,
-        gain (how much lower the log loss is than the best member's), gain_low, gain_high, accuracy_gain with
-        its limits, information (how much lower the log loss is than a uniform guess's) with its limits, and
-        gains (True if the lower limits of gain and of information are both above 0).
+        gain (how much lower the log loss is than the best member's), gain_low, gain_high, information (how much
+        lower the log loss is than a uniform guess's) with its limits, and gains (True if the lower limits of gain
+        and of information are both above 0).
     best : dict[str, int]
         For each judge that was the best member in a fold, the number of prompts in these folds.
     n : int
@@ -78,12 +76,9 @@ class Panel(Shown):
     rewards: Mapping[str, FloatArray]
     about: Scores
 
-    @property
-    def table(self) -> pandas.DataFrame:
-        """The members as a pandas table."""
-        import pandas
-
-        return pandas.DataFrame(self.members)
+    def table_rows(self) -> list[dict[str, Any]]:
+        """Return the members."""
+        return self.members
 
     def __repr__(self) -> str:
         """Return the judges, and what the fitted panel gains."""
@@ -156,7 +151,7 @@ def combine(
     >>> judges = {name: Scores.from_arrays(truth + rng.normal(size=(300, 4)), correct) for name in "ab"}
     >>> panel = combine(judges)
     >>> [(row["panel"], row["gains"]) for row in panel.panels]
-    [('uniform guess', None), ('best member', None), ('mean', True), ('weights', True)]
+    [('uniform guess', False), ('best member', False), ('mean', True), ('weights', True)]
     >>> panel.scores("weights").n_items
     300
     """
@@ -180,11 +175,10 @@ def combine(
     for name in whole.weights:
         weights = np.stack([fit.weights[name] for fit in fits])
         logits[name] = np.einsum("jr,rj->r", logs, np.repeat(weights, data.sizes, axis=0))
-    loss = {name: losses(values, data) for name, values in logits.items()}
     mean = partial(mean_interval, clusters=single.cluster, level=level)
     members = []
     for j, judge in enumerate(judges):
-        lost = mean(loss[f"without {j}"] - loss["weights"])
+        lost = mean(losses(logits[f"without {j}"], data) - losses(logits["weights"], data))
         row = {
             "judge": judge,
             "temperature": float(1 / whole.inverse[j]) if whole.inverse[j] > 0 else None,
@@ -194,10 +188,10 @@ def combine(
         }
         limits = {"left_out": lost.value, "low": lost.low, "high": lost.high}
         members.append({**row, **limits, "redundant": bool(lost.low <= _NOTHING)})
-    chosen = [int(np.argmax(fit.weights["best member"])) for fit in fits]
+    chosen = [int(np.argmax(fit.weights[BEST])) for fit in fits]
     return Panel(
         members=members,
-        panels=_panel_rows(loss, {name: right(values, data) for name, values in logits.items()}, data, mean),
+        panels=_panel_rows(logits, data, mean),
         best={name: chosen.count(j) for j, name in enumerate(judges) if j in chosen},
         n=n,
         level=level,
@@ -207,31 +201,19 @@ def combine(
 
 
 def _panel_rows(
-    loss: Mapping[str, FloatArray],
-    hit: Mapping[str, FloatArray],
-    data: PanelData,
-    mean: Callable[[FloatArray], Interval],
+    logits: Mapping[str, FloatArray], data: PanelData, mean: Callable[[FloatArray], Interval]
 ) -> list[dict[str, Any]]:
     """Return one row for a uniform guess, one for the best member, and one per method."""
-    uniform, best = np.log(data.sizes), "best member"
-    chance = float((1 / data.sizes).mean())
-    rows: list[dict[str, Any]] = [
-        {"panel": "uniform guess", "log_loss": float(uniform.mean()), "accuracy": chance}
-    ]
-    for name in (best, *METHODS):
-        means = {"log_loss": float(loss[name].mean()), "accuracy": float(hit[name].mean())}
-        row: dict[str, Any] = {"panel": name, **means}
-        differences = {"information": uniform - loss[name]}
-        if name != best:
-            differences |= {"gain": loss[best] - loss[name], "accuracy_gain": hit[name] - hit[best]}
-        for key, difference in differences.items():
-            gained = mean(difference)
+    loss = {name: losses(logits[name], data) for name in (GUESS, BEST, *METHODS)}
+    rows = []
+    for name, own in loss.items():
+        row: dict[str, Any] = {"panel": name, "log_loss": float(own.mean())}
+        row["accuracy"] = float(right(logits[name], data).mean())
+        for key, baseline in (("gain", loss[BEST]), ("information", loss[GUESS])):
+            gained = mean(baseline - own)
             row |= {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
-        if name != best:
-            row["gains"] = bool(row["gain_low"] > 0 and row["information_low"] > 0)
-        rows.append(row)
-    keys = list(dict.fromkeys(key for row in reversed(rows) for key in row))
-    return [{key: row.get(key) for key in keys} for row in rows]
+        rows.append(row | {"gains": bool(row["gain_low"] > 0 and row["information_low"] > 0)})
+    return rows
 
 
 def _rewards(
@@ -254,12 +236,6 @@ class PanelData:
     correct: BoolArray
     sizes: IntArray
 
-    @property
-    def starts(self) -> IntArray:
-        """The row at which each prompt starts: (n,)."""
-        starts: IntArray = np.cumsum(self.sizes) - self.sizes
-        return starts
-
     def take(self, prompts: IntArray) -> PanelData:
         """Return the data of some prompts, given by number."""
         kept = np.zeros(len(self.sizes), dtype=bool)
@@ -278,8 +254,8 @@ class PanelFit:
     """Parameters that were fitted on the prompts of some folds, or on all prompts.
 
     ``inverse`` (J,) is 1/T of each judge; 0 if a uniform guess is as good as its rewards. ``weights`` has those
-    of the judges' log-probabilities (J,) in each panel: "best member", "mean", "weights", and "without j" for
-    the one without judge number j.
+    of the judges' log-probabilities (J,) in each panel: "uniform guess" (all 0), "best member", "mean", "weights",
+    and "without j" for the one without judge number j.
     """
 
     inverse: FloatArray
@@ -292,7 +268,8 @@ def fit_panel(data: PanelData) -> PanelFit:
     logs, informed, judges = data.logs(inverse), inverse > 0, np.arange(len(inverse))
     best = int(np.argmin([losses(row, data).mean() for row in logs]))
     weights = {
-        "best member": np.eye(len(judges))[best],
+        GUESS: np.zeros(len(judges)),
+        BEST: np.eye(len(judges))[best],
         "mean": np.full(len(judges), 1 / len(judges)),
         "weights": fit_weights(logs, data, informed),
     }
@@ -314,26 +291,22 @@ def fit_weights(logs: FloatArray, data: PanelData, used: BoolArray) -> FloatArra
     """
     from scipy.optimize import minimize
 
-    weights = np.zeros(len(logs))
-    if not used.any():
-        return weights
-    part, starts, n = logs[used], data.starts, len(data.sizes)
-    won = part[:, data.correct].sum(axis=1)
+    won = logs[:, data.correct].sum(axis=1)
 
     def loss(w: FloatArray) -> tuple[float, FloatArray]:
-        log_p = segment_log_softmax(w @ part, data.sizes)
-        expected = np.add.reduceat(np.exp(log_p) * part, starts, axis=1).sum(axis=1)
-        return float(-log_p[data.correct].mean()), (expected - won) / n
+        log_p = segment_log_softmax(w @ logs, data.sizes)
+        expected = (np.exp(log_p) * logs).sum(axis=1)
+        return float(-log_p[data.correct].mean()), (expected - won) / len(data.sizes)
 
     found = minimize(
         loss,
-        np.full(len(part), 1 / len(part)),
+        used / max(int(used.sum()), 1),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(0.0, MOST_WEIGHT)] * len(part),
+        bounds=[(0.0, MOST_WEIGHT * one) for one in used],
         options={"ftol": 1e-12, "gtol": 1e-8},
     )
-    weights[used] = found.x
+    weights: FloatArray = found.x
     return weights
 
 
@@ -357,15 +330,13 @@ def losses(logs: FloatArray, data: PanelData) -> FloatArray:
 
 def right(logits: FloatArray, data: PanelData) -> FloatArray:
     """Return 1 if the correct response has the largest logit, 1/t if t responses share it, else 0: (n,)."""
-    top = np.repeat(np.maximum.reduceat(logits, data.starts), data.sizes)
-    shared = np.add.reduceat(logits == top, data.starts, dtype=np.float64)
-    return (logits == top)[data.correct] / shared
+    return shares_of_largest(logits, data.sizes)[data.correct]
 
 
 def _inverse_temperature(rewards: FloatArray, data: PanelData) -> float:
     found = Softmax(rewards, data.correct, data.sizes).fit()
     if found.at_limit == "hot":
         return 0.0
-    means = np.add.reduceat(rewards, data.starts) / data.sizes
+    means = np.add.reduceat(rewards, np.cumsum(data.sizes) - data.sizes) / data.sizes
     spread = float(np.std(rewards - np.repeat(means, data.sizes))) or 1.0
     return min(1 / found.temperature, _COLDEST / spread)

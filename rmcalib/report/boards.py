@@ -84,7 +84,7 @@ def write_report(report: Report, folder: str | Path) -> Path:
 def _tables_of(board: Board) -> dict[str, Rows]:
     metrics = [{"model": row["model"], "benchmark": board.benchmark, **row} for row in board.metrics]
     others = {name: getattr(board, name) for name in _OF_BOARD}
-    return {"leaderboard": board.wide_rows(), "metrics": metrics, **others}
+    return {"leaderboard": board.table_rows(), "metrics": metrics, **others}
 
 
 def _files_of(document: Document, tables: Mapping[str, Rows]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class Report(Shown):
             tables = {name: getattr(self, name) for name in ("models", "temperatures", "effects")}
             about: Row = {"benchmarks": list(self.boards), "values": self.rows, **tables}
         else:
-            about = {name: getattr(board, name) for name in _CONTENT} | {"models": board.wide_rows()}
+            about = {name: getattr(board, name) for name in _CONTENT} | {"models": board.table_rows()}
         content: Row = plain({"summary": self.summary, **about, "notes": self.notes})
         return content
 
@@ -258,7 +258,7 @@ def _board_of_runs(
     for run in runs:
         recipe = recipe_of[run.label]
         family = recipe.family or run.model.partition("/")[0]
-        entries.append(ranking.Entry(run.label, run.scores, why_no_calibration(recipe), family))
+        entries.append(ranking.Entry(run.label, run.scores, family, why_no_calibration(recipe)))
     of_pairs = any(run.manifest.get("scale") == "pairs" for run in runs)
     usual = _OF_PAIRS if of_pairs else ranking.DEFAULT_METRIC
     board = ranking.measure_entries(entries, metric=metric or usual, settings=settings, on_model=on_model)

@@ -141,6 +141,14 @@ def test_unnamed_and_equal_scores_are_fine() -> None:
     assert board.table["rank"].tolist() == [1, 1]
 
 
+def test_models_may_have_the_same_prompts_in_another_order() -> None:
+    one = calibrated_scores(80)
+    turned = {name: array.reshape(80, 4)[::-1].ravel() for name, array in one.columns().items()}
+    board = leaderboard({"a": one, "b": Scores.from_columns(turned)}, resamples=50)
+    assert not board.notes
+    assert [(row["rank_low"], row["rank_high"]) for row in board.models] == [(1, 2), (1, 2)]
+
+
 def test_rank_sets_count_clusters_and_need_the_same_labels() -> None:
     rng = np.random.default_rng(0)
     one = rng.normal(size=(30, 4))

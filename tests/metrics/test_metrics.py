@@ -375,6 +375,13 @@ def plugged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object], dict
     catalogue.cache_clear()
 
 
+def test_a_value_that_is_not_finite_is_none() -> None:
+    odd = metric("odd", "not a number")(lambda part: np.full(len(part), np.nan))
+    row = table(calibrated_scores(30), [odd])[OVERALL, "odd"]
+    assert row["value"] is None
+    assert row["note"]
+
+
 def test_metrics_of_other_packages(plugged: Callable[[object], dict[str, Any]]) -> None:
     ones = metric("ones", "always 1")(lambda part: np.ones(len(part)))
     broken = metric("broken", "never works")(lambda _: 1 / 0)
