@@ -2,8 +2,8 @@
 
 Importing torch, pandas and Matplotlib takes seconds. Here, one server per test session imports them once, and
 every process is a fork of it. Libraries that read settings from the environment when they are imported
-(huggingface_hub, transformers, datasets) are imported in the new process. Tests that kill or interrupt a
-process start it with `subprocess`.
+(huggingface_hub, transformers, datasets) are imported in the new process. Tests that interrupt a process start it
+with `subprocess`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from unittest import mock
 
@@ -46,20 +46,32 @@ def run_python(
     arguments: Sequence[object], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Like ``subprocess.run([sys.executable, *arguments])``; arguments begin with ``-c`` or ``-m``."""
-    words = [str(word) for word in arguments]
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder, "out"), Path(folder, "err")
-        process = _server().Process(
-            target=_work, args=(words, str(cwd or Path.cwd()), dict(env or os.environ), *map(str, files))
-        )
-        with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # the server must not have threads
-            process.start()
+        process = start_python(arguments, cwd=cwd, env=env, output=files)
         process.join(PATIENCE)
         if process.exitcode is None:
             process.kill()
-            raise subprocess.TimeoutExpired(words, PATIENCE)
+            raise subprocess.TimeoutExpired(list(map(str, arguments)), PATIENCE)
         out, err = (file.read_text(encoding="utf-8") for file in files)
-    return subprocess.CompletedProcess(words, process.exitcode, out, err)
+    return subprocess.CompletedProcess(arguments, process.exitcode, out, err)
+
+
+def start_python(
+    arguments: Sequence[object],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    output: tuple[Path, Path] = (Path(os.devnull), Path(os.devnull)),
+) -> ForkServerProcess:
+    """Start a process like `run_python`, without waiting for its end."""
+    words, files = map(str, arguments), map(str, output)
+    process = _server().Process(
+        target=_work, args=([*words], str(cwd or Path.cwd()), dict(env or os.environ), *files)
+    )
+    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # the server must not have threads
+        process.start()
+    return process
 
 
 def _server() -> ForkServerContext:
