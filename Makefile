@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# Some containers set this. Without files of bytecode, each of the many processes of the tests compiles all modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-lowest test-vllm lint ruff format docs bench clean
 
 demo: $(VENV)/.installed
