@@ -344,8 +344,7 @@ class _Running:
         options, commit = self.batch.options, None
         if entry.options is None:
             commit = None if is_local(entry.model) else identify(entry.model)
-            given = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
-            given |= {"recipe": entry.recipe, "revision": commit}
+            given = {**vars(options), "recipe": entry.recipe, "revision": commit}
         else:
             given = {} if options.max_length is None else {"max_length": options.max_length}
             given |= {} if entry.recipe == Recipe(entry.model) else {"recipe": entry.recipe}
