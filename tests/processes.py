@@ -46,15 +46,16 @@ def run_python(
     arguments: Sequence[object], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Like ``subprocess.run([sys.executable, *arguments])``; arguments begin with ``-c`` or ``-m``."""
+    words = [str(word) for word in arguments]
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder, "out"), Path(folder, "err")
-        process = start_python(arguments, cwd=cwd, env=env, output=files)
+        process = start_python(words, cwd=cwd, env=env, output=files)
         process.join(PATIENCE)
         if process.exitcode is None:
             process.kill()
-            raise subprocess.TimeoutExpired(list(map(str, arguments)), PATIENCE)
+            raise subprocess.TimeoutExpired(words, PATIENCE)
         out, err = (file.read_text(encoding="utf-8") for file in files)
-    return subprocess.CompletedProcess(arguments, process.exitcode, out, err)
+    return subprocess.CompletedProcess(words, process.exitcode, out, err)
 
 
 def start_python(
