@@ -224,12 +224,7 @@ def is_own_run(folder: Path, scores: Scores) -> bool:
 
 
 def keep_scores(
-    folder: Path,
-    scores: Scores,
-    *,
-    asked: str | None = None,
-    source: Path | None = None,
-    fresh: bool = False,
+    folder: Path, scores: Scores, *, asked: str | None = None, source: Path | None = None, fresh: bool = False
 ) -> None:
     """Write scores that were made elsewhere to a run folder, with a manifest.
 
