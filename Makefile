@@ -4,19 +4,28 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-lowest test-vllm lint format docs bench clean
+# Some containers set this. Without files of bytecode, each of the many processes of the tests compiles all modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test test-lowest test-vllm lint ruff format docs bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/rmcalib eval
 	$(BIN)/rmcalib report --output runs/real
 
-test: lint
-	$(BIN)/pytest -n auto --dist worksteal --durations 10
+# mypy runs beside the tests, and its findings come after theirs.
+test: ruff
+	@mkdir -p .mypy_cache
+	@$(BIN)/mypy >.mypy_cache/found.txt 2>&1 & mypy=$$!; \
+	$(BIN)/pytest -n auto --dist worksteal --durations 10; tests=$$?; \
+	wait $$mypy; types=$$?; cat .mypy_cache/found.txt; exit $$((tests + types))
 
-lint: $(VENV)/.installed-dev
+lint: ruff
+	$(BIN)/mypy
+
+ruff: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

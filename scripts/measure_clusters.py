@@ -8,12 +8,10 @@ are mostly the same. The forecasts are calibrated. Writes results/clusters.csv a
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import RESULTS, markdown
+from measuring import markdown, parser_of, uncertainty
 
 from rmcalib._util.files import write_csv, write_text
 from rmcalib.metrics.catalogue import catalogue
@@ -84,12 +82,7 @@ def measure(runs: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=300)
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    options = parser.parse_args()
+    options = parser_of(__doc__, runs=300).parse_args()
     rows = measure(options.runs)
     write_csv(options.output / "clusters.csv", rows)
     text = f"""# Prompts that belong together
@@ -98,7 +91,7 @@ Made by `scripts/measure_clusters.py`: {options.runs} simulated data sets per ro
 Every one of {QUESTIONS} questions has 1, 3, 5 or 15 near-duplicate prompts: their rewards differ by noise of standard
 deviation 0.2, and {ALIKE:.0%} of them share what decides the correct response. Forecasts are calibrated. The columns
 are the coverage of 95% intervals; the last one is how often the test of the ECE rejects at 5%. A coverage from
-{options.runs} data sets is uncertain by about {1.96 * (0.95 * 0.05 / options.runs) ** 0.5:.3f}.
+{options.runs} data sets is uncertain by about {uncertainty(options.runs):.3f}.
 
 {markdown(rows)}
 

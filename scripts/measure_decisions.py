@@ -7,13 +7,12 @@ naive rules are shown for comparison. Writes results/decisions.csv and results/d
     python scripts/measure_decisions.py [--runs 2000]
 """
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from measuring import RESULTS, markdown
+from measuring import markdown, parser_of, uncertainty
 from scipy.special import softmax
 
 from rmcalib._util.arrays import BoolArray, FloatArray
@@ -136,14 +135,13 @@ def grid_odds() -> FloatArray:
 def write(rows: list[dict[str, Any]], runs: int, folder: Path) -> None:
     write_csv(folder / "decisions.csv", rows)
     worst = max(rows, key=lambda row: row["violated: fixed sequence"])
-    margin = 1.96 * (0.05 * 0.95 / runs) ** 0.5
     text = f"""# Decisions: does the guarantee of `rmcalib decide` hold?
 
 Made by `scripts/measure_decisions.py` from {runs:,} simulated data sets per row. The threshold guarantees
 that accepted responses are wrong at most `alpha` of the time, with 95% confidence. This is violated if the
 true error rate is above `alpha`, which may happen in at most 5% of the data sets. The largest rate here is
 {worst["violated: fixed sequence"]:.4f} ({worst["model"]}, alpha {worst["alpha"]:g}, {worst["prompts"]:,} \
-prompts); a rate of 0.05 is uncertain by ±{margin:.4f}.
+prompts); a rate of 0.05 is uncertain by ±{uncertainty(runs):.4f}.
 
 The last two columns show two other rules: the lowest threshold whose observed error rate is at most `alpha`,
 and the lowest one whose exact 95% bound is at most `alpha`. `accepted` is the mean fraction of accepted
@@ -153,10 +151,8 @@ prompts.
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=2000)
+    parser = parser_of(__doc__, runs=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=RESULTS)
     args = parser.parse_args()
     seeds = np.random.SeedSequence(args.seed).spawn(len(cases()))
     rows = []

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from measure_statistics import HOW, LOW, coverage_table
-from measuring import markdown, measure_all
+from measuring import markdown, measure_all, uncertainty
 from worlds import ACCURATE, ODD, Setting, part_of, true_values, truth_prompts
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
@@ -194,7 +194,7 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
 
 Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting (at most {SMOOTH_RUNS} for the smooth
 ECE), {HOW.resamples} resamples each, in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%.
-A coverage from {runs} data sets is uncertain by about {1.96 * (0.95 * 0.05 / runs) ** 0.5:.3f}.
+A coverage from {runs} data sets is uncertain by about {uncertainty(runs):.3f}.
 
 **Lowest coverage: {float(worst["coverage"]):.3f}, for {worst["measure"]} ({worst["setting"]},
 {worst["prompts"]} prompts).** {len(low)} of {len(rows)} coverages are below {LOW}. Without a true

@@ -7,14 +7,13 @@ results/statistics_notions.csv and results/statistics_notions.md.
     python scripts/measure_notions.py [--runs 800] [--processes 2]
 """
 
-import argparse
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from measuring import parser_of, uncertainty
 
 from rmcalib._util.arrays import IntArray
 from rmcalib._util.display import markdown_table
@@ -24,7 +23,6 @@ from rmcalib.calibration.binning import BinSums, ErrorOptions, bin_edges, bin_in
 from rmcalib.ranking import PartialRankings, RankingDistribution
 from rmcalib.ranking.synthetic import Synthetic, synthetic_mallows, synthetic_plackett_luce
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 GENERATORS: dict[str, Callable[..., Synthetic]] = {
     "plackett-luce": synthetic_plackett_luce,
     "mallows": synthetic_mallows,
@@ -183,13 +181,9 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=800, help="simulated data sets per row")
+    parser = parser_of(__doc__, runs=800)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--cases", type=int, help="only the first so many rows")
-    parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     chosen = cases()[: options.cases]
     with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn")) as pool:
@@ -208,7 +202,7 @@ def main() -> None:
     write_csv(options.output / "statistics_notions.csv", rows)
     calibrated = [one for one in rows if one["confidence"] == 1]
     others = [one for one in rows if one["confidence"] != 1]
-    error = 1.96 * (0.95 * 0.05 / options.runs) ** 0.5
+    error = uncertainty(options.runs)
     text = f"""# Notions for rankings: are the tests and intervals valid?
 
 Made by `scripts/measure_notions.py` from {options.runs} simulated data sets per row, an eighth as many in

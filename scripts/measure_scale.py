@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import RESULTS
 from scipy.optimize import brentq
 from scipy.stats import kendalltau, norm
 
@@ -28,7 +29,6 @@ from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_csv, write_file, write_text
 from rmcalib.calibration import Scale, Softmax, ece
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 MODELS, PROMPTS, RESPONSES = 30, 1763, 4
 SPREAD = 0.8  # standard deviation of the log scale of the models of a board
 MEAN_SCALES = (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5)

@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 import numpy as np
-from measuring import markdown, measure_all
+from measuring import markdown, measure_all, uncertainty
 from worlds import ACCURATE, SETTINGS, Setting, drawn_part, truths
 
 from rmcalib.metrics.catalogue import catalogue
@@ -107,7 +107,6 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     rates = [float(row["rejected"]) for row in calibrated] or [float("nan")]
     against = sum(int(float(row["contradictions"])) for row in tested)
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
-    margin = 1.96 * (0.95 * 0.05 / runs) ** 0.5
     gaps = [row for row in rows if row["measure"] == "overconfidence" and abs(float(row["truth"])) < 2e-3]
     called = max(1 - float(row["coverage"]) for row in gaps) if gaps else float("nan")
     advantages = ", ".join(f"{name} {accuracy}: {advantage}" for name, _, accuracy, advantage in ACCURATE)
@@ -115,7 +114,7 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
 
 Made by `scripts/measure_statistics.py`: {runs} simulated data sets per setting, {HOW.resamples} resamples each,
 in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%. A coverage from {runs} data sets
-is uncertain by about {margin:.3f}, so an exact interval shows {LOW} to {HIGH}.
+is uncertain by about {uncertainty(runs):.3f}, so an exact interval shows {LOW} to {HIGH}.
 
 **Lowest coverage: {float(worst["coverage"]):.3f}, for {worst["measure"]} ({worst["setting"]},
 {worst["prompts"]} prompts).** The null tests reject {min(rates):.3f} to {max(rates):.3f} of the calibrated

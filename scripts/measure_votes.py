@@ -30,7 +30,7 @@ from rmcalib.scores import Scores
 
 RESAMPLES = 199
 MANY = 200_000  # prompts from which the values of unlimited data are computed
-LOW, HIGH = 0.93, 0.97
+LOW = 0.93
 CEILINGS = {
     "vote_agreement_ceiling": "agreement",
     "vote_log_loss_ceiling": "log loss",

@@ -16,6 +16,20 @@ Row = dict[str, Any]
 Setting = TypeVar("Setting")
 
 
+def parser_of(about: str, runs: int) -> argparse.ArgumentParser:
+    """Return the options of a script that simulates data sets."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=about, formatter_class=raw)
+    parser.add_argument("--runs", type=int, default=runs, help="simulated data sets for each setting")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    return parser
+
+
+def uncertainty(runs: int) -> float:
+    """Return half the width of a 95% interval of a rate of 5% or 95%."""
+    return float(1.96 * (0.95 * 0.05 / runs) ** 0.5)
+
+
 def measure_all(
     table: str,
     about: str,
@@ -27,10 +41,7 @@ def measure_all(
 
     Rows of an earlier call with as many runs are kept.
     """
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=about, formatter_class=raw)
-    parser.add_argument("--runs", type=int, default=400, help="simulated data sets for each setting")
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser = parser_of(about, runs=400)
     parser.add_argument("--only", default="", help="only settings whose name contains this")
     parser.add_argument("--fresh", action="store_true", help="measure everything again")
     options = parser.parse_args()

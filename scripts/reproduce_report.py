@@ -2,7 +2,7 @@
 
 import gzip
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -189,6 +189,13 @@ def pick(means: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
     return means[(means[list(wanted)] == list(wanted.values())).all(axis=1)]
 
 
+def by_learner(means: pd.DataFrame) -> Iterator[tuple[list[str], pd.DataFrame]]:
+    """Yield every data set and learner, and their rows."""
+    for dataset in dict.fromkeys(means["dataset"]):
+        for learner in LEARNERS:
+            yield [dataset, learner], pick(means, dataset=dataset, learner=learner)
+
+
 def value(means: pd.DataFrame, column: str = "mean", **wanted: Any) -> float:
     found = pick(means, **wanted)
     return float(found[column].iloc[0]) if len(found) else math.nan
@@ -253,29 +260,26 @@ def tau_text(taus: pd.DataFrame) -> str:
 def same_text(both: pd.DataFrame) -> str:
     columns = [(p, n) for p in ("reference", "exact") for n in ("rankwise", "rankwise-95")]
     lines = []
-    for dataset in dict.fromkeys(both["dataset"]):
-        for learner in LEARNERS:
-            here = pick(both, dataset=dataset, learner=learner, family="sub", k=2, discrepancy="abs")
-            found = [value(here, protocol=protocol, notion=notion) for protocol, notion in columns]
-            lines.append([dataset, learner, *map(show, found)])
+    for names, own in by_learner(both):
+        here = pick(own, family="sub", k=2, discrepancy="abs")
+        found = [value(here, protocol=protocol, notion=notion) for protocol, notion in columns]
+        lines.append([*names, *map(show, found)])
     head = ["data set", "learner", "reference", "reference, 95% filter", "exact", "exact, 95% of occurrences"]
     return markdown(head, lines)
 
 
 def control_text(control: pd.DataFrame) -> str:
     lines = []
-    for dataset in dict.fromkeys(control["dataset"]):
-        for learner in LEARNERS:
-            here = pick(control, dataset=dataset, learner=learner, family="sub", k=2, discrepancy="abs")
-            if len(here):
-                exact = {"protocol": "exact", "notion": "rankwise"}
-                found = [
-                    value(here, **exact),
-                    value(here, "null_mean", **exact),
-                    value(here, protocol="reference", notion="rankwise"),
-                    value(here, protocol="reference", notion="rankwise-95"),
-                ]
-                lines.append([dataset, learner, *map(show, found)])
+    exact = {"protocol": "exact", "notion": "rankwise"}
+    for names, own in by_learner(pick(control, family="sub", k=2, discrepancy="abs")):
+        if len(own):
+            found = [
+                value(own, **exact),
+                value(own, "null_mean", **exact),
+                value(own, protocol="reference", notion="rankwise"),
+                value(own, protocol="reference", notion="rankwise-95"),
+            ]
+            lines.append([*names, *map(show, found)])
     head = ["data set", "learner", "exact", "its null mean", "reference", "reference, 95% filter"]
     return markdown(head, lines)
 
@@ -285,34 +289,27 @@ EVENTS = (("sub", 2), ("sub", 3), ("top", 1), ("top", 2), ("top", 3))
 
 def exact_text(exact: pd.DataFrame) -> str:
     lines = []
-    for dataset in dict.fromkeys(exact["dataset"]):
-        for learner in LEARNERS:
-            here = pick(exact, dataset=dataset, learner=learner)
-            tau = value(here, notion="kendall_tau")
-            cells = []
-            for family, k in EVENTS:
-                at = pick(here, family=family, k=k, notion="rankwise", discrepancy="abs")
-                null = value(at, "null_mean", family=family)
-                cells.append(show(value(at, family=family)) + ("" if math.isnan(null) else f" ({null:.3f})"))
-            if len(here):
-                lines.append([dataset, learner, show(tau), *cells])
+    for names, own in by_learner(exact):
+        cells = [show(value(own, notion="kendall_tau"))]
+        for family, k in EVENTS:
+            at = pick(own, family=family, k=k, notion="rankwise", discrepancy="abs")
+            null = value(at, "null_mean")
+            cells.append(show(value(at)) + ("" if math.isnan(null) else f" ({null:.3f})"))
+        if len(own):
+            lines.append([*names, *cells])
     return markdown(["data set", "learner", "tau", *(f"{f}-{k}" for f, k in EVENTS)], lines)
 
 
 def strong_text(exact: pd.DataFrame) -> str:
     strong = exact[(exact["notion"] == "full-rank") & exact["null_mean"].notna()]
     lines = []
-    for dataset in dict.fromkeys(strong["dataset"]):
-        for learner in LEARNERS:
-            here = pick(strong, dataset=dataset, learner=learner)
-            cells = []
-            for family, k in EVENTS[:4]:
-                at = pick(here, family=family, k=k)
-                cells.append(
-                    f"{at['excess'].iloc[0]:+.3f} ({at['rejected'].iloc[0]:.0%})" if len(at) else "n/a"
-                )
-            if len(here):
-                lines.append([dataset, learner, *cells])
+    for names, own in by_learner(strong):
+        cells = []
+        for family, k in EVENTS[:4]:
+            at = pick(own, family=family, k=k)
+            cells.append(f"{value(at, 'excess'):+.3f} ({value(at, 'rejected'):.0%})" if len(at) else "n/a")
+        if len(own):
+            lines.append([*names, *cells])
     return markdown(["data set", "learner", *(f"{f}-{k}" for f, k in EVENTS[:4])], lines)
 
 

@@ -2,9 +2,8 @@
 
 Importing torch, pandas and Matplotlib takes seconds. Here, one server per test session imports them once, and
 every process is a fork of it. Libraries that read settings from the environment when they are imported
-(huggingface_hub, transformers, datasets) are imported in the new process. Tests that kill or interrupt a
-process start it with `subprocess`. Tests that need such libraries with the same settings share a `prepared`
-process.
+(huggingface_hub, transformers, datasets) are imported in the new process. Tests that interrupt a process start it
+with `subprocess`. Tests that need such libraries with the same settings share a `prepared` process.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import Pipe, get_context
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,8 +30,11 @@ IMPORTED = [
     "pandas",
     "pyarrow.dataset",
     "pyarrow.parquet",
-    "rich.console",
     "requests",
+    "rich.console",
+    "rmcalib.cli.eval",
+    "rmcalib.repair",
+    "rmcalib.report",
     "scipy.stats",
     "seaborn",
     "sklearn.linear_model",
@@ -52,11 +54,7 @@ def run_python(
     words = [str(word) for word in arguments]
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder, "out"), Path(folder, "err")
-        process = _server().Process(
-            target=_work, args=(words, str(cwd or Path.cwd()), dict(env or os.environ), *map(str, files))
-        )
-        with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # the server must not have threads
-            process.start()
+        process = start_python(words, cwd=cwd, env=env, output=files)
         process.join(PATIENCE)
         if process.exitcode is None:
             process.kill()
@@ -108,6 +106,23 @@ def _prepare(setup: str, env: dict[str, str], connection: Any) -> None:
 def _continue(code: str, names: dict[str, Any], out: str, err: str) -> None:
     _print_to(out, err)
     exec(code, names)
+
+
+def start_python(
+    arguments: Sequence[object],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    output: tuple[Path, Path] = (Path(os.devnull), Path(os.devnull)),
+) -> ForkServerProcess:
+    """Start a process like `run_python`, without waiting for its end."""
+    words, files = map(str, arguments), map(str, output)
+    process = _server().Process(
+        target=_work, args=([*words], str(cwd or Path.cwd()), dict(env or os.environ), *files)
+    )
+    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # the server must not have threads
+        process.start()
+    return process
 
 
 def _server() -> ForkServerContext:

@@ -41,7 +41,7 @@ CASES: dict[str, tuple[str, str]] = {
     "bench_scoring": ("--prompts 1 --batches 1 --layers 1 --lengths even", "of the bound"),
     "count_lines": (str(SCRIPTS), "modules"),
     "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.parquet"),
-    "fuzz": ("--files 20 --options 6 --models 2 --kills 0 --seed 2", "\n0 surprises"),
+    "fuzz": ("--files 20 --options 3 --models 1 --kills 0 --seed 2", "\n0 surprises"),
     "measure_alarms": ("--runs 1 --to {}/alarms.md", "calibrated"),
     "measure_clusters": ("--runs 1 --output {}", "80 × 15"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),

@@ -58,10 +58,7 @@ ORDERS = all_rankings(3)
 UNIFORM = [[F(1, 6)] * 6] * 2
 
 # Columns: 123, 132, 213, 231, 312, 321; rows: x1, x2. (truth, forecast) of the paper's three tables.
-SUB_2_NOT_FULL_RANK = (
-    UNIFORM,
-    [[F(2, 6), F(1, 12), F(1, 12), F(1, 12), F(1, 12), F(2, 6)]] * 2,
-)
+SUB_2_NOT_FULL_RANK = (UNIFORM, [[F(2, 6), F(1, 12), F(1, 12), F(1, 12), F(1, 12), F(2, 6)]] * 2)
 RANKWISE_NOT_SUB_2_NOR_TOP_1 = (
     [[F(1, 3), F(0), F(1, 3), F(0), F(1, 3), F(0)], [F(0), F(1, 3), F(1, 3), F(1, 3), F(0), F(0)]],
     [[F(1, 3), F(1, 6), F(1, 3), F(0), F(1, 6), F(0)], [F(0), F(1, 6), F(1, 3), F(1, 3), F(1, 6), F(0)]],

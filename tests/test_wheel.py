@@ -57,7 +57,7 @@ def test_the_demo_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
     env = {**kept, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     code = "import sys, rmcalib.__main__ as rm; print(rm.__file__, file=sys.stderr); rm.main()"
     done = subprocess.run(
-        [python, "-c", code, "eval", "--limit", "60", "--resamples", "20"],
+        [python, "-c", code, "eval", "--limit", "12", "--resamples", "20"],
         cwd=tmp_path,
         env=env,
         capture_output=True,

@@ -30,8 +30,6 @@ Scale = Literal["log-utilities", "log-probabilities", "probabilities", "ratings"
 - `unknown`: not known. The rewards are treated as log-utilities.
 """
 
-_SAME = 1e-3  # relative difference of rewards that may be rounding in a narrow dtype
-
 Progress = Callable[[int, int], None]
 """A callback: it is called with the number of responses just scored and the number of their tokens."""
 
@@ -140,32 +138,6 @@ def about_judge(judge: Judge) -> dict[str, Any]:
     """
     about: Callable[[], dict[str, Any]] | None = getattr(judge, "about", None)
     return {"model": judge.name, "scale": judge.scale, **(about() if about is not None else {})}
-
-
-def tells_apart(scored: ScoredItem) -> bool | None:
-    """Return whether a prompt's rewards differ by more than rounding; None if there is only one.
-
-    >>> tells_apart(ScoredItem("a", (1.0, 1.0))), tells_apart(ScoredItem("b", (0.5, 0.4)))
-    (False, True)
-    """
-    if len(scored.rewards) < 2:
-        return None
-    largest = max(1.0, *map(abs, scored.rewards))
-    return max(scored.rewards) - min(scored.rewards) > _SAME * largest
-
-
-def indifference_note(found: set[bool | None]) -> str:
-    """Return a warning if `tells_apart` is true for no prompt, but could be; empty otherwise.
-
-    >>> indifference_note({True, False}), indifference_note({None})
-    ('', '')
-    """
-    if False not in found or True in found:
-        return ""
-    return (
-        "all responses of a prompt have the same reward, for every prompt. A model may read it before the "
-        "response begins: try `pooling: last_token` in its recipe"
-    )
 
 
 def scored_chunks(

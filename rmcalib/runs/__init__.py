@@ -5,13 +5,4 @@ from rmcalib.runs._folder import RunError, read_run, run_folder
 from rmcalib.runs._plan import Batch, Cluster, plan_batch
 from rmcalib.runs._run import score
 
-__all__ = [
-    "Batch",
-    "Cluster",
-    "RunError",
-    "plan_batch",
-    "read_run",
-    "run_batch",
-    "run_folder",
-    "score",
-]
+__all__ = ["Batch", "Cluster", "RunError", "plan_batch", "read_run", "run_batch", "run_folder", "score"]

@@ -34,7 +34,7 @@ from rmcalib.judges._registry import remember_model
 from rmcalib.runs import _folder, _plan
 from rmcalib.runs._engine import LocalEngine, Part, RayEngine, Stopped, Task, cause
 from rmcalib.runs._plan import Batch, PlanEntry
-from rmcalib.runs._run import Run, asked_for, score_inputs, scored_before, shard
+from rmcalib.runs._run import Run, asked_for, indifference_note, score_inputs, scored_before, shard
 from rmcalib.scores import Scores, published_scores
 from rmcalib.scores._formats import NoScoresError
 from rmcalib.scores._known import RESULTS
@@ -126,12 +126,6 @@ class ModelStatus:
         Number of scored responses, and of all responses.
     tokens : int
         Number of tokens read so far.
-    tokens_per_second : float, optional
-        Speed of scoring, without loading the model.
-    seconds : float
-        Time since the start of the download or, later, of scoring.
-    seconds_left : float, optional
-        Estimated time until the model is scored.
     fresh : bool
         Whether this run did the work, and not an earlier one.
     folder : str
@@ -147,9 +141,6 @@ class ModelStatus:
     responses_done: int = 0
     responses: int = 0
     tokens: int = 0
-    tokens_per_second: float | None = None
-    seconds: float = 0.0
-    seconds_left: float | None = None
     fresh: bool = False
     folder: str = ""
     warnings: list[str] = field(default_factory=list)
@@ -174,7 +165,6 @@ class Status:
         }
         self.state, self.started = "running", time.time()
         self._lock = threading.RLock()
-        self._since: dict[str, float] = {}  # by model: when the download or scoring began
         self._written = 0.0
         self._events = b""
         if is_remote(output):
@@ -188,28 +178,17 @@ class Status:
 
     def change(self, model: str, state: str, **values: Any) -> None:
         """Change the state of a model (one of `STATES`), and other fields."""
-        assert state in STATES, state
         with self._lock:
-            entry = self.models[model]
-            if state in ("downloading", "scoring"):
-                self._since[model] = time.time()
-            self.tick()
-            entry.state, entry.seconds_left = state, None
-            for name, value in values.items():
-                setattr(entry, name, value)
-            self._event(state, model=model, **values, seconds=entry.seconds)
+            self.models[model] = dataclasses.replace(self.models[model], state=state, **values)
+            self._event(state, model=model, **values)
             self._write()
 
     def progress(self, model: str, done: int, total: int, tokens: int) -> None:
         """Record the progress of a model."""
         with self._lock:
-            entry, now = self.models[model], time.time()
+            entry = self.models[model]
             entry.responses_done, entry.responses, entry.tokens = done, total, tokens
-            elapsed = now - self._since[model]
-            if done and elapsed > 0:
-                entry.tokens_per_second = round(tokens / elapsed, 1)
-                entry.seconds_left = round(elapsed * (total - done) / done, 1)
-            if now - self._written > _EVERY:
+            if time.time() - self._written > _EVERY:
                 self._write()
             elif self.on_change is not None:
                 self.on_change(self)
@@ -233,16 +212,8 @@ class Status:
         states = [entry.state for entry in self.models.values()]
         return {state: states.count(state) for state in STATES if state in states}
 
-    def tick(self) -> None:
-        """Update the times of the active models."""
-        with self._lock:
-            for name, since in self._since.items():
-                if self.models[name].state not in ("done", "failed", "skipped"):
-                    self.models[name].seconds = round(time.time() - since, 3)
-
     def content(self) -> dict[str, Any]:
         """Return the content of `batch.json`."""
-        self.tick()
         return {
             "status": self.state,
             "started": utc(self.started),
@@ -373,8 +344,7 @@ class _Running:
         options, commit = self.batch.options, None
         if entry.options is None:
             commit = None if is_local(entry.model) else identify(entry.model)
-            given = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
-            given |= {"recipe": entry.recipe, "revision": commit}
+            given = {**vars(options), "recipe": entry.recipe, "revision": commit}
         else:
             given = {} if options.max_length is None else {"max_length": options.max_length}
             given |= {} if entry.recipe == Recipe(entry.model) else {"recipe": entry.recipe}
@@ -417,6 +387,8 @@ class _Running:
                 if run.remaining:
                     self.collect(run, name, first, parts)
                 scores = run.finish(processes=len(tasks))
+        if note := indifference_note(scores):
+            self.status.warn(name, note)
         self.status.change(name, "scored")
         return folder, scores, True
 
@@ -437,8 +409,6 @@ class _Running:
             done += sum(len(item.rewards) for item in part.scored)
             tokens += sum(max(0, n) for item in part.scored for n in item.n_tokens)
             self.status.progress(name, done, total, tokens)
-        if run.note:
-            self.status.warn(name, run.note)
 
     def take(self, entry: PlanEntry, commit: str) -> _Found | None:
         """Download the scores of a model unless it is done. A model without scores is marked as skipped."""

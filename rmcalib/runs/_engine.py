@@ -206,7 +206,7 @@ def _serve(pipe: Connection, log: str) -> None:
         except Exception as error:
             sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
             pipe.send(WorkerError(cause(error)))  # the error itself may not be picklable
-            if not isinstance(error, ValueError) or isinstance(error.__cause__, RuntimeError):
+            if isinstance(error.__cause__ or error, RuntimeError):
                 return  # a device may be unusable now
         del task
         gc.collect()  # frees the model

@@ -66,18 +66,13 @@ def inputs_hash(inputs: Mapping[str, Any]) -> str:
 def content_hash(scores: Scores) -> str:
     """Return a SHA-256 of the columns of scores, without their manifest.
 
-    It equals `inputs_hash` of the columns as lists, but one column at a time is in memory.
-
     >>> scores = Scores.from_arrays([[1.0, 0.0]])
     >>> content_hash(scores) == content_hash(Scores.from_arrays([[1.0, 0.0]], manifest={"model": "m"}))
     True
     """
-    digest = hashlib.sha256(b"{")
-    columns = scores.columns()
-    for i, name in enumerate(sorted(columns)):
-        values = json.dumps(columns[name].tolist())
-        digest.update(f"{', ' if i else ''}{json.dumps(name)}: {values}".encode())
-    digest.update(b"}")
+    digest = hashlib.sha256()
+    for name, values in sorted(scores.columns().items()):
+        digest.update(json.dumps([name, values.tolist()]).encode())
     return digest.hexdigest()
 
 
@@ -229,12 +224,7 @@ def is_own_run(folder: Path, scores: Scores) -> bool:
 
 
 def keep_scores(
-    folder: Path,
-    scores: Scores,
-    *,
-    asked: str | None = None,
-    source: Path | None = None,
-    fresh: bool = False,
+    folder: Path, scores: Scores, *, asked: str | None = None, source: Path | None = None, fresh: bool = False
 ) -> None:
     """Write scores that were made elsewhere to a run folder, with a manifest.
 
@@ -252,12 +242,6 @@ def keep_scores(
     if is_own_run(folder, scores):
         return
     digest, before = content_hash(scores), read_object(folder / "run.json")
-    model, here = before.get("model"), scores.manifest.get("model")
-    if model and here and model != here and not fresh:
-        raise RunError(
-            f"{folder} holds the scores of {model!r}, and {here!r} has the same folder: choose another "
-            "--output, or --fresh to replace them"
-        )
     about = {key: value for key, value in scores.manifest.items() if key not in ("asked", "scores_sha256")}
     if asked is None and before.get("hash") == digest:
         asked = before.get("asked")

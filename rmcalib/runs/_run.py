@@ -20,13 +20,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from rmcalib._util.display import count
 from rmcalib._util.files import read_object, utc, write_bytes
 from rmcalib._util.processes import Team, joined, process_rank
 from rmcalib._util.storage import is_remote, read_file
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Judge, ScoredItem, load_judge
-from rmcalib.judges._judge import about_judge, close_judge, indifference_note, scored_chunks, tells_apart
+from rmcalib.judges._judge import about_judge, close_judge, scored_chunks
 from rmcalib.judges._readings import answers_summary
 from rmcalib.judges._scoring import CHUNK
 from rmcalib.runs import _folder
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+_ROUNDING = 1e-3  # relative difference of rewards that may be rounding in a narrow dtype
 
 OnProgress = Callable[[int, int, int], None]
 """Called with the number of responses that this process has scored, that of all its responses, and of tokens."""
@@ -141,6 +145,8 @@ def _score_together(
         work = _work(team, judge)
         scores = run.finish(processes=team.world, **work) if team.rank == 0 else None
         team.gather(None)
+    if scores is not None and (note := indifference_note(scores)):
+        warnings.warn(f"{judge.name}: {note}", stacklevel=2)
     return scores
 
 
@@ -269,7 +275,6 @@ class Run:
         self.manifest = {**inputs, **described, "status": "running", "hash": self.hash, "inputs": inputs}
         self._fresh, self._rank = fresh, rank
         self._scored: dict[str, ScoredItem] = {}
-        self._distinct: set[bool | None] = set()
         self._finished: Scores | None = None
         self._started = time.time()
         self._parts = 0
@@ -282,12 +287,6 @@ class Run:
         if self._finished is not None:
             return []
         return [item for item in self.benchmark.items if item.id not in self._scored]
-
-    @property
-    def note(self) -> str:
-        """A warning if all rewards of every prompt that this process has added are equal; else empty."""
-        found = indifference_note(self._distinct)
-        return found and f"{self.manifest['model']}: {found}"
 
     def __enter__(self) -> Run:
         """Take the lock, check that existing files belong to the same inputs, and read what is done."""
@@ -319,7 +318,6 @@ class Run:
             _append(self.folder / f"scored-{self._rank}.jsonl", line, trim=not self._parts)
         self._parts += 1
         self._scored |= chunk
-        self._distinct |= set(map(tells_apart, chunk.values()))
 
     def finish(self, **about: Any) -> Scores:
         """Write the scores of all processes to `scores.parquet`, in the benchmark's order."""
@@ -383,8 +381,6 @@ def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) ->
     progress(0, 0)
     for scored in scored_chunks(judge, items, progress):
         run.add(scored)
-    if run.note:
-        warnings.warn(run.note, stacklevel=2)
 
 
 def _work(team: Team, judge: Judge) -> dict[str, dict[str, int]]:
@@ -393,6 +389,23 @@ def _work(team: Team, judge: Judge) -> dict[str, dict[str, int]]:
     parts = team.gather(work())
     total = {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
     return {"work": total} if any(total.values()) else {}
+
+
+def indifference_note(scores: Scores) -> str:
+    """Return a warning if the rewards of a prompt never differ by more than rounding; empty otherwise.
+
+    >>> indifference_note(Scores.from_arrays([[1.0, 1.0], [0.5, 0.5001]]))[:25]
+    'all responses of a prompt'
+    """
+    starts, several = scores.offsets[:-1], np.diff(scores.offsets) > 1
+    low, high = np.minimum.reduceat(scores.reward, starts), np.maximum.reduceat(scores.reward, starts)
+    differs = high - low > _ROUNDING * np.maximum(1.0, np.maximum(-low, high))
+    if differs.any() or not several.any():
+        return ""
+    return (
+        "all responses of a prompt have the same reward, for every prompt. A model may read it before the "
+        "response begins: try `pooling: last_token` in its recipe"
+    )
 
 
 def _rows(item: Item, scored: ScoredItem) -> Iterable[dict[str, Any]]:

@@ -95,7 +95,3 @@ def invoke(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], t
 def environment(**more: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "RMCALIB"))}
     return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **more}
-
-
-def command(*args: object) -> list[str]:
-    return [sys.executable, "-c", "from rmcalib.cli import main; main()", *map(str, args)]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from rmcalib.scores import Scores
-from tests.cli.conftest import Invoke, Outcome, environment, write_rows, write_scores
+from tests.cli.conftest import Invoke, Outcome, environment, write_scores
 from tests.hooks import PATIENCE, at_start
-from tests.hub import tiny
+from tests.runs.small_runs import install, same
 
 # How accelerate starts several processes; without GPUs they find that they have CPUs.
 _ACCELERATE = ("accelerate.commands.launch", "--num_processes=2", "--num_machines=1", "--multi_gpu")
@@ -35,30 +35,22 @@ if os.environ.get("RANK") == "0":
 """
 
 
-def launch(
-    launcher: str, cwd: Path, *args: object, env: dict[str, str] | None = None
-) -> subprocess.Popen[str]:
-    return start(cwd, *LAUNCHERS[launcher], "-m", "rmcalib", *args, env=env)
-
-
-def start(cwd: Path, *module: object, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", *map(str, module)],
-        cwd=cwd,
-        env=env or offline(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+def launch(launcher: str, cwd: Path, env: dict[str, str], *args: object) -> Outcome:
+    command = [sys.executable, "-m", *LAUNCHERS[launcher], "-m", "rmcalib", *map(str, args)]
+    done = subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
+    return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def offline() -> dict[str, str]:
-    return environment(HF_HUB_OFFLINE="1", ACCELERATE_LOG_LEVEL="error")
-
-
-def ended(process: subprocess.Popen[str]) -> Outcome:
-    out, err = process.communicate(timeout=PATIENCE)
-    return Outcome(process.returncode, out, err)
+@pytest.fixture
+def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """An environment with a judge `slow`, which needs no model."""
+    install(tmp_path / "site", "slow")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    found = environment(HF_HUB_OFFLINE="1", ACCELERATE_LOG_LEVEL="error")
+    found["PYTHONPATH"] += f"{os.pathsep}{tmp_path / 'site'}"
+    return found
 
 
 def scores_in(output: Path) -> Scores:
@@ -72,40 +64,31 @@ def ours(outcome: Outcome) -> list[str]:
 
 
 def test_two_processes_share_the_work_and_speak_with_one_voice(
-    plain: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+    bench_file: Path, tmp_path: Path, env: dict[str, str], invoke: Invoke
 ) -> None:
-    what = ("--model", plain, "--benchmark", bench_file, "--limit", 12, "--resamples", 20)
-    base = ("eval", *what, "--output")
-    done = ended(launch("accelerate", tmp_path, *base, "two"))
+    base = ("eval", "--model", "slow", "--benchmark", bench_file, "--resamples", 20, "--output")
+    done = launch("accelerate", tmp_path, env, *base, "two")
     assert done.code == 0, done.err
     assert ours(done) == []
     assert done.out.count("report.html") == 1
     one = invoke(*base, "one", "--quiet")
     assert one.code == 0, one.err
     together, alone = scores_in(tmp_path / "two"), scores_in(tmp_path / "one")
-    assert together.item_id.tolist() == alone.item_id.tolist()
-    np.testing.assert_allclose(together.reward, alone.reward, atol=1e-4)
-    assert together.manifest["processes"] == 2
+    assert same(together, alone)
+    assert (together.manifest["processes"], together.manifest["work"]) == (2, {"prompts": 42, "processes": 2})
+    assert alone.manifest["work"] == {"prompts": 42, "processes": 1}
     assert together.manifest["hash"] == alone.manifest["hash"]
 
 
-def test_one_that_fails_ends_both_with_one_line(tmp_path: Path) -> None:
-    import torch
-
-    model = tiny.tiny_classifier()
-    token = tiny.tiny_tokenizer().encode("~")[0]
-    with torch.no_grad():
-        model.model.embed_tokens.weight[token] = float("nan")
-    tiny.save_model(tmp_path / "model", model)
-    rows = tiny.benchmark_rows(8)
-    rows[3]["rejected"] = ["~"]  # the second process's
-    bench = write_rows(tmp_path / "bench.jsonl", rows)
-    base = ("eval", "--model", tmp_path / "model", "--benchmark", bench)
-    env = at_start(offline(), SLOW_TO_SPEAK)
-    done = ended(launch("torchrun", tmp_path, *base, env=env))
+def test_one_that_fails_ends_both_with_one_line(
+    bench_file: Path, tmp_path: Path, env: dict[str, str]
+) -> None:
+    # The prompt at which it fails is the second process's.
+    options = ("--model", "slow", "--benchmark", bench_file, "-J", "fault=too bad")
+    done = launch("torchrun", tmp_path, at_start(env, SLOW_TO_SPEAK), "eval", *options)
     assert done.code == 1
     (line,) = ours(done)
-    assert "prompt '3'" in line
+    assert "too bad" in line
     assert not list(tmp_path.glob("runs/*/*/scores.parquet"))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Invoke
 from tests.object_store import BUCKET, names, s3_server
+from tests.runs.small_runs import install
 
 RUNS = f"s3://{BUCKET}/runs"
 
@@ -64,11 +65,12 @@ def test_eval_report_and_compare(s3: Any, invoke: Invoke) -> None:
     assert names(s3, f"{BUCKET}/pair") == ["report.html"]
 
 
-def test_batch(s3: Any, tmp_path: Path, invoke: Invoke) -> None:
-    (tmp_path / "m.yaml").write_text("- model: demo\n- model: ./nowhere\n")
-    what = ("batch", "--models", "m.yaml", "--benchmark", "demo", "--limit", "24", "-J", "device=cpu")
-    options = (*what, "--ignore-memory", "--output", RUNS, "--resamples", "20", "--json")
-    done = invoke(*options)
+def test_batch(s3: Any, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "site", "slow")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    (tmp_path / "m.yaml").write_text("- model: slow\n- model: ./nowhere\n")
+    what = ("batch", "--models", "m.yaml", "--benchmark", "demo", "--limit", "24")
+    done = invoke(*what, "--output", RUNS, "--resamples", "20", "--json")
     assert done.code == 1, done.err
     content = json.loads(done.out)
     assert content["counts"] == {"done": 1, "failed": 1}
@@ -77,8 +79,8 @@ def test_batch(s3: Any, tmp_path: Path, invoke: Invoke) -> None:
     assert {
         "batch.json",
         "events.jsonl",
-        "demo/demo/scores.parquet",
-        "demo/demo/metrics.json",
+        "slow/demo/scores.parquet",
+        "slow/demo/metrics.json",
     } <= {*found}
 
 

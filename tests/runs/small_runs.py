@@ -52,12 +52,14 @@ def scored(*numbers: int) -> list[ScoredItem]:
 
 @dataclass
 class Plugin:
-    """A judge of an installed package: slow, or with a fault in its second chunk."""
+    """A judge of an installed package: slow, or with a fault at a prompt, which is in the second chunk of `LONG`."""
 
     called: str = "slow"
     delay: float = 0.0
     fault: str = ""
+    at: str = "32"
     scale: Scale = "unknown"
+    n_scored: int = 0
 
     @property
     def name(self) -> str:
@@ -69,14 +71,18 @@ class Plugin:
     def about(self) -> dict[str, Any]:
         return {"pid": os.getpid()}
 
+    def work(self) -> dict[str, int]:
+        return {"prompts": self.n_scored, "processes": int(self.n_scored > 0)}
+
     def score(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
         for start in range(0, len(items), CHUNK):
             chunk = items[start : start + CHUNK]
             time.sleep(self.delay)
-            if self.fault and start:
+            if self.fault and any(item.id == self.at for item in chunk):
                 if self.fault == "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise ValueError(self.fault)
+            self.n_scored += len(chunk)
             yield [
                 ScoredItem(
                     item.id, tuple(zlib.crc32(f"{item.id} {text}".encode()) / 7 for text in item.responses)

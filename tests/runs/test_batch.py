@@ -24,6 +24,7 @@ from rmcalib.scores import Scores
 from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
+from tests.processes import start_python
 from tests.runs.batch_hub import (
     BENCH,
     CORRUPT,
@@ -128,15 +129,10 @@ def test_models_on_the_hub_killed_in_the_middle_and_resumed(tmp_path: Path) -> N
     with LoopbackHub() as hub:
         add_models(hub, tmp_path)
         env = environment(hub.url, tmp_path / "home")
-        process = subprocess.Popen(
-            command(*options),
-            env=held(env, f"run.folder.parent.name == {second!r}"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        wait_for(lambda: list(output.glob(f"{second}/*/scored-*.jsonl")), lambda: process.poll() is None)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process = start_python(command(*options), env=held(env, f"run.folder.parent.name == {second!r}"))
+        wait_for(lambda: list(output.glob(f"{second}/*/scored-*.jsonl")), process.is_alive)
+        process.kill()
+        process.join()
         assert json.loads((output / "batch.json").read_text())["status"] == "running"
         assert (models_of(output, "done"), models_of(output, "failed")) == ({GOOD[0]}, {GATED})
         assert any("gated" in event.get("why", "") for event in events(output))
@@ -235,12 +231,10 @@ def test_published_scores_are_taken_once(tmp_path: Path) -> None:
         for file in ("metrics.json", "report.html"):
             assert len(scores) == len(list((tmp_path / "runs").glob(f"*/*-published/{file}"))) == 2
         assert scores["org__rm-1"].reward[0] == files["eval-set-scores/org/rm-1.json"]["scores"][0][0]
-        # The second run reads only the files that gave no scores. Another output takes the others from the cache.
+        # The second run reads only the files that gave no scores.
         seen, n_requests = len(events(tmp_path / "runs")), len(hub.requests)
-        assert states(status_of(batch(env, *options))) == expected
+        models = models_file(tmp_path / "m.yaml", (*expected, "org/unpublished"))
+        done = batch(env, *options, "--models", models)
+        assert states(status_of(done)) == {**expected, "org/unpublished": "skipped"}
         assert models_of(tmp_path / "runs", "downloading", seen) == {"org/broken", "org/judge"}
-        models = models_file(tmp_path / "m.yaml", ("org/rm-1", "org/unpublished"))
-        other = ("--scores", "published", "--output", tmp_path / "other", "--json", "--no-metrics")
-        done = batch(env, *other, "--models", models)
-        assert states(status_of(done)) == {"org/rm-1": "done", "org/unpublished": "skipped"}
         assert not [r for r in hub.requests[n_requests:] if "resolve" in r and "/org/rm-" in r]

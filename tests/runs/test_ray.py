@@ -25,6 +25,7 @@ DRIVER = """
 import json, sys
 import ray
 from ray.cluster_utils import Cluster as Nodes
+from rmcalib.benchmarks import load_benchmark
 from rmcalib.runs import Batch, Cluster, run_batch
 from tests.runs.small_runs import listed
 
@@ -39,8 +40,9 @@ def lose_a_node(status):
     if done[-1] and not done[-2]:
         nodes.remove_node(lost, allow_graceful=False)
 
-models = [listed(delay=0.2), listed("broken", fault="the judge is broken")]
-two = Batch(models, "demo", sys.argv[1], limit=224, cluster=Cluster(shards=2))
+bench = load_benchmark("demo", limit=224)
+models = [listed(delay=0.2), listed("broken", fault="the judge is broken", at=bench.items[100].id)]
+two = Batch(models, bench, sys.argv[1], cluster=Cluster(shards=2))
 status = run_batch(two, on_change=lose_a_node)
 failed = run_batch(Batch([listed("large")], "demo", sys.argv[1], limit=32, cluster=Cluster(gpus=64)))
 ray.shutdown()
