@@ -46,5 +46,5 @@ pytest_plugins = ["tests.fixtures"]
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One test process more than there are cores: many tests wait for servers and for other processes."""
-    return (os.cpu_count() or 1) + 1
+    """Two test processes more than there are cores: many tests wait for servers and for other processes."""
+    return (os.cpu_count() or 1) + 2
