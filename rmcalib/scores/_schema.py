@@ -192,11 +192,12 @@ def as_number(value: Any) -> float | None:
 
 def _texts(array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], IntArray]:
     """Return ids as texts, and the rows of bad ones; distinct values are checked once."""
-    listed = [value if isinstance(value, str | int | float) else None for value in array.tolist()]
+    is_text, listed = array.dtype.kind == "U", array.tolist()
+    if not is_text:
+        listed = [value if isinstance(value, str | int | float) else None for value in listed]
     known = {value: _text(value) for value in dict.fromkeys(listed)}
     if None in known.values():
         return array, np.flatnonzero([known[value] is None for value in listed])
-    is_text = array.dtype.kind == "U"
     return (array if is_text else np.array([known[value] for value in listed], dtype=np.str_)), _NONE
 
 
