@@ -127,17 +127,6 @@ def _points(value: float, digits: int, *, sign: bool) -> str:
     return text if float(text) else text.lstrip("+-")
 
 
-def interval(row: Mapping[str, Any] | None, digits: int = 3) -> str:
-    """Return the interval of a row of metrics.
-
-    >>> interval({"low": 0.1, "high": 0.25}), interval({"low": None, "high": None}), interval(None)
-    ('0.100 to 0.250', '–', '–')
-    """
-    if row is None or row.get("low") is None:
-        return NOTHING
-    return f"{number(row['low'], digits)} to {number(row['high'], digits)}"
-
-
 def bracketed(row: Mapping[str, Any] | None, form: Callable[[float | None], str] = number) -> str:
     """Return the value of a row of metrics with its interval, if it has one.
 

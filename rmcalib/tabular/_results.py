@@ -34,7 +34,7 @@ _OTHERS = ("#4f6d7a", "#a65e2e", "#6b8e23", "#b04a7a", "#3d3d8f", "#7a6f2f")
 _REPAIRS = {"t": ", temperature", "u": ", with uniform", "pl": ", with Plackett-Luce"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ProlrResult:
     """The results of :func:`run_prolr`.
 
@@ -59,6 +59,11 @@ class ProlrResult:
     datasets: tuple[Dataset, ...]
     plan: "Plan"
     table: "pd.DataFrame"
+
+    def __repr__(self) -> str:
+        """Show what was measured, not the rows."""
+        names = ", ".join(data.name for data in self.datasets)
+        return f"ProlrResult({names}; {', '.join(self.plan.learners)}: {len(self.table):,} rows)"
 
     @cached_property
     def summary(self) -> "pd.DataFrame":
