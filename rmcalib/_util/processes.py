@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import multiprocessing
 import os
+import platform
 import signal
 import sys
 import threading
@@ -18,9 +19,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rmcalib import __version__
+
 # Processes may have very different amounts to score. If one dies, the launcher ends all.
 _PATIENCE = datetime.timedelta(days=7)
 _CLOSING = 0.5  # seconds
+_PACKAGES = (
+    *("torch", "transformers", "tokenizers", "datasets"),
+    *("huggingface_hub", "accelerate", "peft", "numpy"),
+)
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 _AGAIN = 1.0  # seconds; launchers forward a Ctrl-C to processes that already got it from the terminal
 
@@ -140,6 +147,21 @@ def isolated(code: str, *args: str) -> list[str]:
     paths = [path for path in sys.path if path not in ("", ".", str(Path.cwd()))]
     setup = _SETUP.format(folder=str(Path(__file__).resolve().parents[1]), paths=paths)
     return [sys.executable, "-I", "-W", "ignore", "-c", f"{setup}\n{code}", *args]
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python, rmcalib and the packages that affect scores.
+
+    >>> "numpy" in package_versions()
+    True
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = {"rmcalib": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 # Ctrl-C: the first one ends a command cleanly, a later second one ends it at once.

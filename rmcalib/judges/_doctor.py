@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.processes import isolated
+from rmcalib._util.processes import isolated, package_versions
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import _devices as devices
 from rmcalib.judges._judge import scored_chunks
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
     from rmcalib.judges._judge import Judge
 
-_PACKAGES = ("rmcalib", "torch", "transformers", "tokenizers", "datasets", "huggingface_hub", "numpy")
 
 # Largest differences of rewards, relative to the largest reward (or to 1).
 _EQUAL, _ROUNDING = 1e-3, 5e-2
@@ -141,7 +140,7 @@ def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
             else:
                 checks.append(Check(device, dtype, note=outcome.get("error", "the CPU gave no rewards")))
     described = {str(device): devices.describe_device(device) for device in found}
-    return Diagnosis(versions(), described, _hub(), tuple(checks))
+    return Diagnosis(package_versions(), described, _hub(), tuple(checks))
 
 
 def compare_served(
@@ -216,14 +215,6 @@ def compared(some: Sequence[Sequence[float]], others: Sequence[Sequence[float]])
     relative = rewards / max(1.0, *(abs(reward) for _, own in pairs for reward in own))
     status = "right" if relative <= _EQUAL else "rounding" if relative <= _ROUNDING else "differs"
     return {"status": status, "reward_difference": rewards, "probability_difference": probabilities}
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that affect scores."""
-    import platform
-    from importlib import metadata
-
-    return {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}}
 
 
 def _hub(timeout: float = 5.0) -> str:

@@ -68,8 +68,8 @@ def scored_parts(task: Task) -> Iterator[Part]:
 
     Every run of a task yields the same number of parts, so that Ray can go on after a lost worker.
     """
+    from rmcalib._util.processes import package_versions
     from rmcalib.judges._judge import about_judge, close_judge, scored_chunks
-    from rmcalib.runs._folder import package_versions
 
     yield Part()
     try:

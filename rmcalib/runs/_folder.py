@@ -14,12 +14,10 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import platform
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmcalib import __version__
 from rmcalib._util.files import kind_on_disk, read_object, write_json
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, remove_file
@@ -29,10 +27,6 @@ from rmcalib.scores import Scores
 TABLE, JOURNAL = "scores.parquet", "scored-*.jsonl"
 REMEDY = "restore it from a copy, or give --fresh to score again"
 _FILES = (TABLE, "metrics.json", JOURNAL, "run.json")  # in the order in which a new run removes them
-_PACKAGES = (
-    *("torch", "transformers", "tokenizers", "datasets"),
-    *("huggingface_hub", "accelerate", "peft", "numpy"),
-)
 
 
 class RunError(ValueError):
@@ -74,21 +68,6 @@ def content_hash(scores: Scores) -> str:
     for name, values in sorted(scores.columns().items()):
         digest.update(json.dumps([name, values.tolist()]).encode())
     return digest.hexdigest()
-
-
-def package_versions() -> dict[str, str]:
-    """Return the versions of Python, rmcalib and the packages that scoring uses.
-
-    >>> "numpy" in package_versions()
-    True
-    """
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions = {"rmcalib": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        with contextlib.suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    return versions
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ import numpy as np
 
 from rmcalib._util.display import count
 from rmcalib._util.files import read_object, utc, write_bytes
-from rmcalib._util.processes import Team, joined, process_rank
+from rmcalib._util.processes import Team, joined, package_versions, process_rank
 from rmcalib._util.storage import is_remote, read_file
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Judge, ScoredItem, load_judge
@@ -266,7 +266,7 @@ class Run:
         # Through JSON and back, so that they can be compared with a stored manifest.
         inputs = json.loads(json.dumps(dict(inputs)))
         described = {
-            "versions": _folder.package_versions(),
+            "versions": package_versions(),
             "benchmark_format": benchmark.format,
             **(about or {}),
         }
