@@ -72,6 +72,11 @@ def skew_interval(values: FloatArray, level: float = 0.95, cluster: IntArray | N
 
     With ``cluster`` (n,), the deviations from the mean are added up over clusters.
     """
+    return _skew_limits(values, level, cluster)[0]
+
+
+def _skew_limits(values: FloatArray, level: float, cluster: IntArray | None) -> tuple[Limits, bool]:
+    """Return the interval of `skew_interval`, and whether the correction holds as far as its limits are away."""
     mean = float(values.mean())
     if cluster is not None:
         sums = by_cluster(values - mean, cluster)
@@ -79,19 +84,22 @@ def skew_interval(values: FloatArray, level: float = 0.95, cluster: IntArray | N
     n = len(values)
     spread = float(values.std(ddof=1)) if n > 1 else 0.0
     if spread <= 1e-15 * max(abs(mean), 1.0):
-        return mean, mean
+        return (mean, mean), True
     skewness = float((((values - values.mean()) / spread) ** 3).mean())
     t = student_quantile(level, n)
+
+    def cubed(x: float) -> float:
+        return 1 + skewness * (x / float(np.sqrt(n)) - skewness / (6 * n))
 
     def inverse(x: float) -> float:
         if abs(skewness) < 1e-8:
             return x
-        cube = np.cbrt(1 + skewness * (x / np.sqrt(n) - skewness / (6 * n)))
-        return float(3 * np.sqrt(n) / skewness * (cube - 1))
+        return float(3 * np.sqrt(n) / skewness * (np.cbrt(cubed(x)) - 1))
 
     error = spread / float(np.sqrt(n))
     # With very skewed values a limit can lie on the wrong side of the mean.
-    return min(mean - error * inverse(t), mean), max(mean - error * inverse(-t), mean)
+    limits = min(mean - error * inverse(t), mean), max(mean - error * inverse(-t), mean)
+    return limits, min(cubed(t), cubed(-t)) > 0
 
 
 def stated_interval(p: FloatArray, level: float = 0.95, cluster: IntArray | None = None) -> Limits:
@@ -153,7 +161,8 @@ def jump_interval(
     jump. The mean jump may then be larger by (u − k/n) J, or smaller by (k/n − l) times the mean of the k
     jumps. Negative jumps are treated alike. These distances y and those of the base, x, are combined as √(x²
     + y² + 2ρxy), where ρ is the correlation of base and jump (MOVER: Zou and Donner 2008). The result is
-    united with `skew_interval` of the values, which knows how much the jumps differ from each other.
+    united with `skew_interval` of the values, which knows how much the jumps differ from each other. If they do
+    not differ, and the values are too skewed for it, its limits would be far beyond what the frequency allows.
     """
     jump, possible = values - base, np.stack([base, *others]) - base
     more_up, fewer_up = frequency_distances(jump, possible.max(axis=0), level, cluster)
@@ -162,7 +171,10 @@ def jump_interval(
     below, above = float(base.mean()) - low, high - float(base.mean())
     spread = float(base.std() * jump.std())
     rho = float(((base - base.mean()) * (jump - jump.mean())).mean()) / spread if spread > 0 else 0.0
-    mean, (low, high) = float(values.mean()), skew_interval(values, level, cluster)
+    mean, sizes = float(values.mean()), jump[np.abs(jump) > 1e-12]
+    (low, high), holds = _skew_limits(values, level, cluster)
+    if not holds and len(sizes) and np.ptp(sizes) < 1e-9:
+        low = high = mean
     low = min(low, mean - _combined(below, float(np.hypot(more_down, fewer_up)), -rho))
     high = max(high, mean + _combined(above, float(np.hypot(more_up, fewer_down)), -rho))
     return low, high
