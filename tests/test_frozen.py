@@ -9,4 +9,5 @@ from tests.golden import frozen
 
 @pytest.mark.parametrize("name", frozen.SOURCES)
 def test_nothing_changed(name: str) -> None:
-    assert frozen.differences(name, frozen.SOURCES[name]()) == []
+    found = frozen.differences(name, frozen.SOURCES[name]())
+    assert found == [], "if it is meant: python -m tests.golden.frozen"

@@ -46,8 +46,8 @@ def check_output(path: Path) -> None:
     except (OSError, ValueError):  # nothing there, or a name that writing will refuse
         return
     # A link such as /dev/stdout must stay, even if it leads to a regular file.
-    top, inner = (*path.parent.resolve().parts, "", "")[1:3]
-    of_the_system = top in ("dev", "proc", "sys") and inner != "shm"
+    parts = path.parent.resolve().parts
+    of_the_system = parts[1:2] in (("dev",), ("proc",), ("sys",)) and parts[2:3] != ("shm",)
     if of_the_system or not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
         raise ValueError(f"{path}: not a regular file; name another one ('-' is standard output)")
 

@@ -232,6 +232,14 @@ def answers(row: Row) -> Item:
     return row.item(row.named(), row.prompt(), chosen + rejected, len(chosen))
 
 
+def options(row: Row) -> Item:
+    """A list of responses, and the number of the correct one, from 0."""
+    responses, correct = list(row.get(Texts, "responses")), row.get(Count, "correct")
+    if correct >= len(responses):
+        raise row.error(f"the correct response is number {correct} of {len(responses)}, counted from 0")
+    return row.item(row.named(), row.prompt(), [responses.pop(correct), *responses])
+
+
 def choices(row: Row) -> Item | str:
     """Two responses, and which of them is correct or preferred by a person."""
     return _compared(row, row.prompt(), (row.get(Text, "first"), row.get(Text, "second")))
@@ -499,6 +507,7 @@ def by_row(read: Callable[[Row], Item | str]) -> Reader:
 Reader = Callable[[Iterable[Row]], Iterator[tuple[str, Item | str]]]
 READERS: dict[str, Reader] = {
     "answers": by_row(answers),
+    "options": by_row(options),
     "choices": by_row(choices),
     "conversations": by_row(conversations),
     "own": by_row(own),

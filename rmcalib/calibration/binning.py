@@ -93,7 +93,7 @@ def bin_index(probabilities: FloatArray, edges: FloatArray) -> IntArray:
 
 def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n_bins: int) -> BinSums:
     """Return the sums of each bin, for forecasts (n,) or for several sets of them (..., n, E): (..., E, B)."""
-    sets = (*index.shape[:-2], *index.shape[1:][-1:])
+    sets = () if index.ndim == 1 else (*index.shape[:-2], index.shape[-1])
     if sets:
         number = np.arange(np.prod(sets)).reshape(sets)
         index = index + n_bins * number[..., None, :]

@@ -79,8 +79,11 @@ class Events:
         if not len(self.p) == len(self.y) == len(self.prompt) == len(self.log_p):
             sizes = f"{len(self.p)} p, {len(self.y)} y, {len(self.prompt)} prompt, {len(self.log_p)} log_p"
             raise ValueError(f"events: expected one value per event, got {sizes}")
-        if len(self.p) and not 0 <= self.p.min() <= self.p.max() <= 1 + 1e-9:
-            raise ValueError(f"events: p is between {self.p.min():g} and {self.p.max():g}, outside [0, 1]")
+        for name, values in (("p", self.p), ("y", self.y[self.observed])):
+            if len(values) and not 0 <= values.min() <= values.max() <= 1 + 1e-9:
+                raise ValueError(
+                    f"events: {name} is between {values.min():g} and {values.max():g}, outside [0, 1]"
+                )
 
     @classmethod
     def from_arrays(

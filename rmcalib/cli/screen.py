@@ -89,11 +89,12 @@ def session(common: Common, inputs: Iterable[str] = (), **targets: Path | None) 
     """Open the screen of a command: our own warnings and messages become single lines, others are not shown.
 
     ``targets`` are the options that name a file to write, which may be ``-``, standard output, but none of the
-    ``inputs``.
+    ``inputs`` and no file of a run folder among them.
     """
     read = [Path(one).resolve() for one in inputs]
     for name, target in targets.items():
-        if target is not None and target.resolve() in read:
+        place = None if target is None else target.resolve()
+        if place in read or (place is not None and place.parent in read and place.exists()):
             raise ValueError(f"--{name} {target}: this command reads that file; name another one")
     taken = [f"--{name} -" for name, target in targets.items() if str(target) == "-"]
     if len(taken) + common.json > 1:

@@ -102,6 +102,8 @@ def find_files(name: str, options: LoadOptions, *, small_files_only: bool = Fals
         except HubError as error:
             raise HubError(f"{name}: its base model cannot be loaded: {error}") from error
         base, sources["base"] = (base_name, at), f"{base_name}@{at}"
+        if branch is not None:
+            sources["base_asked"] = branch
     tokenizer = adapter if adapter and (adapter / "tokenizer_config.json").is_file() else folder
     if recipe.tokenizer is not None:
         tokenizer, at = locate(recipe.tokenizer, LoadOptions(), small_files_only=True)

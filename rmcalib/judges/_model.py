@@ -397,6 +397,8 @@ def _classifier(files: ModelFiles, config: Any, options: dict[str, Any]) -> tupl
         # the file's precision, not the dtype's
         layers = linear_layers(stored_head, files.name) if stored_head else [score]
         return model.base_model, Head(layers, column=recipe.column or 0, sign=recipe.sign), "causal"
+    for name in _HEAD_NAMES:
+        _in_float32(getattr(model, name, None))
     return model, Output("logits", column=recipe.column, sign=recipe.sign), "encoder"
 
 
@@ -483,3 +485,14 @@ def _settle_labels(files: ModelFiles, config: Any) -> None:
 def _plain_name(name: str) -> str:
     """Return the name of an adapter's tensor in the model itself."""
     return name.removeprefix("base_model.model.").replace(".modules_to_save", "")
+
+
+def _in_float32(module: Any) -> None:
+    """Make a head compute in float32, whatever the dtype of the model is."""
+    from torch import nn
+
+    if isinstance(module, nn.Module):
+        module.float()
+        module.register_forward_pre_hook(
+            lambda _, args: tuple(arg.float() if arg.is_floating_point() else arg for arg in args)
+        )

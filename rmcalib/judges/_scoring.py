@@ -303,14 +303,19 @@ class ItemScorer:
 
         Otherwise return 0. The tolerance is measured, because rewards also change a little when the same
         texts are scored in one batch, padded to one length. A reward that is not finite is no disagreement;
-        it is reported later.
+        it is reported later. Texts that do not fit into memory alone are left out.
         """
         if not sample:
             return 0.0
-        alone = np.array([float(plain_rewards(self.model, [text])[1]) for text in sample])
-        if len(sample) > 1:
-            together = plain_rewards(self.model, sample[:2])[1].double().cpu().numpy()
-            self._noise = max(self._noise, float(np.abs(together - alone[:2]).max()))
+        try:
+            alone = np.array([float(plain_rewards(self.model, [text])[1]) for text in sample])
+            if len(sample) > 1:
+                together = plain_rewards(self.model, sample[:2])[1].double().cpu().numpy()
+                self._noise = max(self._noise, float(np.abs(together - alone[:2]).max()))
+        except Exception as error:
+            if not devices.is_out_of_memory(error):
+                raise
+            return self._disagreement(sample[:-1], rewards)
         tolerance = max(_TIMES_THE_NOISE * self._noise, rounding(self.model.dtype, alone))
         difference = float(np.abs(rewards[[text.index for text in sample]] - alone).max())
         if difference <= tolerance or not np.isfinite(alone).all():

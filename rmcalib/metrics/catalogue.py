@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from rmcalib._util.arrays import check_choice
 from rmcalib._util.texts import did_you_mean, parse_yaml, typed
+from rmcalib.calibration.binning import ErrorOptions
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.metrics import measures
 from rmcalib.metrics.measures import Missing, Settings
@@ -189,17 +190,22 @@ def _measure(where: str, entry: Any, at_temperature: bool) -> Measure:
     """Return the measure with a name, or with a list of name, arguments and options."""
     name, *arguments = entry if isinstance(entry, list) else [entry]
     options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
-    known = dict(inspect.getmembers(measures, inspect.isfunction))
+    functions = dict(inspect.getmembers(measures, inspect.isfunction))
+    known = {one: each for one, each in functions.items() if each.__annotations__.get("return") == "Estimate"}
     if name not in known:
         raise ValueError(f"{where}: unknown measure {name!r} ({did_you_mean(name, known)})")
     function: Callable[..., Any] = known[name]
     try:
         given = inspect.signature(function).bind(None, None, *arguments, **options).arguments
+        ErrorOptions(**given.get("options", {}))  # the only further ones
     except TypeError as error:
         raise ValueError(f"{where}: measure {name}: {error}") from None
     if "view" in given:
         views = tuple(one for one in get_args(ViewName) if hasattr(Part, one))
         check_choice(given["view"], f"{where}: view (ViewName in views.py)", views)
+    for argument, kind in get_type_hints(function).items():
+        if argument in given and get_origin(kind) is Literal:
+            check_choice(given[argument], f"{where}: measure {name}: {argument}", get_args(kind))
 
     def measure(part: Part, settings: Settings) -> Estimate:
         try:

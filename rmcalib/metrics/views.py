@@ -162,9 +162,13 @@ class Part:
 
     @property
     def has_pointwise(self) -> bool:
-        """Whether responses are measured one by one: if that is the usual view, or a judge states each one's P(yes)."""
-        p_yes = self.scores.details.get("p_yes", np.nan)
-        return self.usual_view == "pointwise" or bool(np.isfinite(p_yes).any())
+        """Whether responses are measured one by one: not all prompts have one correct one, or a judge states P(yes)."""
+        if np.isfinite(self.scores.details.get("p_yes", np.nan)).any():
+            return True
+        if self.scores.votes is not None:  # people choose one
+            return False
+        correct = np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
+        return bool((correct[self.one_answer] != 1).any() or np.isnan(self.label).any())
 
     def prompts(self, which: str) -> Part | None:
         """Return the prompts that a metric uses, or None if there are none.

@@ -178,11 +178,12 @@ class PlackettLuce(RankingDistribution):
         log_prob = np.full((2 ** len(bag), len(self)), -np.inf)
         log_prob[0] = 0.0
         for chosen in range(len(log_prob) - 1):
-            left = [item for item in range(len(bag)) if not chosen >> item & 1]
+            left = [item for item in range(len(bag)) if not chosen & (1 << item)]
             log_left = np.logaddexp(np.logaddexp.reduce(utilities[:, left], axis=1), log_later)
             for item in left:
                 step = log_prob[chosen] + utilities[:, item] - log_left
-                log_prob[chosen | 1 << item] = np.logaddexp(log_prob[chosen | 1 << item], step)
+                with_item = chosen | (1 << item)
+                log_prob[with_item] = np.logaddexp(log_prob[with_item], step)
         return log_prob[-1]
 
     def _log_sub(self, events: IntArray) -> FloatArray:

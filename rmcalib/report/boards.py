@@ -60,9 +60,10 @@ _SETS = "Ranks that the model may have, at the level of the intervals, looking a
 def write_report(report: Report, folder: str | Path) -> Path:
     """Write a report: a leaderboard, or several and what they say together. Return the path of its page.
 
-    Files of an earlier report that this one does not have are removed.
+    Files of an earlier report, which has a page and a summary, are removed if this one does not have them.
     """
     out = as_path(folder)
+    replaced = (out / "report.html").is_file() and (out / "summary.md").is_file()
     if report.board is not None:
         files = _files_of(board_document(report.board), _tables_of(report.board))
     else:
@@ -76,8 +77,9 @@ def write_report(report: Report, folder: str | Path) -> Path:
     inner = [f"{folder_name(str(name))}/" for name in earlier if name] if isinstance(earlier, list) else []
     for name, content in files.items():
         _WRITERS.get(Path(name).suffix, write_bytes)(out / name, content)
-    for stale in {place + name for place in ("", *inner) for name in _FILES} - files.keys():
-        remove_file(out / stale)
+    if replaced:
+        for stale in {place + name for place in ("", *inner) for name in _FILES} - files.keys():
+            remove_file(out / stale)
     return out / "report.html"
 
 

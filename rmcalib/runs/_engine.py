@@ -153,7 +153,7 @@ class LocalEngine:
     def run(self, tasks: Sequence[Task], _: PlanEntry) -> Generator[Part]:
         """Run a task and yield its parts; raises `WorkerError` if it fails."""
         (task,) = tasks
-        if self._worker is None:
+        if self._worker is None or not self._worker[0].is_alive():
             self._worker = self._started()
         process, pipe = self._worker
         failure: WorkerError | None = None

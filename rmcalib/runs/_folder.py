@@ -225,6 +225,12 @@ def keep_scores(
     if asked is None and before.get("hash") == digest:
         asked = before.get("asked")
     about |= {"asked": asked} if asked else {}
+    model, here = before.get("model"), scores.manifest.get("model")
+    if model and here and model != here and not fresh:
+        raise RunError(
+            f"{folder} holds the scores of {model!r}, and {here!r} has the same folder: choose another "
+            "--output, or --fresh to replace them"
+        )
     if source is not None:
         about["source_file"] = str(source.resolve())
         fresh = fresh or about["source_file"] == before.get("source_file")

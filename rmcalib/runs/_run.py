@@ -399,7 +399,7 @@ def indifference_note(scores: Scores) -> str:
     """
     starts, several = scores.offsets[:-1], np.diff(scores.offsets) > 1
     low, high = np.minimum.reduceat(scores.reward, starts), np.maximum.reduceat(scores.reward, starts)
-    differs = high - low > _ROUNDING * np.maximum(1.0, np.maximum(-low, high))
+    differs = high - low > _ROUNDING * np.maximum(-low, high)
     if differs.any() or not several.any():
         return ""
     return (

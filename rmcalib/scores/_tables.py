@@ -341,12 +341,13 @@ def _numbered(table: Table, name: str | None, group: IntArray) -> tuple[IntArray
             problem = "its prompt has two such responses: leave one out, or name another column, "
             raise table.error(keys.index(twice), name, problem + "--columns response=NAME")
         given = np.array([as_number(value) for value in table.columns[name]], dtype=np.float64)
-        numbers = numbers if np.isnan(given).any() else given
+        are_numbers = not np.isnan(given).any()
+        numbers = given if are_numbers else numbers
     order, sizes = np.lexsort((numbers, group)), np.bincount(group)
     found = np.empty(len(group), dtype=np.int64)
     found[order] = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     # Ids that count from 0 or 1 are numbers.
-    return found, name is None or (numbers is given and bool(np.isin(given - found, (0, 1)).all()))
+    return found, name is None or (are_numbers and bool(np.isin(given - found, (0, 1)).all()))
 
 
 def _labels(table: Table, name: str, response: str | None, group: IntArray) -> FloatArray:

@@ -22,6 +22,7 @@ from rmcalib._util.display import count
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.processes import PeerError, end_with_parent, spared
 from rmcalib._util.storage import as_path, read_file
+from rmcalib._util.texts import parse_json
 from rmcalib.calibration import fit_temperature
 from rmcalib.calibration.reference import ENUMERATED_BELOW
 from rmcalib.ranking import Mixture, PairMarginals, PlackettLuce, RankingDistribution
@@ -175,7 +176,7 @@ def run_prolr(
         _run({path: job for path, job in jobs.items() if path not in done}, processes, on_done)
         import pandas as pd
 
-        rows = [row for path in jobs for row in json.loads(read_file(path))]
+        rows = [row for path in jobs for row in parse_json(read_file(path), str(path))]
         table = pd.DataFrame(rows, columns=COLUMNS).astype(
             {**dict.fromkeys(NUMBERS, "float64"), "n_events": "Int64"}
         )

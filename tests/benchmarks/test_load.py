@@ -171,6 +171,19 @@ QUESTION = {
 }
 
 
+def test_a_list_of_responses_and_the_number_of_the_correct_one(tmp_path: Path) -> None:
+    columns = "columns: {prompt: question, responses: options, correct: answer}"
+    (tmp_path / "quiz.yaml").write_text(
+        f"name: quiz\ntitle: A quiz\nreader: options\nlabels: one\n{columns}\n"
+    )
+    row = {"question": "?", "options": ["a", "b", "c"], "answer": 2}
+    path, how = tmp_path / "q.jsonl", str(tmp_path / "quiz.yaml")
+    (item,) = load_benchmark(str(write(path, [row])), format=how).items
+    assert (item.responses, item.n_correct) == (("c", "a", "b"), 1)
+    with pytest.raises(ValueError, match="number 3"):
+        load_benchmark(str(write(path, [{**row, "answer": 3}])), format=how)
+
+
 def test_a_yaml_file_describes_a_benchmark(tmp_path: Path) -> None:
     (tmp_path / "quiz.yaml").write_text(QUIZ)
     data = str(write(tmp_path / "q.jsonl", [QUESTION]))

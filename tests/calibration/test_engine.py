@@ -215,6 +215,13 @@ def test_intervals_allow_for_errors_that_were_not_seen() -> None:
     zero, one = np.zeros(100), np.ones(100)
     assert jump_interval(zero, zero, [one]) == pytest.approx((0.0, 1 - 0.025 ** (1 / 100)))
     assert jump_interval(zero, zero, []) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("right", range(13))
+def test_the_limits_of_a_gap_are_possible_ones(right: int) -> None:
+    p, y = np.linspace(0.25, 0.3, 12), np.arange(12) < right
+    low, high = jump_interval(p - y, p - 1, [p])
+    assert p.mean() - 1.05 < low <= (p - y).mean() <= high < p.mean() + 0.05
     p = np.tile([0.99, 0.01], 40)
     y = np.tile([1.0, 0.0], 40)
     interval = ece_interval(p, y, groups=np.repeat(np.arange(40), 2), resamples=199)

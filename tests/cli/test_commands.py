@@ -117,6 +117,16 @@ def test_combine_and_evaluate_the_panel(two: tuple[str, str], tmp_path: Path, in
     assert "eval --scores runs/panel.parquet" in invoke("combine", *two, "--method", "mean").out
 
 
+def test_what_a_command_reads_is_never_replaced(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:
+    assert invoke("eval", "--scores", two[0], "--resamples", 20, "--quiet").code == 0
+    run = folder_of(tmp_path / "runs")
+    before = {path: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    for target in (run / "scores.parquet", run / "run.json", two[1]):
+        done = invoke("combine", run, two[1], "--to", target)
+        assert (done.code, str(target) in done.err) == (2, True)
+    assert {path: path.read_bytes() for path in before} == before
+
+
 def test_card(tmp_path: Path, invoke: Invoke) -> None:
     write_scores(tmp_path / "a.csv")
     done = invoke("card", "a.csv", "--model", "org/mine", *QUICK)

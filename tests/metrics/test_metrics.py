@@ -201,6 +201,22 @@ def test_labels_of_any_kind() -> None:
     assert found[OVERALL, "accuracy"]["n"] == one
 
 
+def test_one_prompt_with_two_correct_responses_is_enough_for_pointwise_metrics() -> None:
+    label = np.tile([1.0, 0.0], 100)
+    label[1] = 1.0
+    columns = {
+        "item_id": np.repeat(np.arange(100).astype(str), 2),
+        "category": ["all"] * 200,
+        "response": np.tile([0, 1], 100),
+        "label": label,
+        "reward": np.tile([2.0, 0.0], 100),
+    }
+    found = table(Scores.from_columns(columns))
+    p = 1 / (1 + np.exp([-2.0, 0.0]))
+    assert found[OVERALL, "pointwise_gap"]["value"] == pytest.approx(p.mean() - label.mean())
+    assert found[OVERALL, "accuracy"]["n"] == 99
+
+
 def test_the_yes_of_a_language_model_is_measured_over_responses() -> None:
     rng = np.random.default_rng(0)
     rewards, correct = rng.normal(size=(30, 4)), rng.integers(4, size=30)
@@ -331,6 +347,9 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
         ("measure: accurracy", "accurracy"),
         ("measure: [gap, first_chioce]", "first_chioce"),
         ("measure: gap", "view"),
+        ("measure: [correct_first, rihgt]", "rihgt"),
+        ("measure: [error, top_1, {spacng: mass}]", "spacng"),
+        ("measure: event_error", "event_error"),
         ("measure: smooth_ece, lable: x", "lable"),
         ("measure: smooth_ece, prompts: ones", "ones"),
         ("measure: smooth_ece}, {name: mine, meaning: m, measure: smooth_ece", "two"),

@@ -74,8 +74,7 @@ def test_a_judge_of_pairs_is_ranked_beside_a_reward_model(tmp_path: Path) -> Non
 def test_files_equal_the_tables_and_stale_ones_are_removed(tmp_path: Path) -> None:
     report = report_from_runs([write_runs(tmp_path / "runs", 4)], settings=FAST)
     board = next(iter(report.boards.values()))
-    out = tmp_path / "report"
-    (out / "figures").mkdir(parents=True)
+    out = report.write(tmp_path / "report").parent
     for name in ("check.csv", "training.csv", "figures/training.pdf"):
         (out / name).write_text("old")
     page = report.write(out)
@@ -130,6 +129,18 @@ def test_runs_of_one_model_are_told_apart_and_unfinished_ones_left_out(tmp_path:
     assert any("org/slow" in note for note in board.notes)
     with pytest.raises(ValueError, match="2 runs"):
         open_scores(tmp_path)
+
+
+def test_only_files_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs", 3)
+    mine = tmp_path / "out" / "benchmarks.csv"
+    mine.parent.mkdir()
+    mine.write_text("my own")
+    report = report_from_runs([tmp_path / "runs"], settings=FAST)
+    report.write(mine.parent)
+    assert mine.read_text() == "my own"
+    report.write(mine.parent)  # now there is an earlier report
+    assert not mine.exists()
 
 
 def test_a_part_of_a_benchmark_is_no_benchmark_of_its_own(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_scores_from_elsewhere_are_never_confused_with_a_run(folder: Path) -> No
         keep_scores(folder, foreign(101.0))
     with pytest.raises(RunError, match="another run"):
         finish(folder)
-    with pytest.raises(RunError, match="another run"):
+    with pytest.raises(RunError, match="another"):
         keep_scores(folder, foreign(102.0, model="another"))
 
 
@@ -236,6 +236,12 @@ def test_a_changed_file_replaces_its_own_earlier_scores(folder: Path) -> None:
     kept = read_run(folder)
     assert kept is not None
     assert content_hash(kept) == content_hash(foreign(101.0))
+
+
+def test_two_models_of_a_file_do_not_share_a_folder(folder: Path) -> None:
+    keep_scores(folder, foreign(model="a/b"), source=Path("mine.csv"))
+    with pytest.raises(RunError, match="a__b"):
+        keep_scores(folder, foreign(101.0, model="a__b"), source=Path("mine.csv"))
 
 
 def test_a_finished_run_is_found_by_its_request_only(tmp_path: Path) -> None:
