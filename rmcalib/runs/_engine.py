@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.processes import end_with_parent, spared
+from rmcalib._util.storage import is_late
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -206,8 +207,8 @@ def _serve(pipe: Connection, log: str) -> None:
         except Exception as error:
             sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
             pipe.send(WorkerError(cause(error)))  # the error itself may not be picklable
-            if isinstance(error.__cause__ or error, RuntimeError):
-                return  # a device may be unusable now
+            if isinstance(error.__cause__ or error, RuntimeError) or is_late():
+                return  # a device may be unusable now, or a call that was given up goes on
         del task
         gc.collect()  # frees the model
         if "torch" in sys.modules:

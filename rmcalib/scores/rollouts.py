@@ -30,7 +30,7 @@ from rmcalib._util.storage import read_input
 from rmcalib._util.texts import json_lines, parse_json
 from rmcalib.scores._files import Table, columns_of, read_parquet
 from rmcalib.scores._load import load_all_scores
-from rmcalib.scores._schema import raise_if_any
+from rmcalib.scores._schema import as_number, raise_if_any
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import KNOWN, ROW, parse_columns, to_columns, turned, unknown_names
 
@@ -220,7 +220,7 @@ def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dic
     raise_if_any(problems, source)
     found = {}
     for name in rewards:
-        there = np.isfinite(columns[name].astype(np.float64))
+        there = np.isfinite(np.array([as_number(value) for value in columns[name]], dtype=np.float64))
         if not there.any():
             continue
         roles = {"prompt": ["prompt"], "step": ["step"], "reward": [name]}

@@ -50,7 +50,8 @@ def test_eval_report_and_compare(s3: Any, invoke: Invoke) -> None:
     assert f"{folder}/report.html" in again.out
 
     # What an earlier report has left, and this one does not have, is removed there too.
-    s3.pipe_file(f"{BUCKET}/report/check.csv", b"of an earlier one")
+    for name in ("check.csv", "report.html", "summary.md"):
+        s3.pipe_file(f"{BUCKET}/report/{name}", b"of an earlier one")
     report = invoke("report", RUNS, "--output", f"s3://{BUCKET}/report", *quick)
     assert json.loads(report.out)["page"] == f"s3://{BUCKET}/report/report.html"
     assert s3.cat_file(f"{BUCKET}/report/figures/says_right.png")[:4] == b"\x89PNG"
