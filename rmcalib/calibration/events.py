@@ -79,11 +79,13 @@ class Events:
         if not len(self.p) == len(self.y) == len(self.prompt) == len(self.log_p):
             sizes = f"{len(self.p)} p, {len(self.y)} y, {len(self.prompt)} prompt, {len(self.log_p)} log_p"
             raise ValueError(f"events: expected one value per event, got {sizes}")
-        for name, values in (("p", self.p), ("y", self.y[self.observed])):
-            if len(values) and not 0 <= values.min() <= values.max() <= 1 + 1e-9:
-                raise ValueError(
-                    f"events: {name} is between {values.min():g} and {values.max():g}, outside [0, 1]"
-                )
+        for name, values in (("p", self.p), ("y", self.y)):
+            # These skip NaN, an outcome that was not observed, without a copy.
+            low, high = (np.fmin.reduce(values), np.fmax.reduce(values)) if len(values) else (0.0, 0.0)
+            if low < 0 or high > 1 + 1e-9:
+                raise ValueError(f"events: {name} is between {low:g} and {high:g}, outside [0, 1]")
+        if np.isnan(self.p).any():
+            raise ValueError("events: p is not a number; only outcomes may be unknown")
 
     @classmethod
     def from_arrays(

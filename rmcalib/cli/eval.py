@@ -202,7 +202,9 @@ def _evaluate(
 
 def _is_inside(source: str, folder: Path) -> bool:
     """Whether scores are those of this run folder: its file, or the folder itself."""
-    return Path(source).resolve() in (folder.resolve(), (folder / "scores.parquet").resolve())
+    from rmcalib._util.storage import as_path
+
+    return as_path(source).resolve() in (folder.resolve(), (folder / "scores.parquet").resolve())
 
 
 def _show(jobs: Sequence[Job], judged: Judged, screen: Screen, *, calibrated: bool) -> None:

@@ -137,8 +137,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     False
     """
     words = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory")
-    told = isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
-    return told or isinstance(error, MemoryError)
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
 
 
 def avoid_crashes(device: torch.device) -> None:

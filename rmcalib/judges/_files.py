@@ -295,7 +295,7 @@ for source in templates + [each for each in found if isinstance(each, str)]:
         environment.from_string(source).render(messages=messages, bos_token="<s>", eos_token="</s>")
     except MemoryError:
         raise
-    except Exception:
+    except Exception:  # an error is reported when the template is used; here only time and memory matter
         pass
 """
 

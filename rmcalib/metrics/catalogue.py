@@ -186,15 +186,21 @@ def _own() -> Iterator[Metric]:
                 yield from _nulls(one, null_of)
 
 
+@lru_cache(maxsize=1)
+def _measures() -> dict[str, Callable[..., Any]]:
+    """Return the functions of `measures` that return an estimate, by name."""
+    functions = inspect.getmembers(measures, inspect.isfunction)
+    return {name: each for name, each in functions if each.__annotations__.get("return") == "Estimate"}
+
+
 def _measure(where: str, entry: Any, at_temperature: bool) -> Measure:
     """Return the measure with a name, or with a list of name, arguments and options."""
     name, *arguments = entry if isinstance(entry, list) else [entry]
     options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
-    functions = dict(inspect.getmembers(measures, inspect.isfunction))
-    known = {one: each for one, each in functions.items() if each.__annotations__.get("return") == "Estimate"}
+    known = _measures()
     if name not in known:
         raise ValueError(f"{where}: unknown measure {name!r} ({did_you_mean(name, known)})")
-    function: Callable[..., Any] = known[name]
+    function = known[name]
     try:
         given = inspect.signature(function).bind(None, None, *arguments, **options).arguments
         ErrorOptions(**given.get("options", {}))  # the only further ones

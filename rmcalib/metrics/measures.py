@@ -215,8 +215,7 @@ def within_prompt_auroc(part: Part, _: Settings) -> Estimate:
 
 def correct_share(part: Part, _: Settings) -> Estimate:
     """How often a random response is correct."""
-    share = np.add.reduceat(part.is_correct, part.starts, dtype=np.int64) / part.sizes
-    return Estimate.proportion(share, cluster=part.cluster)
+    return Estimate.proportion(part.n_correct / part.sizes, cluster=part.cluster)
 
 
 # Several correct responses, the reference protocol, margins and lengths.

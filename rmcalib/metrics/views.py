@@ -160,15 +160,19 @@ class Part:
         n_one = 0 if one is None else len(one)
         return "top_1" if n_one >= _MOSTLY * labelled.one_answer.sum() else "pointwise"
 
-    @property
+    @cached_property
+    def n_correct(self) -> IntArray:
+        """The number of correct responses of each prompt (n,)."""
+        return np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
+
+    @cached_property
     def has_pointwise(self) -> bool:
         """Whether responses are measured one by one: not all prompts have one correct one, or a judge states P(yes)."""
         if np.isfinite(self.scores.details.get("p_yes", np.nan)).any():
             return True
         if self.scores.votes is not None:  # people choose one
             return False
-        correct = np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
-        return bool((correct[self.one_answer] != 1).any() or np.isnan(self.label).any())
+        return bool((self.n_correct[self.one_answer] != 1).any() or np.isnan(self.label).any())
 
     def prompts(self, which: str) -> Part | None:
         """Return the prompts that a metric uses, or None if there are none.
@@ -186,7 +190,7 @@ class Part:
     @cached_property
     def _masks(self) -> dict[str, BoolArray]:
         """Which prompts (n,) `prompts` returns."""
-        correct = np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
+        correct = self.n_correct
         labels = np.add.reduceat(~np.isnan(self.label), self.starts, dtype=np.int64)
         decided = (correct > 0) & (correct < self.sizes) & (labels == self.sizes)
         one = decided & (correct == 1) & self.one_answer
