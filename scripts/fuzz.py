@@ -315,7 +315,7 @@ def recipe_values(rng: random.Random) -> dict[str, Any]:
         "column": 1,
         "sign": -1.0,
         "head": "v_head",
-        "scale": "ratings",
+        "scale": "rating",
         "parameters": 8,
         "dtype": "float16",
         "template": "x",

@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scores": {"ranking", "benchmarks"},
     "judges": {"benchmarks", "scores"},
     "runs": {"benchmarks", "scores", "judges"},
-    "metrics": {"ranking", "calibration", "benchmarks", "scores", "judges"},
+    "metrics": {"ranking", "calibration", "benchmarks", "scores"},
     "tabular": {"ranking", "calibration"},
     "repair": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
     "integrations": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics", "repair"},

@@ -6,6 +6,7 @@ object, written in one request. A reader never sees an incomplete file.
 
 import contextlib
 import csv
+import hashlib
 import io
 import json
 import os
@@ -200,6 +201,15 @@ def read_csv_table(path: str | Path, delimiter: str = ",", content: bytes | None
     if twice is not None:
         raise ValueError(f"{path}, line {lines[0]}: {header.count(twice)} columns are called {twice[:60]!r}")
     return CsvTable(header, rows[1:], lines[1:])
+
+
+def json_hash(content: Any) -> str:
+    """Return a SHA-256 of values that can be written as JSON, in any order of their keys.
+
+    >>> json_hash({"a": 1, "b": 2}) == json_hash({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def read_object(path: str | Path) -> dict[str, Any]:

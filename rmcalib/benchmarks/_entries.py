@@ -37,9 +37,10 @@ class BenchmarkEntry:
     ----------
     name, title : str
         The name for `--benchmark` and `--format`, and the full name.
-    labels : {"one", "several", "pairs", "votes"}
-        What is known about the responses: exactly one is correct, several may be correct, they are pairs of a
-        better and a worse one, or people voted on them.
+    labels : {"one", "pairs", "correct", "votes", "several"}
+        What labels mean: exactly one response of a prompt is the right one, or the better one of a pair; each
+        is correct or not, on its own; or people voted. With "several", the labels decide: they name the best
+        response if nine of ten prompts have exactly one.
     reader : str or callable
         How a row is read. `"answers"` is for rows with correct and wrong responses, `"choices"` for rows with
         two responses and a choice, `"conversations"` for two chats and a choice; the others belong to one
@@ -92,7 +93,7 @@ class BenchmarkEntry:
 
     name: str
     title: str
-    labels: Literal["one", "several", "pairs", "votes"]
+    labels: Literal["one", "pairs", "correct", "votes", "several"]
     reader: str | Callable[[Mapping[str, Any]], Any]
     columns: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     choices: Mapping[str, Literal["first", "second", "neither"]] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -218,12 +218,17 @@ def category_scores(scores: Any) -> list[OfficialScore]:
     return found
 
 
+def entry_of(manifest: Mapping[str, Any]) -> BenchmarkEntry | None:
+    """Return the benchmark that scores are from, by their manifest; None if it is not a known one."""
+    name = str(manifest.get("benchmark_format") or manifest.get("benchmark") or "")
+    return entry_for(name.partition("@")[0])
+
+
 def tied_categories(scores: Any) -> frozenset[str]:
     """Return the categories without a single right answer: RewardBench 2's Ties."""
     ids, category = scores.item_id[_starts(scores)], _categories(scores)
     names = np.unique(category).tolist()
-    about = scores.manifest
-    entry = entry_for(str(about.get("benchmark_format") or about.get("benchmark") or "").partition("@")[0])
+    entry = entry_of(scores.manifest)
     if entry is not None and entry.no_single_answer:
         return frozenset(names) & entry.no_single_answer
     return frozenset(

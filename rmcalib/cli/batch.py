@@ -138,19 +138,19 @@ def command(
 
 def _evaluate(measuring: Measuring) -> Evaluate:
     """Return what writes a model's metrics and page, as ``eval`` does."""
-    from rmcalib.judges._registry import recipe_of_run
+    from rmcalib.judges._registry import scaled_by
     from rmcalib.metrics import Settings
     from rmcalib.report.evaluation import evaluate, made_from
 
     settings = asdict(measuring)
 
     def of_model(recipe: Any, scores: Any, benchmark: Any) -> tuple[str, Callable[[Path], object]]:
-        own = recipe_of_run(recipe.model, scores.manifest, {recipe.model: recipe})
+        own = scaled_by(scores, recipe)
 
         def write(folder: Path) -> None:
-            evaluate(scores, benchmark=benchmark, model=recipe.model, recipe=own, **settings).write(folder)
+            evaluate(own, benchmark=benchmark, model=recipe.model, **settings).write(folder)
 
-        return made_from(scores, recipe, benchmark, Settings(**settings)), write
+        return made_from(own, benchmark, Settings(**settings)), write
 
     return of_model
 

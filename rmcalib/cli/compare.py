@@ -24,7 +24,6 @@ def command(
     to: options.OutputFile | None = None,
     markdown: options.Markdown = None,
     output: options.Place = "runs/compare",
-    recipes: options.Recipes = (),
     reading: options.Reading = options.Reading(),
     measuring: options.Measuring = options.Measuring(),
     common: options.Common = options.Common(),
@@ -54,7 +53,6 @@ def command(
             found = compare(
                 *pair,
                 names=(names[0], names[1]),
-                recipes=recipes,
                 resamples=measuring.resamples,
                 seed=measuring.seed,
             )

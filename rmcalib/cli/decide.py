@@ -35,16 +35,11 @@ def command(
     ask_cost
         Cost of asking a person, as a fraction of that of a wrong response; default that of --wrong-at-most.
     """
-    from rmcalib.judges import registry
-    from rmcalib.judges._registry import recipe_of_run, why_no_calibration
     from rmcalib.repair import Calibrator, decide
 
     with session(common) as screen:
         scores = reading.open(source)
         name = str(scores.manifest["model"])
-        reason = why_no_calibration(recipe_of_run(name, scores.manifest, registry()))
-        if reason:
-            raise ValueError(f"{name}: there are no probabilities to act on: {reason}")
         if calibrator is not None:
             scores = calibrated(scores, Calibrator.load(calibrator), screen)
         found = decide(scores, alpha=wrong_at_most, level=confidence, ask_cost=ask_cost, seed=seed)

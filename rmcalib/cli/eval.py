@@ -176,8 +176,6 @@ def _evaluate(
 ) -> Evaluation:
     """Evaluate one model and write its files into its run folder."""
     from rmcalib._util.files import kind_on_disk
-    from rmcalib.judges import registry
-    from rmcalib.judges._registry import recipe_of_run, remember_model
     from rmcalib.report import evaluate
     from rmcalib.runs import run_folder
     from rmcalib.runs._folder import keep_scores
@@ -186,12 +184,11 @@ def _evaluate(
     assert scores is not None
     published = "-published" if source == PUBLISHED else ""
     job.folder = run_folder(judged.output, job.name, f"{scores.manifest['benchmark']}{published}")
-    recipe = recipe_of_run(job.name, scores.manifest, registry(_recipes(judged)))
     with screen.progress(f"evaluating {job.name}"):
-        result = evaluate(scores, benchmark=job.bench, model=job.name, recipe=recipe, **how)
+        result = evaluate(scores, benchmark=job.bench, model=job.name, **how)
         if source is not None:
             file = Path(source) if kind_on_disk(source) == "file" else None
-            keep_scores(job.folder, remember_model(scores, recipe), source=file, fresh=judged.fresh)
+            keep_scores(job.folder, scores, source=file, fresh=judged.fresh)
         if how["calibrator"] is not None:
             job.folder = job.folder / "calibrated"
         elif source is not None and job.bench is None and _is_inside(source, job.folder):

@@ -66,10 +66,11 @@ def _fields(entry: Any, *left_out: str) -> Row:
 
 def _models() -> dict[str, Row]:
     from rmcalib.judges import registry
-    from rmcalib.judges._registry import why_no_calibration
+    from rmcalib.judges._registry import scale_of
+    from rmcalib.scores.scale import as_scale
 
     found = {
-        name: _fields(recipe, "model") | {"no_calibration": why_no_calibration(recipe)}
+        name: _fields(recipe, "model") | {"scale": as_scale(scale_of(recipe)).kind}
         for name, recipe in registry().items()
     }
     return {"demo": {"parameters": None, "status": "built in", "bradley_terry": "yes"}, **found}

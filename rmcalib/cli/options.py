@@ -5,7 +5,7 @@ The help of an option is in the docstring of its group or command, or is the `he
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -77,10 +77,6 @@ Place = Annotated[
 ]
 Source = Annotated[
     Name, Parameter(metavar="RUN", help="A run folder, or a file of scores (CSV, Parquet, JSONL, JSON).")
-]
-Recipes = Annotated[
-    tuple[InputFile, ...],
-    Parameter(help="YAML file with recipes of your own models; several allowed.", group=MORE),
 ]
 FailIf = Annotated[
     tuple[str, ...],
@@ -179,7 +175,10 @@ class Reading:
     columns
         Which column is what, such as prompt=id,reward=score,label=best; also response, category, cluster, step.
     scale
-        What the numbers are; default rewards, or what they certainly are.
+        What the numbers are: those of a Bradley-Terry model (utility), log-odds, probabilities, ratings, ...; default
+        what is known of the model, or what the numbers certainly are.
+    labels_are
+        What labels mean: one response of a prompt is the best, or each is correct or not; default by their column.
     cluster
         Column that says which prompts belong together.
     missing
@@ -188,20 +187,24 @@ class Reading:
 
     columns: Annotated[str | None, Parameter(metavar="ROLE=COLUMN,...", group=MAIN)] = None
     scale: Annotated[
-        Literal["reward", "probability", "logprob", "rating", "logit"] | None, Parameter(group=MAIN)
+        Literal["reward", "utility", "log_odds", "probability", "logprob", "rating", "logit", "none"] | None,
+        Parameter(group=MAIN),
     ] = None
+    labels_are: Annotated[Literal["best", "correct"] | None, Parameter(group=MAIN)] = None
     cluster: Annotated[str | None, Parameter(metavar="COLUMN")] = None
     missing: Literal["refuse", "lowest", "drop"] | None = None
 
     def refuse(self, why: str, *allowed: str) -> None:
         """Refuse options that would do nothing."""
-        refuse({f"--{name}": value for name, value in asdict(self).items() if name not in allowed}, why)
+        given = {name: value for name, value in asdict(self).items() if name not in allowed}
+        refuse({f"--{name.replace('_', '-')}": value for name, value in given.items()}, why)
 
     def open(self, source: str) -> Any:
         """Read the `Scores` of one model from a run folder or a file; the manifest names it."""
-        from rmcalib.report.runs import open_scores
+        from rmcalib.scores import load_scores
 
-        return open_scores(source, **asdict(self))
+        scores = load_scores(source, **asdict(self))
+        return replace(scores, manifest={"model": Path(source).stem, **scores.manifest})
 
 
 @Parameter(name="*", group=MORE)

@@ -21,7 +21,6 @@ def command(
     leaderboard: Annotated[options.Name | None, Parameter(metavar="FILE")] = None,
     output: options.Place = "runs/report",
     bradley_terry_only: Annotated[bool, Parameter(group=MORE)] = False,
-    recipes: options.Recipes = (),
     measuring: Measuring = Measuring(),
     common: Common = Common(),
 ) -> int:
@@ -47,7 +46,6 @@ def command(
     shared: dict[str, Any] = {
         "metric": metric,
         "bradley_terry_only": bradley_terry_only,
-        "recipes": recipes,
         "settings": Settings(resamples=measuring.resamples, seed=measuring.seed),
     }
     folder = as_path(output)

@@ -5,7 +5,7 @@ language model that is asked, or a Python function. The `Judge` protocol says wh
 """
 
 from rmcalib.judges._doctor import compare_served, diagnose
-from rmcalib.judges._judge import Judge, Scale, ScoredItem
+from rmcalib.judges._judge import Judge, ScoredItem
 from rmcalib.judges._load import load_judge
 from rmcalib.judges._model import RewardModel, load_model
 from rmcalib.judges._registry import Recipe, registry
@@ -16,7 +16,6 @@ __all__ = [
     "LoadOptions",
     "Recipe",
     "RewardModel",
-    "Scale",
     "ScoredItem",
     "compare_served",
     "diagnose",

@@ -15,10 +15,11 @@ from rmcalib.judges import _readings as readings
 from rmcalib.judges._chat import Answer, ChatApi
 from rmcalib.judges._files import asked_for, check_model_name
 from rmcalib.judges._http import ServerError, in_parallel
-from rmcalib.judges._judge import Progress, Scale, ScoredItem
+from rmcalib.judges._judge import Progress, ScoredItem
 from rmcalib.judges._questions import BUILT_IN, LETTERS, JudgePrompt, Question, choice_of, read_prompt
 from rmcalib.judges._settings import LanguageModelSettings
 from rmcalib.judges._templates import Message
+from rmcalib.scores.scale import Scale
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -28,7 +29,11 @@ DEFAULT_VOTES = 8
 SCORING_VERSION = 1  # raise it when the same answers would get other scores
 _CHUNK = 8  # prompts per chunk: each costs several requests, which a killed run loses
 _CHARACTERS_PER_TOKEN = 4
-_SCALES: dict[str, Scale] = {"best": "log-probabilities", "correct": "log-utilities", "rating": "ratings"}
+_SCALES = {
+    "best": Scale("probability", "the judge's probabilities of the letters", of="best"),
+    "correct": Scale("log_odds", "the judge's log-odds of yes"),
+    "rating": Scale("rating", "the judge's grades"),
+}
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,8 @@ class GenerativeJudge:
     >>> from rmcalib.benchmarks import load_benchmark
     >>> settings = LanguageModelSettings(judging="letter", endpoint="http://localhost:8000")
     >>> judge = GenerativeJudge("org/lm", settings)
-    >>> judge.scale, judge.cost(load_benchmark("demo").items[:10]).requests
-    ('log-probabilities', 40)
+    >>> judge.scale.kind, judge.cost(load_benchmark("demo").items[:10]).requests
+    ('probability', 40)
     """
 
     def __init__(self, name: str, settings: LanguageModelSettings) -> None:

@@ -11,24 +11,14 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rmcalib._util.display import count
 from rmcalib.scores._schema import UNKNOWN_LENGTH
+from rmcalib.scores.scale import Scale, as_record
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
-
-Scale = Literal["log-utilities", "log-probabilities", "probabilities", "ratings", "pairs", "unknown"]
-"""The scale of a judge's rewards.
-
-- `log-utilities`: the softmax of the rewards is a probability (Bradley-Terry, Plackett-Luce).
-- `log-probabilities`: log of the probability that the response is the best of its prompt.
-- `probabilities`: the probability that the response is correct, for each response by itself.
-- `ratings`: grades. Their order is meaningful, their differences are not.
-- `pairs`: only the probability that one response beats another is known (`Scores.beats`).
-- `unknown`: not known. The rewards are treated as log-utilities.
-"""
 
 Progress = Callable[[int, int], None]
 """A callback: it is called with the number of responses just scored and the number of their tokens."""
@@ -89,8 +79,8 @@ class Judge(Protocol):
         """Name of the judge in reports and run folders."""
 
     @property
-    def scale(self) -> Scale:
-        """The scale of its rewards."""
+    def scale(self) -> Scale | str:
+        """What its rewards are: a `Scale`, or how its numbers are to be read, as in ``load_scores(scale=...)``."""
 
     def identity(self) -> dict[str, Any]:
         """Return everything that changes a reward; two judges with equal identities can share a run."""
@@ -128,16 +118,22 @@ def about_judge(judge: Judge) -> dict[str, Any]:
     Returns
     -------
     dict
-        `model` (the judge's name), `scale`, and what its `about` returns, if it has one.
+        `model` (the judge's name), `scale` or `numbers` (how they are to be read), and what its `about`
+        returns, if it has one.
 
     Examples
     --------
     >>> from rmcalib.judges import load_judge
     >>> about_judge(load_judge(lambda prompt, responses: [0.0] * len(responses), name="zero"))
-    {'model': 'zero', 'scale': 'unknown'}
+    {'model': 'zero'}
     """
     about: Callable[[], dict[str, Any]] | None = getattr(judge, "about", None)
-    return {"model": judge.name, "scale": judge.scale, **(about() if about is not None else {})}
+    scale = judge.scale
+    if isinstance(scale, Scale):
+        meaning: dict[str, Any] = {"scale": as_record(scale)}
+    else:
+        meaning = {} if scale == "reward" else {"numbers": scale}
+    return {"model": judge.name, **meaning, **(about() if about is not None else {})}
 
 
 def scored_chunks(

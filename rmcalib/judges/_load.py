@@ -11,7 +11,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 from rmcalib._util.arrays import check_choice
 from rmcalib._util.display import count
@@ -19,12 +19,14 @@ from rmcalib._util.texts import typed
 from rmcalib.judges import _settings
 from rmcalib.judges._files import check_model_name
 from rmcalib.judges._generative import GenerativeJudge
-from rmcalib.judges._judge import Judge, Scale, ScoredItem, is_judge
+from rmcalib.judges._judge import Judge, ScoredItem, is_judge
 from rmcalib.judges._model import RewardModel
 from rmcalib.judges._policy import PolicyJudge
 from rmcalib.judges._registry import check_names
 from rmcalib.judges._scoring import Classifier
 from rmcalib.judges._served import EndpointJudge
+from rmcalib.scores._meaning import SCALES
+from rmcalib.scores.scale import Scale
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -98,7 +100,7 @@ def load_judge(
     >>> load_judge("org/name", endpoint="http://localhost:8000").name
     'org/name'
     >>> load_judge(lambda prompt, responses: [len(text) for text in responses], name="longest").scale
-    'unknown'
+    'reward'
     """
     settings = {"endpoint": endpoint, "backend": backend, **settings}
     settings = {key: value for key, value in settings.items() if value is not None}
@@ -263,7 +265,8 @@ def _from_object(judge: Any, settings: Mapping[str, Any]) -> Judge:
             if name not in own:
                 raise ValueError(f"{name}: has no effect on a judge that exists already ({judge.name})")
         if not isinstance(judge, RewardModel):
-            check_choice(judge.scale, f"{judge.name}: scale", get_args(Scale))
+            if not isinstance(judge.scale, Scale):
+                check_choice(judge.scale, f"{judge.name}: scale", SCALES)
             return cast("Judge", judge)
         return Classifier(judge, _settings.checked_settings(_settings.LoadOptions, settings))
     if not callable(judge):

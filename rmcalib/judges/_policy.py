@@ -18,12 +18,13 @@ from rmcalib._util.hub import HubError
 from rmcalib._util.texts import parse_json, parse_yaml
 from rmcalib.judges._files import asked_for, check_model_name, find_files, identify, locate
 from rmcalib.judges._http import ServerError, in_parallel, open_client
-from rmcalib.judges._judge import Scale, ScoredItem
+from rmcalib.judges._judge import ScoredItem
 from rmcalib.judges._model import LONGEST_DEFAULT, allowed_length, load_tokenizer
 from rmcalib.judges._scoring import CHUNK, scored_items
 from rmcalib.judges._served import connect
 from rmcalib.judges._settings import PolicySettings
 from rmcalib.judges._templates import Encoded, encode, response_starts
+from rmcalib.scores.scale import Scale
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -51,8 +52,8 @@ class PolicyJudge:
 
     Examples
     --------
-    >>> PolicyJudge("org/policy", PolicySettings(reference="org/base", beta=0.1)).scale
-    'log-utilities'
+    >>> PolicyJudge("org/policy", PolicySettings(reference="org/base", beta=0.1)).scale.kind
+    'utility'
     """
 
     def __init__(self, name: str, settings: PolicySettings) -> None:
@@ -71,8 +72,8 @@ class PolicyJudge:
 
     @property
     def scale(self) -> Scale:
-        """`log-utilities` for DPO, which fits a Bradley-Terry model; `unknown` without a reference."""
-        return "log-utilities" if self.settings.reference_free is None else "unknown"
+        """Utilities for DPO, which fits a Bradley-Terry model; assumed without a reference."""
+        return Scale("utility", "DPO") if self.settings.reference_free is None else Scale()
 
     @cached_property
     def beta(self) -> tuple[float, str]:

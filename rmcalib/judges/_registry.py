@@ -10,15 +10,15 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict, StrictBool, StrictInt
 
 from rmcalib._util.display import shortened
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import did_you_mean, parse_yaml, repeated, typed
-from rmcalib.judges._judge import Scale
 from rmcalib.scores import Scores
+from rmcalib.scores.scale import Kind, Scale, scale_by_loss
 
 LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
 ENTRY_POINTS = "rmcalib.models"
@@ -39,7 +39,6 @@ Billions = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 OwnFile = Annotated[str, Field(pattern=r"^[^/\\]*$")]
 # Fields that describe a model, and do not change its scores.
 ABOUT = ("status", "reason", "loss", "evidence", "bradley_terry", "parameters", "note")
-_BY_LOSS: dict[str, Scale] = {"yes": "log-utilities", "modified": "log-utilities", "no": "ratings"}
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class Recipe:
     family : str, optional
         Name of a group of related models, such as those with the same base. None: the organisation.
     scale : str, optional
-        Scale of the rewards (`Scale`). None: it follows from `bradley_terry`.
+        What the rewards are (the kinds of `rmcalib.scores.Scale`). None: it follows from `bradley_terry`.
 
     Examples
     --------
@@ -130,7 +129,7 @@ class Recipe:
     parameters: Billions | None = None
     note: str = ""
     family: str | None = None
-    scale: Scale | None = None
+    scale: Kind | None = None
 
 
 def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
@@ -238,13 +237,23 @@ def recipe_from(entry: Any, where: str) -> Recipe:
     return recipe
 
 
-def scale_of(recipe: Recipe) -> Scale:
-    """Return the scale of a model's rewards: its recipe's `scale`, or what follows from `bradley_terry`.
+def scale_of(recipe: Recipe) -> Scale | str:
+    """Return what a model's rewards are: its recipe's `scale`, or what follows from how it was trained.
 
-    >>> scale_of(Recipe("org/rm", bradley_terry="yes")), scale_of(Recipe("org/rm"))
-    ('log-utilities', 'unknown')
+    >>> scale_of(Recipe("org/rm", bradley_terry="yes")).kind, scale_of(Recipe("org/rm")).assumed
+    ('utility', True)
     """
-    return recipe.scale or _BY_LOSS.get(recipe.bradley_terry, "unknown")
+    if recipe.scale == "probability":
+        return "probability"  # they are turned into log-odds
+    return scale_by_loss(recipe.loss, recipe.bradley_terry, recipe.scale)
+
+
+def scaled_by(scores: Scores, recipe: Recipe) -> Scores:
+    """Return scores that know what their rewards are by a recipe, unless they are not the model's rewards."""
+    scale = scale_of(recipe)
+    if "score_kind" in scores.manifest or not isinstance(scale, Scale) or scale.assumed:
+        return scores
+    return scores.with_scale(scale)
 
 
 def hashed_recipe(recipe: Recipe) -> dict[str, Any]:
@@ -265,137 +274,6 @@ def check_names(
         if name not in names:
             otherwise = "" if have is None else f"have: {', '.join(have) or 'none'}"
             raise ValueError(f"{name}: unknown {what} ({did_you_mean(name, names, otherwise)})")
-
-
-def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, Recipe]) -> Recipe:
-    """Return what is known about the judge of a run.
-
-    Parameters
-    ----------
-    model : str
-        Name of the judge.
-    manifest : Mapping[str, Any]
-        Manifest of the run.
-    known : Mapping[str, Recipe]
-        Recipes by model, as `registry` returns them.
-
-    Returns
-    -------
-    Recipe
-        For a classifier, the known recipe, because it may have been corrected since the run. If there is
-        none, what the manifest says (`about_model`). For other judges, a recipe with the `scale` that the
-        manifest states.
-
-    Examples
-    --------
-    >>> manifest = {"about_model": {"loss": "quantile regression", "bradley_terry": "no"}}
-    >>> recipe_of_run("org/rm", manifest, {}).loss
-    'quantile regression'
-    >>> recipe_of_run("org/rm", manifest, {"org/rm": Recipe("org/rm", loss="ranking")}).loss
-    'ranking'
-    >>> recipe_of_run("mine", {"scale": "ratings"}, {}).scale
-    'ratings'
-    """
-    about, scale = manifest.get("about_model"), manifest.get("scale")
-    if isinstance(about, Mapping) and model not in known:
-        stored = {name: about[name] for name in (*ABOUT[2:], "scale") if name in about}
-        return recipe_from({"model": model, **stored}, "about_model in the manifest of a run")
-    recipe = known.get(model) or Recipe(model)
-    # Scores that are not rewards have the scale of their kind, whatever loss the model was trained with.
-    stated = ("score_kind" in manifest or not isinstance(about, Mapping)) and scale in get_args(Scale)
-    return dataclasses.replace(recipe, scale=scale) if stated else recipe
-
-
-def remember_model(scores: Scores, recipe: Recipe) -> Scores:
-    """Add what is known about a model to the manifest of scores that were made elsewhere.
-
-    Parameters
-    ----------
-    scores : Scores
-        The scores.
-    recipe : Recipe
-        The recipe of their model.
-
-    Returns
-    -------
-    Scores
-        The same scores, with `about_model` in the manifest.
-
-    Examples
-    --------
-    >>> scores = remember_model(Scores.from_arrays([[1.0, 0.0]]), Recipe("org/rm", loss="ranking"))
-    >>> scores.manifest["about_model"]["loss"]
-    'ranking'
-    """
-    return dataclasses.replace(scores, manifest={**scores.manifest, "about_model": about_model(recipe)})
-
-
-def about_model(recipe: Recipe) -> dict[str, Any]:
-    """Return what a manifest says about a model that was not loaded here.
-
-    >>> about_model(Recipe("org/rm", loss="ranking"))["loss"]
-    'ranking'
-    """
-    about = {name: getattr(recipe, name) for name in ABOUT[2:]}
-    return about if recipe.scale is None else {**about, "scale": recipe.scale}
-
-
-def why_no_calibration(recipe: Recipe) -> str | None:
-    """Return why calibration cannot be measured from a judge's rewards.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        What is known about the judge.
-
-    Returns
-    -------
-    str or None
-        The reason why a softmax of the rewards is meaningless. None if calibration can be measured.
-
-    Examples
-    --------
-    >>> why_no_calibration(Recipe("org/rm")) is None
-    True
-    >>> why_no_calibration(Recipe("mine", scale="probabilities"))
-    'its rewards are probabilities of single responses: a softmax needs their logits'
-    """
-    if recipe.scale == "probabilities":
-        return "its rewards are probabilities of single responses: a softmax needs their logits"
-    if recipe.scale == "pairs":
-        return "it compares two responses at a time: only pairs are measured"
-    if recipe.scale is None and recipe.bradley_terry == "no" and "quantile" in recipe.loss.lower():
-        return f"its outputs are not Plackett-Luce utilities ({recipe.loss})"
-    return None
-
-
-def scale_note(recipe: Recipe) -> str:
-    """Return a note for reports about the scale of a judge's rewards.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        What is known about the judge.
-
-    Returns
-    -------
-    str
-        A warning if a softmax of the rewards is doubtful; empty for log-utilities.
-
-    Examples
-    --------
-    >>> scale_note(Recipe("org/rm", bradley_terry="no", loss="attribute regression"))
-    'not trained on a Bradley-Terry scale (attribute regression): a softmax of its rewards means little'
-    >>> scale_note(Recipe("mine", scale="ratings"))
-    'its rewards are ratings: a softmax of them means little'
-    """
-    if recipe.scale is not None:
-        return "its rewards are ratings: a softmax of them means little" if recipe.scale == "ratings" else ""
-    if recipe.bradley_terry == "no":
-        return f"not trained on a Bradley-Terry scale ({recipe.loss}): a softmax of its rewards means little"
-    if recipe.bradley_terry == "modified":
-        return f"trained with a modified Bradley-Terry loss ({recipe.loss})"
-    return ""
 
 
 def _from_entry_points() -> list[Recipe]:

@@ -25,12 +25,13 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.judges import _devices as devices
 from rmcalib.judges import _sharing
 from rmcalib.judges._files import asked_for, check_model_name, model_from
-from rmcalib.judges._judge import Progress, Scale, ScoredItem
+from rmcalib.judges._judge import Progress, ScoredItem
 from rmcalib.judges._model import RewardModel, load_model
 from rmcalib.judges._registry import ABOUT, Recipe, hashed_recipe, scale_of
 from rmcalib.judges._settings import LoadOptions
 from rmcalib.judges._sharing import Row, Sharing, Text, Tree, row_length
 from rmcalib.judges._templates import Encoded, checkpoint_pad, encode, pooled_position
+from rmcalib.scores.scale import Scale
 
 if TYPE_CHECKING:
     import torch
@@ -69,8 +70,8 @@ class Classifier:
     --------
     >>> from rmcalib.benchmarks import load_benchmark
     >>> judge = Classifier("demo", LoadOptions(device="cpu"))
-    >>> judge.name, judge.scale
-    ('demo', 'unknown')
+    >>> judge.name, judge.scale.kind
+    ('demo', 'utility')
     >>> [len(chunk) for chunk in judge.score(load_benchmark("demo").items[:40])]
     [32, 8]
     """
@@ -96,7 +97,7 @@ class Classifier:
         return self._loaded.recipe if self._loaded is not None else self.options.recipe_for(self.name)
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> Scale | str:
         """The scale of the rewards, from the recipe."""
         return scale_of(self.recipe)
 

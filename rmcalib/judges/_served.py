@@ -23,12 +23,13 @@ from rmcalib._util.hub import HubError
 from rmcalib.benchmarks import Item, load_benchmark
 from rmcalib.judges._files import find_files
 from rmcalib.judges._http import Client, ServerError, in_parallel, open_client
-from rmcalib.judges._judge import Progress, Scale, ScoredItem
+from rmcalib.judges._judge import Progress, ScoredItem
 from rmcalib.judges._model import allowed_length, load_tokenizer
-from rmcalib.judges._registry import about_model, scale_of
+from rmcalib.judges._registry import ABOUT, scale_of
 from rmcalib.judges._scoring import CHUNK
 from rmcalib.judges._settings import LoadOptions, ServedSettings
 from rmcalib.judges._templates import conversation, encode, pooled_position, render
+from rmcalib.scores.scale import Scale, as_scale
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 # Templates like Llama 3.2's write today's date into the text. This is their default date, which our own
@@ -280,7 +281,7 @@ class EndpointJudge:
         self.recipe = settings.recipe_for(name)
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> Scale | str:
         """The scale of the rewards, from the recipe."""
         return scale_of(self.recipe)
 
@@ -338,13 +339,13 @@ class EndpointJudge:
             if not np.allclose(rewards, squashed, rtol=1e-4, atol=1e-6):
                 return route._replace(probes=rewards)
         reason = why_squashed(
-            rewards, bounded_is_fine=self.recipe.scale is not None or self.scale == "ratings"
+            rewards, bounded_is_fine=self.recipe.scale is not None or as_scale(self.scale).kind == "rating"
         )
         if reason is not None:
             raise ServerError(
                 f"{self.name}: the server at {self.client.url} does not return raw rewards: {reason}. "
                 f"{DIALECTS[kind].remedy}. If these are the model's rewards, state their scale in a recipe "
-                "(such as `scale: ratings`)"
+                "(such as `scale: rating`)"
             )
         return route._replace(probes=rewards)
 
@@ -365,7 +366,10 @@ class EndpointJudge:
 
     def about(self) -> dict[str, Any]:
         """Return the server's address and version, and a description of the model."""
-        return {**self.server.about(), "about_model": about_model(self.recipe)}
+        return {
+            **self.server.about(),
+            "about_model": {name: getattr(self.recipe, name) for name in ABOUT[2:]},
+        }
 
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts in chunks of 32. After each chunk, check that the server still has the same model."""

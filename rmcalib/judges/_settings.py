@@ -19,7 +19,6 @@ from annotated_types import Ge, Gt, Lt
 from pydantic import BeforeValidator
 
 from rmcalib._util.texts import adapter
-from rmcalib.judges._judge import Scale
 from rmcalib.judges._registry import Recipe, check_names, registry
 
 
@@ -148,8 +147,10 @@ class FunctionSettings:
 
     name: str | None = None
     """Name in reports and run folders; default the function's own."""
-    scale: Scale = "unknown"
-    """Scale of its numbers."""
+    scale: Literal["reward", "utility", "log_odds", "probability", "logprob", "rating", "logit", "none"] = (
+        "reward"
+    )
+    """What its numbers are, as for `--scale`."""
     identity: Any = None
     """JSON that stands for what changes the numbers, such as a version; default a hash of the source."""
     batched: bool = False

@@ -34,13 +34,14 @@ from rmcalib.judges._doctor import compared, timed
 from rmcalib.judges._files import ModelFiles, find_files
 from rmcalib.judges._generative import GenerativeJudge
 from rmcalib.judges._http import ServerError
-from rmcalib.judges._judge import Judge, Progress, Scale, ScoredItem, scored_chunks
+from rmcalib.judges._judge import Judge, Progress, ScoredItem, scored_chunks
 from rmcalib.judges._model import LONGEST_DEFAULT, load_tokenizer, longest_text, prepare
 from rmcalib.judges._policy import PolicyJudge
 from rmcalib.judges._scoring import Classifier
 from rmcalib.judges._served import PINNED_DATE, EndpointJudge, probes, why_squashed
 from rmcalib.judges._settings import LoadOptions, ServedSettings
 from rmcalib.judges._templates import question_ids
+from rmcalib.scores.scale import Scale
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -162,9 +163,9 @@ class VllmJudge:
         self._compared: float | None = None
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> Scale | str:
         """The scale of the rewards."""
-        scale: Scale = self._here.scale
+        scale: Scale | str = self._here.scale
         return scale
 
     def identity(self) -> dict[str, Any]:

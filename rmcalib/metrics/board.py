@@ -12,8 +12,6 @@ import numpy as np
 from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.display import clean_line
 from rmcalib.calibration.events import by_cluster
-from rmcalib.judges import registry
-from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics import correlation
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.comparison import named_scores
@@ -22,6 +20,7 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, bin_rows, parts_of, rejection_rows, tidy_row
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
+from rmcalib.scores.scale import family_of
 
 DEFAULT_METRIC = "kept_information"
 """The metric that models are sorted by if none is given."""
@@ -34,12 +33,11 @@ _ALWAYS = ("kept_information", "lost_information", "ece", "ece_at_temperature", 
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of a leaderboard: its name, its scores or how to read them, its family, why it is not calibrated."""
+    """One model of a leaderboard: its name, its scores or how to read them, and its family."""
 
     name: str
     scores: Scores | Callable[[], Scores]
     family: str
-    no_calibration: str | None
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Board(Shown):
             flat |= {f"score[{name}]": row["category_scores"][name] for name in self.categories}
             flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
             if "scale" in row:
-                flat["bradley_terry"] = row["scale"]
+                flat["scale"] = row["scale"]
             rows.append(flat | {"note": row["why"] or row.get("mark", "")})
         return rows
 
@@ -133,7 +131,6 @@ def leaderboard(
     *,
     names: Sequence[str] | None = None,
     metric: str = DEFAULT_METRIC,
-    recipes: Iterable[Any] = (),
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
@@ -148,8 +145,6 @@ def leaderboard(
         Their names; default those of the scores. Unnamed and equal ones are numbered.
     metric : str
         What to sort by.
-    recipes : paths, optional
-        Files of recipes, which say whether rewards are log-utilities.
     resamples, level, seed
         How intervals are computed.
 
@@ -168,12 +163,7 @@ def leaderboard(
     >>> [row["model"] for row in board.models]
     ['good', 'flat']
     """
-    known = registry(recipes)
-    entries = []
-    for name, one in named_scores(scores, names).items():
-        recipe = recipe_of_run(name, one.manifest, known)
-        family = recipe.family or name.partition("/")[0]
-        entries.append(Entry(name, one, family, why_no_calibration(recipe)))
+    entries = [Entry(name, one, family_of(name)) for name, one in named_scores(scores, names).items()]
     settings = Settings(resamples=resamples, level=level, seed=seed)
     return measure_entries(entries, metric=metric, settings=settings)
 
@@ -207,13 +197,13 @@ def measure_entries(
         if on_model is not None:
             on_model(i, len(entries), name)
         whole = whole_part(scores, seed=settings.seed)
-        metrics += [{"model": name, **row} for row in _board_rows(whole, settings, entry.no_calibration)]
+        metrics += [{"model": name, **row} for row in _board_rows(whole, settings)]
         prompts[name] = _digest(scores)
         sizes[name] = round(len(scores) / scores.n_items, 1)
         one = whole.prompts("one")
         if one is not None:
             chance[name] = float((1 / one.sizes).mean())
-        if one is None or entry.no_calibration is not None:
+        if one is None or scores.refusal() is not None:
             continue
         curves += [{"model": name, **row} for row in bin_rows(one.top_1, settings)]
         rejection += [{"model": name, **row} for row in rejection_rows(one, settings.seed)]
@@ -246,7 +236,7 @@ def measure_entries(
     )
 
 
-def _board_rows(whole: Part, settings: Settings, no_calibration: str | None) -> list[Row]:
+def _board_rows(whole: Part, settings: Settings) -> list[Row]:
     """Return the rows of the metrics that a leaderboard shows, with fewer simulated data sets."""
     fewer = replace(settings, resamples=min(BOARD_DRAWS, settings.resamples))
     return [
@@ -254,7 +244,7 @@ def _board_rows(whole: Part, settings: Settings, no_calibration: str | None) -> 
         for part in parts_of(whole)
         for one in catalogue().values()
         if one.ranked == "everywhere" or (one.ranked == "overall" and part.name == OVERALL)
-        if (row := tidy_row(one, part, fewer, no_calibration)) is not None
+        if (row := tidy_row(one, part, fewer)) is not None
     ]
 
 

@@ -17,8 +17,6 @@ import numpy as np
 
 from rmcalib.calibration.estimates import difference_of, size_difference_of
 from rmcalib.calibration.intervals import Difference
-from rmcalib.judges import registry
-from rmcalib.judges._registry import recipe_of_run, why_no_calibration
 from rmcalib.metrics.catalogue import Metric, chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
@@ -66,7 +64,6 @@ def compare(
     b: Any,
     *,
     names: tuple[str, str] | None = None,
-    recipes: Iterable[Any] = (),
     metrics: Iterable[str | Metric] | None = None,
     bins: int = 10,
     resamples: int = 1000,
@@ -81,8 +78,6 @@ def compare(
         The scores of the two models; see `load_scores`.
     names : tuple of str, optional
         Their names; default those of the scores.
-    recipes : paths, optional
-        Files of recipes, which say whether rewards are log-utilities.
     metrics : names or Metric objects, optional
         What to compare; default everything.
     bins, resamples, level, seed
@@ -106,11 +101,6 @@ def compare(
     called = names or tuple(
         str(one.manifest.get("model") or letter) for one, letter in zip(pair, "AB", strict=True)
     )
-    known = registry(recipes)
-    why = [
-        why_no_calibration(recipe_of_run(name, one.manifest, known))
-        for name, one in zip(called, pair, strict=True)
-    ]
     settings = Settings(bins, resamples, level, seed)
     wanted = chosen_metrics(metrics)
     wholes = [whole_part(one, seed=seed) for one in on_common_prompts(pair)]
@@ -118,7 +108,7 @@ def compare(
         {"category": one.name, "metric": metric.name, **row}
         for one, other in zip(*(parts_of(whole) for whole in wholes), strict=True)
         for metric in wanted
-        if metric.compared and (row := _row(metric, one, other, (why[0], why[1]), settings)) is not None
+        if metric.compared and (row := _row(metric, one, other, settings)) is not None
     ]
     return Comparison(called[0], called[1], rows, settings, _needed(wholes))
 
@@ -178,27 +168,30 @@ def _needed(wholes: Sequence[Part]) -> int | None:
     return prompts_needed(0.03, spread=spread) if spread > 0 else None
 
 
-def _row(
-    metric: Metric, part_a: Part, part_b: Part, why: tuple[str | None, str | None], settings: Settings
-) -> Row | None:
-    """Return the row of a metric; None if a model has no value."""
+def _row(metric: Metric, part_a: Part, part_b: Part, settings: Settings) -> Row | None:
+    """Return the row of a metric; None if neither model has a value, or if the prompts of one have none."""
     a, b = (estimate_of(metric, part, settings) for part in (part_a, part_b))
-    if a is None or b is None or a.value is None or b.value is None:
+    if a is None or b is None:
         return None
-    reasons = {"a": why_missing(metric, part_a, why[0]), "b": why_missing(metric, part_b, why[1])}
-    known = not any(reasons.values())
-    found = difference_of(a, b, settings.level) if known else None
-    sizes = size_difference_of(a, b, settings.level) if known and metric.better == "zero" else None
-    moved = b.value - a.value if found is None else found.value
+    reasons = {"a": why_missing(metric, part_a), "b": why_missing(metric, part_b)}
+    if a.value is None or b.value is None:
+        if all(reasons.values()) or not any(reasons.values()):
+            return None
+        found, sizes, moved, better = None, None, None, ""
+    else:
+        found = difference_of(a, b, settings.level)
+        sizes = size_difference_of(a, b, settings.level) if metric.better == "zero" else None
+        moved = b.value - a.value if found is None else found.value
+        better = _better(metric, a.value, b.value, sizes if metric.better == "zero" else found)
     return {
-        "a": a.value if reasons["a"] is None else None,
-        "b": b.value if reasons["b"] is None else None,
-        "difference": moved if known else None,
+        "a": a.value,
+        "b": b.value,
+        "difference": moved,
         **_limits(found, ""),
         "size_difference": None if sizes is None else sizes.value,
         **_limits(sizes, "size_"),
-        "better": _better(metric, a.value, b.value, sizes if metric.better == "zero" else found),
-        "n": a.n,
+        "better": better,
+        "n": max(a.n, b.n),
         "note": "; ".join(f"{name.upper()}: {reason}" for name, reason in reasons.items() if reason),
     }
 

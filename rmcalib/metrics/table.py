@@ -19,6 +19,7 @@ from rmcalib.metrics.catalogue import Metric
 from rmcalib.metrics.measures import Settings, official_of
 from rmcalib.metrics.views import Part
 from rmcalib.scores import Scores
+from rmcalib.scores.scale import Use
 
 OVERALL = "overall"
 """The name of all prompts together in the column ``category``."""
@@ -37,22 +38,20 @@ def shown_name(category: str) -> str:
     return f"{category} (category)" if category == OVERALL else category
 
 
-def metric_rows(
-    whole: Part, metrics: Sequence[Metric], settings: Settings, no_calibration: str | None = None
-) -> list[Row]:
+def metric_rows(whole: Part, metrics: Sequence[Metric], settings: Settings) -> list[Row]:
     """Return rows of category, metric, value, low, high, n, note: one per category and metric that it has."""
     rows = []
     for part in parts_of(whole):
         for _, group in groupby(metrics, key=lambda one: one.group):
             own = replace(part)  # so that the views of a group are dropped after it
-            found = [tidy_row(one, own, settings, no_calibration) for one in group]
+            found = [tidy_row(one, own, settings) for one in group]
             rows += [row for row in found if row is not None]
     return rows
 
 
-def tidy_row(one: Metric, part: Part, settings: Settings, no_calibration: str | None = None) -> Row | None:
+def tidy_row(one: Metric, part: Part, settings: Settings) -> Row | None:
     """Return the row of a metric of a part; None if the part has no such metric."""
-    found = estimate_of(one, part, settings, no_calibration)
+    found = estimate_of(one, part, settings)
     if found is None:
         return None
     limits = found.interval(settings.level)
@@ -72,9 +71,7 @@ def tidy_row(one: Metric, part: Part, settings: Settings, no_calibration: str | 
     }
 
 
-def estimate_of(
-    one: Metric, part: Part, settings: Settings, no_calibration: str | None = None
-) -> Estimate | None:
+def estimate_of(one: Metric, part: Part, settings: Settings) -> Estimate | None:
     """Compute a metric of a part; None if it has no such metric."""
     own = part.prompts(one.prompts)
     if one.name == "official_score" and (own is None or official_of(own) is None):
@@ -82,12 +79,10 @@ def estimate_of(
     if own is None:
         if one.prompts in ("several", "votes", "labelled"):
             return None
-        tied = not part.one_answer.any()
-        why = f"{part.name} has no single right answer" if tied else "no prompt with one correct response"
-        return Estimate.missing(0, why)
+        return Estimate.missing(0, _why_no_prompts(part))
     if one.group == "pointwise" and not (part.whole or part).has_pointwise:
         return None
-    reason = why_missing(one, part, no_calibration)
+    reason = why_missing(one, part)
     if reason is not None:
         return Estimate.missing(len(own), reason)
     try:
@@ -101,11 +96,21 @@ def estimate_of(
     return found
 
 
-def why_missing(one: Metric, part: Part, no_calibration: str | None) -> str | None:
+def why_missing(one: Metric, part: Part) -> str | None:
     """Return why a metric has no meaning for these scores; None if it has one."""
-    if one.needs == "probabilities" or (one.needs == "pairs" and part.scores.beats is None):
-        return no_calibration
-    return None
+    if one.needs is None:
+        return None
+    use: Use = "pairs" if one.needs == "pairs" else "pointwise" if one.group == "pointwise" else "top_1"
+    return part.scores.refusal(use)
+
+
+def _why_no_prompts(part: Part) -> str:
+    """Return why no prompt of a part has one best response."""
+    if part.scores.labels == "correct":
+        return part.scores.refusal("top_1") or ""
+    if not part.one_answer.any():
+        return f"{part.name} has no single right answer"
+    return "no prompt with one correct response"
 
 
 def find_value(

@@ -42,7 +42,6 @@ Ties = Literal["drop", "davidson"]
 TIES: tuple[Ties, ...] = ("drop", "davidson")
 FEWEST = 20
 """The smallest number of prompts that a temperature is fitted on, and that a verdict or an alarm is given for."""
-_MOSTLY = 0.9  # labels are one of m if at least this fraction of prompts has exactly one correct response
 MANY_PAIRS = 20_000_000
 """With more ordered pairs than this, pairs are measured without simulated worlds."""
 
@@ -147,19 +146,6 @@ class Part:
             name=self.name if name is None else name,
         )
 
-    @property
-    def usual_view(self) -> Literal["top_1", "pointwise"]:
-        """How to read the labels: "pointwise" if many prompts do not have exactly one correct response.
-
-        People who vote choose one response, even where votes are tied.
-        """
-        labelled = self.prompts("labelled")
-        if labelled is None or self.scores.votes is not None or not labelled.one_answer.any():
-            return "top_1"
-        one = labelled.prompts("one")
-        n_one = 0 if one is None else len(one)
-        return "top_1" if n_one >= _MOSTLY * labelled.one_answer.sum() else "pointwise"
-
     @cached_property
     def n_correct(self) -> IntArray:
         """The number of correct responses of each prompt (n,)."""
@@ -167,18 +153,26 @@ class Part:
 
     @cached_property
     def has_pointwise(self) -> bool:
-        """Whether responses are measured one by one: not all prompts have one correct one, or a judge states P(yes)."""
-        if np.isfinite(self.scores.details.get("p_yes", np.nan)).any():
-            return True
-        if self.scores.votes is not None:  # people choose one
-            return False
-        return bool((self.n_correct[self.one_answer] != 1).any() or np.isnan(self.label).any())
+        """Whether responses are measured one by one: by their labels, or because a judge states P(yes)."""
+        return self.scores.view == "pointwise" or bool(
+            np.isfinite(self.scores.details.get("p_yes", np.nan)).any()
+        )
+
+    @cached_property
+    def n_tied(self) -> int:
+        """The number of prompts whose first place is shared: ties of winners and of ranks."""
+        if self.scores.labels != "best":
+            return 0
+        largest = np.fmax.reduceat(self.label, self.starts)
+        return int(((self.n_correct == 0) & (largest > 0)).sum())
 
     def prompts(self, which: str) -> Part | None:
         """Return the prompts that a metric uses, or None if there are none.
 
         "one" has exactly one correct response and a single right answer; "several" are decided but have
         another number of right answers; "all" are decided; "votes" were voted on; "labelled" have a label.
+        Where labels say of each response whether it is correct, how many are is an outcome: prompts are not
+        selected by it, so there are none of the first three.
         """
         mask = self._masks[which]
         if mask.all():
@@ -193,6 +187,7 @@ class Part:
         correct = self.n_correct
         labels = np.add.reduceat(~np.isnan(self.label), self.starts, dtype=np.int64)
         decided = (correct > 0) & (correct < self.sizes) & (labels == self.sizes)
+        decided &= self.scores.view == "top_1"
         one = decided & (correct == 1) & self.one_answer
         return {
             "one": one,

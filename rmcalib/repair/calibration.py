@@ -20,7 +20,6 @@ from rmcalib.metrics.table import metric_rows
 from rmcalib.metrics.transfer import temperature_rows
 from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part
-from rmcalib.runs._folder import content_hash
 from rmcalib.scores import Scores, load_scores
 
 View = Literal["top_1", "pointwise"]
@@ -111,7 +110,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
     scores : Scores, DataFrame or path
         The rewards of labelled prompts: a file, a run folder or a table; see `load_scores`.
     view : {"top_1", "pointwise"}, optional
-        Which of the two; default "top_1" if nine of ten labelled prompts have exactly one correct response.
+        Which of the two; default the one that the labels mean (`Scores.labels`).
     level : float
         Confidence level of all intervals.
     seed : int
@@ -139,9 +138,13 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
     """
     check_level(level)
     own = load_scores(scores)
+    if (reason := own.refusal("fit")) is not None:
+        raise ValueError(f"{own.name}: no temperature can be fitted: {reason}")
     if view is None:
-        view = whole_part(own).usual_view
+        view = own.view
     check_choice(view, "view", tuple(METRICS))
+    if view == "top_1":
+        own = own if own.view == "top_1" else own.labelled_as("best")
     part = labelled_part(own, "one" if view == "top_1" else "labelled")
     if len(part) < FEWEST:
         what = "one correct response" if view == "top_1" else "labels"
@@ -272,7 +275,7 @@ def _about(scores: Scores, part: Part, n_clusters: int) -> dict[str, Any]:
         "n": len(part),
         "clusters": n_clusters,
         "categories": dict(zip(names.tolist(), counts.tolist(), strict=True)),
-        "scores": content_hash(scores),
+        "scores": scores.content_hash(),
         "model_revision": manifest.get("model_revision"),
         "judge": manifest.get("kind"),
     }

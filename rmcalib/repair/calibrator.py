@@ -12,7 +12,7 @@ import numpy as np
 from annotated_types import Gt, Lt
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib._util.files import write_json
+from rmcalib._util.files import json_hash, write_json
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_json, typed
 from rmcalib.calibration.events import by_cluster
@@ -20,8 +20,8 @@ from rmcalib.calibration.intervals import student_quantile
 from rmcalib.calibration.maps import fit_sigmoid
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
-from rmcalib.runs._folder import content_hash, inputs_hash
 from rmcalib.scores import Scores, load_scores
+from rmcalib.scores.scale import Scale
 
 if TYPE_CHECKING:
     from rmcalib.repair.calibration import Calibration
@@ -121,7 +121,10 @@ class Calibrator:
             "threshold": self.threshold,
             "fitted_on": dict(self.fitted_on),
         }
-        return replace(calibrated, manifest={**calibrated.manifest, "calibrator": about})
+        calibrated = replace(calibrated, manifest={**calibrated.manifest, "calibrator": about})
+        if self.threshold is None:
+            return calibrated
+        return calibrated.with_scale(Scale("log_odds", "calibrated, response by response"))
 
     def check(self, scores: Scores) -> CalibratorCheck:
         """Fit other scores, which are not calibrated yet, and compare the result with this calibrator.
@@ -137,7 +140,7 @@ class Calibrator:
             found = Calibrator(best.value, best.low, best.high)
         else:
             found = fit_pointwise(part, self.level)
-        same = content_hash(scores) == self.fitted_on.get("scores")
+        same = scores.content_hash() == self.fitted_on.get("scores")
         holds = None if same else _agree(self, found)
         return CalibratorCheck(found.temperature, found.low, found.high, len(part), holds, found.threshold)
 
@@ -154,7 +157,7 @@ class Calibrator:
     def save(self, path: str | Path) -> Path:
         """Write the calibrator as JSON, with a digest of its content."""
         content = {"rmcalib_calibrator": FORMAT, **asdict(self)}
-        return write_json(path, {**content, "sha256": inputs_hash(content)})
+        return write_json(path, {**content, "sha256": json_hash(content)})
 
     @classmethod
     def load(cls, path: str | Path) -> Calibrator:
@@ -162,7 +165,7 @@ class Calibrator:
         content = parse_json(read_input(path), str(path))
         if not isinstance(content, dict) or content.get("rmcalib_calibrator") != FORMAT:
             raise ValueError(f"{path}: not a calibrator; make one with `rmcalib calibrate`")
-        if content.pop("sha256", None) != inputs_hash(content):
+        if content.pop("sha256", None) != json_hash(content):
             raise ValueError(f"{path}: damaged, or changed by hand; make it again with `rmcalib calibrate`")
         return typed(cls, content, str(path))
 
@@ -274,6 +277,8 @@ def apply(
     calibrator = as_calibrator(calibrator)
     loaded = load_with_rows(scores, columns, scale=scale)
     own = loaded.scores
+    if (reason := own.refusal("apply")) is not None:
+        raise ValueError(f"{own.name}: rewards cannot become probabilities: {reason}")
     found: dict[str, Any] = {"probability": own.at_temperature(calibrator.temperature).probabilities}
     if calibrator.threshold is not None:
         from scipy.special import expit

@@ -33,6 +33,7 @@ from rmcalib.calibration.intervals import check_level, clopper_pearson
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import FEWEST, Part
 from rmcalib.repair.calibrator import labelled_part
+from rmcalib.scores import load_scores
 
 THRESHOLDS = (*(1 - float(f"{1 / (1 + np.exp(x)):.3g}") for x in np.arange(16.0, -4.05, -0.1)), 0.0)
 """The thresholds in descending order: steps of 0.1 in log-odds, rounded. The last, 0, accepts everything."""
@@ -203,7 +204,10 @@ def decide(
     for name, value in (("alpha", alpha), ("ask_cost", ask_cost)):
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{name}: {value} is not between 0 and 1")
-    part = labelled_part(scores)
+    own = scores.scores if isinstance(scores, Part) else load_scores(scores)
+    if (reason := own.refusal()) is not None:
+        raise ValueError(f"{own.name}: there are no probabilities to act on: {reason}")
+    part = labelled_part(scores if isinstance(scores, Part) else own)
     asking = alpha if ask_cost is None else ask_cost
     events = part.first_choice
     odds, right = log_odds(events.log_p), events.y

@@ -18,6 +18,7 @@ from rmcalib.metrics.comparison import named_scores, on_common_prompts
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import shares_of_largest, whole_part
 from rmcalib.scores import Scores
+from rmcalib.scores.scale import Scale, as_record
 
 Method = Literal["mean", "weights"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -99,7 +100,9 @@ class Panel(Shown):
         kept = {key: self.about.manifest[key] for key in _BENCHMARK_KEYS if key in self.about.manifest}
         manifest = {
             "model": f"panel of {len(members)} judges ({method})",
-            "scale": "log-probabilities",
+            "score_kind": "panel",
+            "scale": as_record(Scale("probability", "log-probabilities of a panel")),
+            "labels": self.about.manifest["labels"],
             "panel": {"method": method, "members": members},
             **kept,
         }
@@ -157,6 +160,9 @@ def combine(
     """
     check_level(level)
     judges = named_scores(scores, names, least=2)
+    for name, one in judges.items():
+        if (reason := one.refusal("fit")) is not None:
+            raise ValueError(f"{name}: cannot be part of a panel: {reason}")
     common = on_common_prompts([one.decided() for one in judges.values()])
     everything = whole_part(common[0])
     single = everything.prompts("one")

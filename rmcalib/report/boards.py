@@ -156,7 +156,7 @@ def _ranking(models: Rows, main: str, name: str) -> doc.Table:
     marks = []
     if any(row["better_than_guess"] is False for row in models):
         marks.append(f"† {_GUESS}: ranked last.")
-    if any(row.get("scale") == "no" for row in models):
+    if any(row.get("scale") in ("rating", "none") for row in models):
         marks.append("* not trained on a Bradley-Terry scale: its probabilities have little meaning.")
     return doc.table_of(name, models, columns, " ".join(marks))
 
@@ -164,7 +164,7 @@ def _ranking(models: Rows, main: str, name: str) -> doc.Table:
 def _name_cell(row: Row, short: str) -> Cell:
     guess = row["better_than_guess"] is False
     # Marks come first, because a terminal cuts the end of names.
-    marks = f"{'† ' if guess else ''}{'* ' if row.get('scale') == 'no' else ''}"
+    marks = f"{'† ' if guess else ''}{'* ' if row.get('scale') in ('rating', 'none') else ''}"
     tips = [text for text in (_GUESS if guess else "", row.get("mark", "")) if text]
     tone = "soft" if guess else ""
     return Cell(f"{marks}{row['model']}", tone=tone, tip="; ".join(tips), short=f"{marks}{short}")

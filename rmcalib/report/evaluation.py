@@ -12,12 +12,10 @@ import numpy as np
 from rmcalib import __version__
 from rmcalib._util.arrays import check_choice
 from rmcalib._util.display import clean_line
-from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
+from rmcalib._util.files import json_hash, write_bytes, write_csv, write_json, write_text
 from rmcalib._util.storage import as_path, remove_file
 from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.calibration.estimates import difference_of
-from rmcalib.judges import Recipe, registry
-from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
 from rmcalib.metrics import table as tables
 from rmcalib.metrics.audit import audit, cancelling, check_groupings
 from rmcalib.metrics.catalogue import Metric, catalogue, chosen_metrics
@@ -33,8 +31,8 @@ from rmcalib.report.document import to_html
 from rmcalib.report.figures import figure_bytes, reliability_figure
 from rmcalib.report.repairs import check_words
 from rmcalib.report.sentences import evaluation_sentences, score_notes
-from rmcalib.runs._folder import content_hash, inputs_hash
 from rmcalib.scores import Scores, load_scores
+from rmcalib.scores.scale import as_record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -163,8 +161,6 @@ def evaluate(
     *,
     benchmark: str | Benchmark | None = None,
     model: str | None = None,
-    recipe: Recipe | None = None,
-    recipes: Iterable[str | Path] = (),
     metrics: Iterable[str | Metric] | None = None,
     group_by: Iterable[str] = (),
     cluster: str | None = None,
@@ -187,8 +183,6 @@ def evaluate(
         not for the other metrics.
     model : str, optional
         The name of the model; default the one in the scores.
-    recipe, recipes
-        How the model was trained; default the entry in the registry, or in these YAML files.
     metrics : names or Metric objects, optional
         What to compute; default everything.
     group_by : names
@@ -217,43 +211,40 @@ def evaluate(
     check_choice(curve, "curve", get_args(Curve))
     check_choice(ties, "ties", TIES)
     settings = Settings(bins, resamples, level, seed)
-    own = (
-        _clustered(load_scores(scores), cluster)
-        if isinstance(scores, Scores)
-        else load_scores(scores, cluster=cluster)
-    )
+    own = load_scores(scores, cluster=cluster)
+    if model is not None:
+        own = replace(own, manifest={**own.manifest, "model": model})
+    if own.labels is None:
+        raise ValueError(f"{own.name}: {_no_labels(own)}")
     notes: list[str] = []
     if calibrator is not None:
         own, notes = _calibrated(own, calibrator)
     texts = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
-    name = clean_line(model or own.manifest.get("model") or "unknown model")
-    recipe = recipe or recipe_of_run(name, own.manifest, registry(recipes))
-    reason = why_no_calibration(recipe)
+    name = clean_line(own.manifest.get("model") or "unknown model")
+    reason = own.refusal()
     wanted, groupings = chosen_metrics(metrics), list(dict.fromkeys(["category", *group_by]))
     columns = _columns(own, texts)
     check_groupings(groupings, columns)
     lengths = tables.response_lengths(own, texts)
     whole = whole_part(own, lengths=lengths, official=tuple(official_score(own, texts)), ties=ties, seed=seed)
-    one = whole.prompts("one")
-    view = whole.usual_view
-    # Which prompts of a policy's samples have one correct response is an outcome: no top-1 forecasts of them.
-    shown = None if reason or view == "pointwise" else one
+    view = own.view
+    shown = None if reason else whole.prompts("one")
     if group_by and shown is None:
         raise ValueError(f"group by: {reason or 'no prompts with one correct response, so there is no gap'}")
     named = None if metrics is None else [one.name for one in wanted]
     return Evaluation(
         model=name,
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
-        rows=tables.metric_rows(whole, wanted, settings, reason),
+        rows=tables.metric_rows(whole, wanted, settings),
         groups=[] if shown is None else audit(shown, groupings, columns, level=level),
         facts=_facts(whole, shown, settings, reason) | {"view": view},
         reliability=[] if reason else tables.reliability_rows(whole, settings, view),
         isotonic=tables.isotonic_rows(whole) if curve == "isotonic" and shown is not None else [],
         decisions=None if shown is None or metrics is not None else decide(shown, level=level, seed=seed),
-        notes=[*notes, *score_notes(own, texts, recipe, whole, pointwise=view == "pointwise")],
+        notes=[*notes, *score_notes(own, texts, whole)],
         settings=settings,
         manifest=own.manifest,
-        made_from=made_from(own, recipe, texts, settings, named, groupings[1:], curve, ties),
+        made_from=made_from(own, texts, settings, named, groupings[1:], curve, ties),
         scores=own,
         texts=texts,
     )
@@ -261,7 +252,6 @@ def evaluate(
 
 def made_from(
     scores: Scores,
-    recipe: Recipe,
     benchmark: Benchmark | None,
     settings: Settings,
     metrics: list[str] | None = None,
@@ -270,10 +260,10 @@ def made_from(
     ties: Ties = "drop",
 ) -> str:
     """Return a hash of the inputs of an evaluation. If it has not changed, the evaluation is up to date."""
-    return inputs_hash(
+    return json_hash(
         {
-            "scores": [scores.manifest.get("hash"), content_hash(scores)],
-            "scale": [why_no_calibration(recipe), scale_note(recipe)],
+            "scores": [scores.manifest.get("hash"), scores.content_hash()],
+            "facts": [as_record(scores.scale), scores.labels],
             "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
             "settings": [asdict(settings), metrics, list(group_by), curve, ties],
             "metrics": sorted(catalogue()),
@@ -282,14 +272,15 @@ def made_from(
     )
 
 
-def _clustered(scores: Scores, cluster: str | None) -> Scores:
-    """Return scores whose prompts belong together by a further column."""
-    if cluster is None:
-        return scores
-    if cluster not in scores.extra:
-        have = ", ".join(scores.extra) or "none"
-        raise ValueError(f"cluster: the scores have no further column {cluster!r} (have: {have})")
-    return replace(scores, cluster=np.asarray(scores.extra[cluster]).astype(str))
+def _no_labels(scores: Scores) -> str:
+    """Return what to do about scores without labels; it names the columns that nothing used."""
+    unused = ", ".join(clean_line(name) for name in scores.extra)
+    column = (
+        f" Columns that nothing used: {unused}; name the labels with label=NAME (--columns)."
+        if unused
+        else ""
+    )
+    return f"no labels, so nothing can be measured.{column} Without labels, draw some prompts to label"
 
 
 def _calibrated(scores: Scores, calibrator: Any) -> tuple[Scores, list[str]]:
@@ -321,7 +312,11 @@ def _columns(scores: Scores, texts: Benchmark | None) -> Mapping[str, Mapping[st
 def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None) -> dict[str, Any]:
     scores = whole.scores
     facts: dict[str, Any] = {
+        "scale": as_record(scores.scale),
+        "labels": scores.manifest["labels"],
         "prompts": len(whole),
+        "labelled": len(whole.prompts("labelled") or ()),
+        "tied": whole.n_tied,
         "responses": len(scores),
         "clusters": None if whole.cluster is None else int(whole.cluster.max()) + 1,
         "one_answer": 0 if (single := whole.prompts("one")) is None else len(single),

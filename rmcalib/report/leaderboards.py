@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from rmcalib._util.display import clean_line
 from rmcalib._util.files import plain, read_csv_table
 from rmcalib.benchmarks._entries import known_entry
-from rmcalib.judges import Recipe, registry
-from rmcalib.judges._registry import recipe_of_run, scale_note, why_no_calibration
 from rmcalib.metrics import Settings
 from rmcalib.metrics import board as ranking
 from rmcalib.metrics.board import SCORE, Board
@@ -22,14 +20,17 @@ from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.transfer import transfer
 from rmcalib.metrics.views import FEWEST
 from rmcalib.report.boards import PROTOCOL, board_sentences, report_sentences, transfer_sentence, write_report
-from rmcalib.report.runs import ScoredRun, runs_by_benchmark, source_notes, training_steps
+from rmcalib.report.runs import runs_by_benchmark, source_notes, training_steps
 from rmcalib.report.sentences import HEADLINE
+from rmcalib.scores._runs import ScoredRun
+from rmcalib.scores.scale import Scale, family_of, refusal, registered_scale, scale_note
 
 if TYPE_CHECKING:
     import pandas
 
 CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 _LARGEST = 1.02  # larger scores are percentages
+_NO_UTILITIES = ("rating", "none")
 _OF_PAIRS = "pairwise_overconfidence"
 _CONTENT = ("benchmark", "metric", "protocol", "correlations", "split_correlations", "check", "training")
 
@@ -111,7 +112,6 @@ def report_from_runs(
     metric: str | None = None,
     official: str | Path | None = None,
     bradley_terry_only: bool = False,
-    recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
 ) -> Report:
@@ -130,8 +130,6 @@ def report_from_runs(
         the results of RewardBench 2 on the Hub. They need runs of one benchmark.
     bradley_terry_only : bool
         Leave out models that are known not to be on a Bradley-Terry scale.
-    recipes : paths
-        YAML files that describe more models.
     settings : Settings, optional
         Bins, resamples, level and seed.
     on_model : function, optional
@@ -157,15 +155,14 @@ def report_from_runs(
         raise ValueError(
             f"official scores belong to one benchmark; choose one with --benchmark (have: {have})"
         )
-    known = registry(recipes)
     boards = {}
     for name, runs in groups.items():
-        board = _board_of_runs(runs, known, metric, bradley_terry_only, settings, on_model)
+        board = _board_of_runs(runs, metric, bradley_terry_only, settings, on_model)
         boards[name] = board if official is None else _checked(board, runs, official)
     if len(boards) == 1:
         return _of_one(next(iter(boards.values())), notes)
     notes = [*source_notes(run for runs in groups.values() for run in runs), *notes]
-    return _side_by_side(groups, known, Report(boards, notes, settings))
+    return _side_by_side(groups, Report(boards, notes, settings))
 
 
 def report_from_table(
@@ -173,7 +170,6 @@ def report_from_table(
     *,
     metric: str | None = None,
     bradley_terry_only: bool = False,
-    recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
 ) -> Report:
     """Make a report from a CSV: model, leaderboard_score, categories, and a calibration error.
@@ -184,7 +180,7 @@ def report_from_table(
         The CSV file.
     metric : str, optional
         The column of the error; default ``ece`` or ``ece_score``.
-    bradley_terry_only, recipes, settings
+    bradley_terry_only, settings
         As for `report_from_runs`.
 
     Returns
@@ -208,13 +204,12 @@ def report_from_table(
     measured = [
         (SCORE, category, _fractions(_numbers(path, table, name))) for category, name in scores.items()
     ]
-    known = registry(recipes)
-    recipe_of = {clean_line(name): known.get(name) or Recipe(name) for name in table.index}
-    kept, notes = _on_scale(recipe_of, bradley_terry_only)
+    scales = {clean_line(name): registered_scale(name) or Scale() for name in table.index}
+    kept, notes = _on_scale(scales, bradley_terry_only)
     metrics = [
         _tidy(model, category, name, value)
         for name, category, values in [*measured, (error, OVERALL, _numbers(path, table, error))]
-        for model, value in zip(recipe_of, values, strict=True)
+        for model, value in zip(scales, values, strict=True)
         if model in kept
     ]
     board = ranking.rank_models(
@@ -227,7 +222,7 @@ def report_from_table(
     source = clean_line(Path(path).name)
     board = replace(
         board,
-        models=_with_scale(board.models, recipe_of),
+        models=_with_scale(board.models, scales),
         benchmark=source,
         protocol=f"column {clean_line(error)} of {source}",
     )
@@ -244,22 +239,17 @@ def _of_one(board: Board, notes: Sequence[str]) -> Report:
 
 def _board_of_runs(
     runs: Sequence[ScoredRun],
-    recipes: Mapping[str, Recipe],
     metric: str | None,
     bradley_terry_only: bool,
     settings: Settings,
     on_model: Callable[[int, int, str], None] | None,
 ) -> Board:
     """Make a leaderboard of runs of one benchmark; parameters as in `report_from_runs`."""
-    recipe_of = {run.label: recipe_of_run(run.model, run.manifest, recipes) for run in runs}
-    kept, notes = _on_scale(recipe_of, bradley_terry_only)
+    scales = {run.label: run.scale for run in runs}
+    kept, notes = _on_scale(scales, bradley_terry_only)
     runs = [run for run in runs if run.label in kept]
-    entries = []
-    for run in runs:
-        recipe = recipe_of[run.label]
-        family = recipe.family or run.model.partition("/")[0]
-        entries.append(ranking.Entry(run.label, run.scores, family, why_no_calibration(recipe)))
-    of_pairs = any(run.manifest.get("scale") == "pairs" for run in runs)
+    entries = [ranking.Entry(run.label, run.scores, family_of(run.model)) for run in runs]
+    of_pairs = any(run.scale.kind == "pairs" for run in runs)
     usual = _OF_PAIRS if of_pairs else ranking.DEFAULT_METRIC
     board = ranking.measure_entries(entries, metric=metric or usual, settings=settings, on_model=on_model)
     notes = [*source_notes(runs), *_manifest_notes(runs), *notes]
@@ -268,27 +258,26 @@ def _board_of_runs(
         notes.append("These are steps of one training run: correlations over them are not over models.")
     return replace(
         board,
-        models=_with_scale(board.models, recipe_of),
+        models=_with_scale(board.models, scales),
         benchmark=clean_line(runs[0].benchmark),
         training=_training_rows(board.metrics, dict(zip(kept, steps, strict=False))),
         notes=[*notes, *board.notes],
     )
 
 
-def _on_scale(recipes: Mapping[str, Recipe], bradley_terry_only: bool) -> tuple[list[str], list[str]]:
+def _on_scale(scales: Mapping[str, Scale], bradley_terry_only: bool) -> tuple[list[str], list[str]]:
     """Return the names of the models to keep, and a note on those that are left out."""
-    left = [name for name, recipe in recipes.items() if bradley_terry_only and recipe.bradley_terry == "no"]
-    kept = [name for name in recipes if name not in left]
+    left = [name for name, scale in scales.items() if bradley_terry_only and scale.kind in _NO_UTILITIES]
+    kept = [name for name in scales if name not in left]
     if not kept:
         raise ValueError("--bradley-terry-only: no model is left; leave the option out")
     return kept, [f"Left out, because not on a Bradley-Terry scale: {', '.join(left)}."] if left else []
 
 
-def _with_scale(models: Sequence[Row], recipes: Mapping[str, Recipe]) -> list[Row]:
+def _with_scale(models: Sequence[Row], scales: Mapping[str, Scale]) -> list[Row]:
     """Return rows of models with what is known about the scale of each."""
     return [
-        row | {"scale": recipes[row["model"]].bradley_terry, "mark": scale_note(recipes[row["model"]])}
-        for row in models
+        row | {"scale": scales[row["model"]].kind, "mark": scale_note(scales[row["model"]])} for row in models
     ]
 
 
@@ -320,15 +309,13 @@ def _manifest_notes(runs: Iterable[ScoredRun]) -> list[str]:
 # Several benchmarks.
 
 
-def _side_by_side(
-    groups: Mapping[str, Sequence[ScoredRun]], recipes: Mapping[str, Recipe], report: Report
-) -> Report:
+def _side_by_side(groups: Mapping[str, Sequence[ScoredRun]], report: Report) -> Report:
     """Add whether one temperature serves all benchmarks of a model."""
     runs: dict[str, dict[str, ScoredRun]] = {}
     for bench, group in groups.items():
         for run in group:
             own = runs.setdefault(run.label, {})
-            if why_no_calibration(recipe_of_run(run.model, run.manifest, recipes)) is None:
+            if refusal(run.scale, "best", "fit") is None:
                 own[bench] = run
     level = report.settings.level
     models: list[Row] = []

@@ -4,39 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rmcalib._util.display import clean_line
-from rmcalib._util.storage import as_path, find_files, read_file, similar_file, within
-from rmcalib._util.texts import parse_json
+from rmcalib._util.storage import as_path, within
 from rmcalib.report.evaluation import UNNAMED
-from rmcalib.runs import read_run
-from rmcalib.scores import Scores, load_all_scores, load_board, load_scores
-from rmcalib.scores._known import BOARDS, is_built_in
-
-
-@dataclass(frozen=True)
-class ScoredRun:
-    """One finished run: its folder, its manifest, the names of model and benchmark, and its label.
-
-    ``read`` are its scores if they are not in the folder, but from a file or built in.
-    """
-
-    folder: Path
-    manifest: dict[str, Any]
-    model: str
-    benchmark: str
-    label: str
-    read: Scores | None = None
-
-    def scores(self) -> Scores:
-        """Read the scores."""
-        found = self.read or read_run(self.folder)
-        if found is None:
-            raise ValueError(f"{self.folder}: it has no scores.parquet any more; run its command again")
-        return found
+from rmcalib.scores import Scores, load_all_scores, load_board
+from rmcalib.scores._known import BOARDS
+from rmcalib.scores._runs import ScoredRun, find_runs
 
 
 def runs_by_benchmark(
@@ -83,24 +59,6 @@ def training_steps(runs: Sequence[ScoredRun]) -> list[int]:
     return known if one_model and len(set(known)) == len(runs) else []
 
 
-def open_scores(source: str | Path, **reading: Any) -> Scores:
-    """Read the scores of one model from a run folder, a folder with one run, or a file; the manifest names it.
-
-    ``reading`` are options of `load_scores` for files.
-    """
-    path = _named(source)
-    if any(reading.values()) or is_built_in(source) or path.is_file():
-        scores = load_scores(source, **reading)
-        name = str(scores.manifest.get("model") or path.stem)
-    else:
-        runs = _tell_apart(_finished_runs([path])[0])
-        if len(runs) > 1:
-            have = ", ".join(str(run.folder) for run in runs[:3])
-            raise ValueError(f"{path}: {len(runs)} runs in it; name one of them, such as {have}")
-        scores, name = runs[0].scores(), runs[0].label
-    return replace(scores, manifest={**scores.manifest, "model": name})
-
-
 def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list[str]]:
     """Find the finished runs of all models and benchmarks; the notes name those that are not finished."""
     runs: list[ScoredRun] = []
@@ -114,24 +72,9 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
         if folder.is_file():
             runs += _of_scores(folder, load_all_scores(folder))
             continue
-        if not folder.is_dir():
-            raise ValueError(f"{folder}: no such folder or file{similar_file(folder)}")
-        scored = {path.parent for path in find_files(folder, "scores.parquet")}
-        scored = {path for path in scored if not _is_hidden(path, folder)}
-        begun = {path.parent for path in find_files(folder, "run.json")}
-        if not scored | begun:
-            raise ValueError(
-                f"{folder}: no runs in it (folders with a scores.parquet, written by `rmcalib eval`)"
-            )
-        for path in sorted(scored | begun):
-            run = _read_run(path)
-            # A folder without a manifest counts as finished.
-            if path in scored and run.manifest.get("status", "finished") == "finished":
-                runs.append(run)
-            else:
-                notes.append(
-                    clean_line(f"The run of {run.model} on {run.benchmark} is not finished, and left out.")
-                )
+        own, unfinished = find_runs(folder)
+        runs += own
+        notes += unfinished
     if not runs:
         raise ValueError("no finished run; run the same `rmcalib eval` command again to finish one")
     return runs, notes
@@ -148,21 +91,6 @@ def _of_scores(source: Path, found: dict[str, Scores]) -> list[ScoredRun]:
     return runs
 
 
-def _read_run(folder: Path) -> ScoredRun:
-    """Read the manifest of a run folder; without one, the names are taken from the folders."""
-    path = folder / "run.json"
-    try:
-        manifest = parse_json(read_file(path), str(path))
-    except FileNotFoundError:
-        manifest = {}
-    if not isinstance(manifest, dict):
-        raise ValueError(f"{path}: not a readable manifest: expected an object")
-    model = str(manifest.get("model") or folder.parent.name.replace("__", "/", 1))
-    return ScoredRun(
-        folder, manifest, model, str(manifest.get("benchmark") or folder.name), clean_line(model)
-    )
-
-
 def _named(source: str | Path) -> Path:
     """Return the path of a folder or file of scores; storage that does not answer is reported by its URL."""
     if not str(source).strip():
@@ -173,10 +101,6 @@ def _named(source: str | Path) -> Path:
     except OSError as error:
         raise ValueError(f"{source}: cannot be read: {error.strerror or error}") from error
     return path
-
-
-def _is_hidden(path: Path, top: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(top).parts)
 
 
 def _of_benchmark(runs: list[ScoredRun], wanted: str) -> list[ScoredRun]:

@@ -10,15 +10,14 @@ import numpy as np
 
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, clean_line, count, number, percent, points
-from rmcalib.judges._readings import answers_summary
-from rmcalib.judges._registry import scale_note, why_no_calibration
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import OVERALL, disagreements
 from rmcalib.metrics.views import FEWEST, Part
+from rmcalib.scores._answers import answers_summary
+from rmcalib.scores.scale import scale_note
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
-    from rmcalib.judges import Recipe
     from rmcalib.report.evaluation import Evaluation
     from rmcalib.scores import Scores
 
@@ -306,19 +305,22 @@ def _share(row: Row) -> str:
 # Notes on scores: what readers should know about them before they believe a number.
 
 
-def score_notes(
-    scores: Scores, benchmark: Benchmark | None, recipe: Recipe, whole: Part, *, pointwise: bool
-) -> list[str]:
-    """Return notes on scale, undecided prompts, cut and empty responses, equal rewards, and a judge's answers."""
-    reason, mark = why_no_calibration(recipe), scale_note(recipe)
-    notes = []
+def score_notes(scores: Scores, benchmark: Benchmark | None, whole: Part) -> list[str]:
+    """Return notes on scale and labels, undecided prompts, cut and empty responses, equal rewards, answers."""
+    scale, reason = scores.scale, scores.refusal()
+    notes = [labels_note(scores)]
     if reason:
-        start = "Top-1 calibration" if recipe.scale == "pairs" else "Calibration"
+        start = "Top-1 calibration" if scale.kind == "pairs" else "Calibration"
         notes.append(f"{start} is not measured: {reason}. Accuracy does not need it.")
-    elif mark:
+    elif mark := scale_note(scale):
         notes.append(f"{mark[0].upper()}{mark[1:]}.")
+    elif scores.view == "pointwise" and scale.assumed:
+        notes.append(
+            "Nobody said what these rewards are. They are taken as log-odds of being correct; if they come from a "
+            "Bradley-Terry model, say --scale utility."
+        )
     notes += [clean_line(note) for note in scores.manifest.get("notes") or ()]
-    if not pointwise:
+    if scores.view == "top_1":
         notes += _undecided_notes(whole)
     if not reason:
         notes += _crowded_notes(whole)
@@ -334,19 +336,49 @@ def score_notes(
     empty = sum(not text.strip() for text in texts)
     if empty:
         notes.append(f"{count(empty, 'response')} of {len(texts):,} have no text.")
-    if recipe.scale != "pairs":  # verdicts on pairs are often equal
+    if scale.kind != "pairs":  # verdicts on pairs are often equal
         notes += _shared_rewards(scores)
     return notes if benchmark is None else [*notes, *disagreements(scores, benchmark)]
 
 
+_LABEL_WORDS = {
+    "best": "one response of a prompt is the best",
+    "correct": "correct or not, response by response",
+    "votes": "votes of people",
+}
+
+
+def labels_note(scores: Scores) -> str:
+    """Return what labels mean, how that was decided, and how to change it."""
+    if scores.labels is None:
+        return "Labels: none."
+    decided = scores.manifest["labels"]["from"]
+    other = {"best": "correct", "correct": "best"}.get(scores.labels)
+    guessed = "prompts have exactly one" in decided
+    change = f" (--labels-are {other} changes that)" if other and guessed else ""
+    how = f": {decided}{change}" if guessed else ""
+    return f"Labels: {_LABEL_WORDS[scores.labels]}{how}."
+
+
 def _undecided_notes(whole: Part) -> list[str]:
     """Return which prompts the headline leaves out."""
-    decided, one = (0 if part is None else len(part) for part in (whole.prompts("all"), whole.prompts("one")))
+    decided, one, labelled = (
+        0 if part is None else len(part) for part in map(whole.prompts, ("all", "one", "labelled"))
+    )
     notes = []
-    if decided < len(whole):
+    if labelled < len(whole):
         notes.append(
-            f"{count(len(whole) - decided, 'prompt')} where no response, or every one, is correct, or labels are "
-            "missing: left out where one must be."
+            f"{labelled:,} of {count(len(whole), 'prompt')} are labelled; all numbers are about these."
+        )
+    if whole.n_tied:
+        notes.append(
+            f"{whole.n_tied:,} of {labelled:,} labelled prompts are ties (first place is shared): left out. "
+            "--ties davidson forecasts them."
+        )
+    if decided + whole.n_tied < labelled:
+        notes.append(
+            f"{count(labelled - decided - whole.n_tied, 'prompt')} where no response, or every one, is correct, or "
+            "some labels are missing: left out."
         )
     if one < decided:
         notes.append(

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import read_object, utc, write_bytes, write_json
+from rmcalib._util.files import json_hash, read_object, utc, write_bytes, write_json
 from rmcalib._util.hub import HubError, resolve_commit
 from rmcalib._util.processes import process_rank
 from rmcalib._util.storage import as_path, is_remote, read_file
@@ -30,7 +30,7 @@ from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.benchmarks._entries import known_entry
 from rmcalib.judges import Judge, Recipe, load_judge
 from rmcalib.judges._files import identify, is_local, locate
-from rmcalib.judges._registry import remember_model
+from rmcalib.judges._registry import scaled_by
 from rmcalib.runs import _folder, _plan
 from rmcalib.runs._engine import LocalEngine, Part, RayEngine, Stopped, Task, cause
 from rmcalib.runs._plan import Batch, PlanEntry
@@ -414,13 +414,13 @@ class _Running:
         """Download the scores of a model unless it is done. A model without scores is marked as skipped."""
         benchmark = f"{known_entry('reward-bench-2').hub_id}-published"
         folder, fresh = _folder.run_folder(self.output, entry.model, benchmark), self.batch.fresh
-        asked = _folder.inputs_hash({"model": entry.model, "results": commit, "recipe": asdict(entry.recipe)})
+        asked = json_hash({"model": entry.model, "results": commit, "recipe": asdict(entry.recipe)})
         there = None if fresh else _folder.finished_scores(folder, asked)
         if there is not None:
             return folder, there, False
         self.status.change(entry.model, "downloading")
         try:
-            scores = remember_model(published_scores(entry.model, revision=commit), entry.recipe)
+            scores = scaled_by(published_scores(entry.model, revision=commit), entry.recipe)
         except NoScoresError:
             self.status.change(entry.model, "skipped", why="a generative judge: it has no scores")
             return None

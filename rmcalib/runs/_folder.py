@@ -12,25 +12,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rmcalib._util.files import kind_on_disk, read_object, write_json
 from rmcalib._util.hub import folder_name
-from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, remove_file
+from rmcalib._util.storage import as_path, find_files, is_remote, remove_file
 from rmcalib.judges._files import identify
 from rmcalib.scores import Scores
+from rmcalib.scores._runs import TABLE, RunError, read_run
 
-TABLE, JOURNAL = "scores.parquet", "scored-*.jsonl"
-REMEDY = "restore it from a copy, or give --fresh to score again"
+JOURNAL = "scored-*.jsonl"
+FACTS = ("labels", "scale", "score_kind", "meaning")  # of a manifest: what the scores themselves know
 _FILES = (TABLE, "metrics.json", JOURNAL, "run.json")  # in the order in which a new run removes them
-
-
-class RunError(ValueError):
-    """A run folder cannot be used. The message is one line with the remedy."""
 
 
 def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
@@ -46,28 +41,6 @@ def model_folder(name: str) -> str:
     """Return the name of the folder of a judge; a local model is named by its full path."""
     is_path = name != "demo" and kind_on_disk(name) == "folder"
     return folder_name(str(Path(name).resolve()) if is_path else name)
-
-
-def inputs_hash(inputs: Mapping[str, Any]) -> str:
-    """Return a SHA-256 of values that can be written as JSON, in any order of their keys.
-
-    >>> inputs_hash({"a": 1, "b": 2}) == inputs_hash({"b": 2, "a": 1})
-    True
-    """
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-
-
-def content_hash(scores: Scores) -> str:
-    """Return a SHA-256 of the columns of scores, without their manifest.
-
-    >>> scores = Scores.from_arrays([[1.0, 0.0]])
-    >>> content_hash(scores) == content_hash(Scores.from_arrays([[1.0, 0.0]], manifest={"model": "m"}))
-    True
-    """
-    digest = hashlib.sha256()
-    for name, values in sorted(scores.columns().items()):
-        digest.update(json.dumps([name, values.tolist()]).encode())
-    return digest.hexdigest()
 
 
 @contextlib.contextmanager
@@ -130,32 +103,12 @@ def remove_journals(folder: Path) -> None:
 
 def write_scores(folder: Path, scores: Scores, manifest: Mapping[str, Any]) -> Scores:
     """Write the table and then the manifest of a finished run, with the digest of the table."""
-    finished = dataclasses.replace(scores, manifest={**manifest, "status": "finished"})
+    facts = {key: scores.manifest[key] for key in FACTS if key in scores.manifest}
+    finished = dataclasses.replace(scores, manifest={**manifest, **facts, "status": "finished"})
     written = finished.to_parquet(folder / TABLE)
     digest = {"scores_sha256": written["scores_sha256"]}
     write_json(folder / "run.json", {**finished.manifest, **digest})
     return dataclasses.replace(finished, manifest=written)
-
-
-def read_run(folder: Path) -> Scores | None:
-    """Read the scores of a run folder and check them against its manifest; None if it has no scores yet.
-
-    Damaged scores are an error: whether to score again what is lost is the user's decision.
-    """
-    manifest = read_object(folder / "run.json")
-    try:
-        scores = Scores.from_parquet(folder / TABLE)
-    except StorageError:
-        raise
-    except ValueError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return None
-        raise RunError(f"{error}; {REMEDY}") from error
-    # Object storage has no locks: two processes may finish the same run there, each with its own timings.
-    compared = (lambda one: one.get("hash")) if is_remote(folder) else dict
-    if manifest.get("status") == "finished" and compared(scores.manifest) != compared(manifest):
-        raise RunError(f"{folder}: damaged: run.json and {TABLE} do not belong together; {REMEDY}")
-    return scores
 
 
 def is_finished(folder: Path, asked: str | None) -> bool:
@@ -194,12 +147,12 @@ def _same_sources(manifest: Mapping[str, Any]) -> bool:
 
 def is_own_run(folder: Path, scores: Scores) -> bool:
     """Return whether scores were read from the finished run of a judge in this folder."""
-    manifest, digest = read_object(folder / "run.json"), content_hash(scores)
+    manifest, digest = read_object(folder / "run.json"), scores.content_hash()
     known = manifest.get("hash")
     if manifest.get("status") != "finished" or not known == scores.manifest.get("hash") != digest:
         return False
     there = read_run(folder)
-    return there is not None and content_hash(there) == digest
+    return there is not None and there.content_hash() == digest
 
 
 def keep_scores(
@@ -220,7 +173,7 @@ def keep_scores(
     """
     if is_own_run(folder, scores):
         return
-    digest, before = content_hash(scores), read_object(folder / "run.json")
+    digest, before = scores.content_hash(), read_object(folder / "run.json")
     about = {key: value for key, value in scores.manifest.items() if key not in ("asked", "scores_sha256")}
     if asked is None and before.get("hash") == digest:
         asked = before.get("asked")

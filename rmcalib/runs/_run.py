@@ -23,17 +23,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from rmcalib._util.display import count
-from rmcalib._util.files import read_object, utc, write_bytes
+from rmcalib._util.files import json_hash, read_object, utc, write_bytes
 from rmcalib._util.processes import Team, joined, package_versions, process_rank
 from rmcalib._util.storage import is_remote, read_file
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Judge, ScoredItem, load_judge
 from rmcalib.judges._judge import about_judge, close_judge, scored_chunks
-from rmcalib.judges._readings import answers_summary
 from rmcalib.judges._scoring import CHUNK
 from rmcalib.runs import _folder
-from rmcalib.runs._folder import RunError
 from rmcalib.scores import Scores
+from rmcalib.scores._answers import answers_summary
+from rmcalib.scores._meaning import measured
+from rmcalib.scores._runs import REMEDY, TABLE, RunError, read_run
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -123,7 +124,7 @@ def score(
             scores = _folder.finished_scores(folder, asked_for(chosen, bench))
         if not team.gather(scores is not None)[0]:
             scores = _score_together(chosen, bench, folder, team, fresh, on_progress)
-        return scores if scores is not None else Scores.from_parquet(folder / _folder.TABLE)
+        return scores if scores is not None else Scores.from_parquet(folder / TABLE)
 
 
 def _score_together(
@@ -131,7 +132,7 @@ def _score_together(
 ) -> Scores | None:
     """Score what is left of a benchmark; the main process returns all scores."""
     inputs = score_inputs(judge, bench)
-    if len({*team.gather(_folder.inputs_hash(inputs))}) > 1:
+    if len({*team.gather(json_hash(inputs))}) > 1:
         raise ValueError(f"{judge.name}: the processes found different models or data: start them again")
     about, asked = about_judge(judge), asked_for(judge, bench)
     about |= {} if asked is None else {"asked": asked}
@@ -187,7 +188,7 @@ def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
     if asked is None:
         return None
     data = [benchmark.name, benchmark.revision, _items_hash(benchmark)]
-    return _folder.inputs_hash({**asked, "model": _folder.model_folder(judge.name), "benchmark": data})
+    return json_hash({**asked, "model": _folder.model_folder(judge.name), "benchmark": data})
 
 
 def _items_hash(benchmark: Benchmark) -> str:
@@ -271,7 +272,7 @@ class Run:
             **(about or {}),
         }
         self.folder, self.benchmark = folder, benchmark
-        self.hash = _folder.inputs_hash(inputs)
+        self.hash = json_hash(inputs)
         self.manifest = {**inputs, **described, "status": "running", "hash": self.hash, "inputs": inputs}
         self._fresh, self._rank = fresh, rank
         self._scored: dict[str, ScoredItem] = {}
@@ -296,7 +297,7 @@ class Run:
                 _folder.claim(self.folder, self.manifest, fresh=self._fresh)
             manifest = read_object(self.folder / "run.json")
             if manifest.get("status") == "finished" and manifest.get("hash") == self.hash:
-                self._finished = _folder.read_run(self.folder)
+                self._finished = read_run(self.folder)
             if self._finished is None:
                 self._scored = self._read_journals()
             self._lock = opened.pop_all()  # keep the lock: there was no error
@@ -331,7 +332,8 @@ class Run:
                 f"not scored yet (the first: {missing[0]!r})"
             )
         rows = [row for item in self.benchmark.items for row in _rows(item, self._scored[item.id])]
-        scores = Scores.from_rows(rows, source=str(self.folder))
+        scores = Scores.from_rows(rows, self.manifest, source=str(self.folder))
+        scores = measured(scores, self.manifest.get("numbers"), guess=False)
         answers = answers_summary(scores)
         self.manifest |= {
             **about,
@@ -427,7 +429,7 @@ def _rows(item: Item, scored: ScoredItem) -> Iterable[dict[str, Any]]:
 def _line(run: str, scored: Iterable[ScoredItem]) -> bytes:
     """Return the line of a chunk in the journal."""
     record = {"run": run, "items": [asdict(one) for one in scored]}
-    return json.dumps({**record, "check": _folder.inputs_hash(record)}).encode() + b"\n"
+    return json.dumps({**record, "check": json_hash(record)}).encode() + b"\n"
 
 
 def _read_journal(file: Path) -> tuple[set[str], dict[str, ScoredItem]]:
@@ -441,14 +443,14 @@ def _read_journal(file: Path) -> tuple[set[str], dict[str, ScoredItem]]:
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-            if record.pop("check") != _folder.inputs_hash(record):
+            if record.pop("check") != json_hash(record):
                 raise ValueError("the check does not match")
             runs.add(record["run"])
             for one in record["items"]:
                 values = {key: tuple(value) for key, value in one.items() if isinstance(value, list)}
                 found[one["id"]] = ScoredItem(**{**one, **values})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise RunError(f"{file}, line {number}: damaged; {_folder.REMEDY}") from error
+            raise RunError(f"{file}, line {number}: damaged; {REMEDY}") from error
     return runs, found
 
 

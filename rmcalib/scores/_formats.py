@@ -22,6 +22,7 @@ from rmcalib._util.texts import repeated, typed
 from rmcalib.scores._files import Table, columns_of
 from rmcalib.scores._schema import as_lists, objects
 from rmcalib.scores._tables import to_columns
+from rmcalib.scores.scale import Scale, as_record
 
 Columns = dict[str, Any]
 About = dict[str, Any]
@@ -80,7 +81,7 @@ def models_of_table(table: Table) -> dict[str, tuple[Columns, About]]:
     category = np.full(len(table), "MATH")
     labelled = Table({**table.columns, "label": correct, "category": category}, table.source)
     roles = {"model": "model", "prompt": "problem", "response": "response", "reward": "score"}
-    parts = to_columns(labelled, {role: [name] for role, name in roles.items()})
+    parts, _ = to_columns(labelled, {role: [name] for role, name in roles.items()})
     return {str(model): _meant(own, {"model": model, **_REWARDMATH}) for model, own in parts.items()}
 
 
@@ -104,7 +105,7 @@ def rewardbench_columns(content: Any, source: str) -> tuple[Columns, About]:
     labels = [[float(i < n) for i in range(len(own))] for n, own in zip(n_correct, scores, strict=True)]
     lists = {"prompt": ids, "category": subsets, "reward": scores, "label": labels}
     table = Table({role: objects(values) for role, values in lists.items()}, source)
-    return to_columns(table, {role: [role] for role in lists})[None], about
+    return to_columns(table, {role: [role] for role in lists})[0][None], about
 
 
 def _repaired_ids(ids: list[str], categories: Sequence[str]) -> list[str]:
@@ -157,7 +158,7 @@ def _meant(columns: Columns, about: About) -> tuple[Columns, About]:
     rewards = [value[0] if isinstance(value, list) else value for value in values]
     numbers = [value for value in rewards if isinstance(value, (int, float)) and value == value]
     if all(0 <= value <= 10 and value == int(value) for value in numbers):
-        about |= {"scale": "ratings", "score_kind": "ratings"}
+        about |= {"scale": as_record(Scale("rating", "grades from 0 to 10")), "score_kind": "rating"}
     return columns | {"reward": rewards}, about
 
 
@@ -204,7 +205,12 @@ def _compared(model: str, by_problem: Mapping[Any, list[tuple[Any, Any]]]) -> tu
             f"It is right in {at['right_at_A']:.0%} of the pairs that show the correct response first, "
             f"and in {at['right_at_B']:.0%} of those that show it second."
         )
-    about = {"model": model, **_REWARDMATH, "score_kind": "pairs", "scale": "pairs"}
+    about = {
+        "model": model,
+        **_REWARDMATH,
+        "score_kind": "pairs",
+        "scale": as_record(Scale("pairs", "verdicts on pairs")),
+    }
     return columns, about | {"verdicts": {"pairs": len(pairs), "unclear": unclear, **at}, "notes": notes}
 
 

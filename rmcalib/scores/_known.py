@@ -52,7 +52,7 @@ def load_board(name: str = "rewardmath") -> dict[str, Scores]:
     --------
     >>> board = load_board()
     >>> len(board), board["internlm/internlm2-7b-reward"]
-    (9, Scores(483 prompts, 4830 responses,
+    (9, Scores(483 prompts, 4830 responses, scale 'utility', labels 'best',
                {'model': 'internlm/internlm2-7b-reward', 'benchmark': 'rewardmath'}))
     """
     if name not in BOARDS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,16 +15,29 @@ from rmcalib._util.texts import did_you_mean, parse_json
 from rmcalib.scores import _files, _formats
 from rmcalib.scores._known import built_in_scores, is_built_in
 from rmcalib.scores._meaning import MISSING, STEPS, Missing, measured, step_rewards
+from rmcalib.scores._runs import single_run
 from rmcalib.scores._schema import Columns, as_number, objects
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import ROW, listed, parse_columns, to_columns
+from rmcalib.scores.scale import Labels, Scale, as_record
 
 T = TypeVar("T")
 
 
-# What a source has of one model: columns, what is known about them, and the table they are from. A table
-# without a manifest is foreign: its numbers may be anything.
-Found = tuple[Mapping[str, Any], dict[str, Any], _files.Table]
+@dataclass(frozen=True)
+class _Reading:
+    """How a source is read; see `load_scores`."""
+
+    scale: str | None = None
+    labels_are: str | None = None
+    cluster: str | None = None
+    steps: str = "product"
+    missing: Missing | None = None
+
+
+# What a source has of one model: columns, what is known about them, the table they are from, and what its labels
+# mean if the source says so. A table without a manifest is foreign: its numbers may be anything.
+Found = tuple[Mapping[str, Any], dict[str, Any], _files.Table, Labels | None]
 
 
 class Loaded(NamedTuple):
@@ -39,6 +53,7 @@ def load_scores(
     columns: str | Mapping[str, Any] | None = None,
     *,
     scale: str | None = None,
+    labels_are: str | None = None,
     model: str | None = None,
     cluster: str | None = None,
     steps: str = "product",
@@ -59,10 +74,15 @@ def load_scores(
         ``"reward=score,prompt=prompt_id"``. Roles: prompt, response, reward, label, category, cluster, step,
         model. Columns with usual names are found without it. Several rewards per row: ``"reward=a+b"`` or a
         list. ``"reward=-loss"``: lower is better. Further columns are kept in `Scores.extra`.
-    scale : {"reward", "probability", "logprob", "rating", "logit"}, optional
-        What the numbers are. By default, `rmcalib.scores.look` decides if it is certain, and numbers are
-        rewards otherwise; the manifest says which (``meaning``). Files of rmcalib and of known formats are
-        never guessed.
+    scale : {"utility", "log_odds", "probability", "logprob", "rating", "logit", "none", "reward"}, optional
+        What the numbers are: those of a Bradley-Terry model, log-odds or probabilities, grades, rewards that
+        went through a sigmoid ("logit"), or numbers that state no probabilities. By default, the registry
+        decides for known models, then `rmcalib.scores.look` if it is certain. Otherwise numbers are taken as
+        utilities, and `Scores.scale` says that this is assumed.
+    labels_are : {"best", "correct"}, optional
+        What the labels mean: one response of a prompt is the best, or each response is correct or not. By
+        default, the name of the column decides. A bare 0/1 column names the best response if at least nine of
+        ten prompts have exactly one 1; `Scores.labels` says which was taken.
     model : str, optional
         Which model, if the source has several.
     cluster : str, optional
@@ -93,7 +113,8 @@ def load_scores(
     >>> scores.reward.tolist(), scores.is_correct.tolist()
     ([1.5, 0.5], [False, True])
     """
-    return _single(_load(source, columns, cluster, scale, steps, missing, only=model), source).scores
+    reading = _Reading(scale, labels_are, cluster, steps, missing)
+    return _single(_load(source, columns, reading, only=model), source).scores
 
 
 def load_all_scores(
@@ -101,6 +122,7 @@ def load_all_scores(
     columns: str | Mapping[str, Any] | None = None,
     *,
     scale: str | None = None,
+    labels_are: str | None = None,
     cluster: str | None = None,
     steps: str = "product",
     missing: Missing | None = None,
@@ -109,7 +131,7 @@ def load_all_scores(
 
     Parameters
     ----------
-    source, columns, scale, cluster, steps, missing
+    source, columns, scale, labels_are, cluster, steps, missing
         As for `load_scores`.
 
     Returns
@@ -125,12 +147,16 @@ def load_all_scores(
     ...     list(load_all_scores(f"{folder}/mine.parquet"))
     ['mine']
     """
-    found = _load(source, columns, cluster, scale, steps, missing)
-    return {name: loaded.scores for name, loaded in found.items()}
+    loaded = _load(source, columns, _Reading(scale, labels_are, cluster, steps, missing))
+    return {name: one.scores for name, one in loaded.items()}
 
 
 def load_with_rows(
-    source: Any, columns: str | Mapping[str, Any] | None = None, *, scale: str | None = None
+    source: Any,
+    columns: str | Mapping[str, Any] | None = None,
+    *,
+    scale: str | None = None,
+    labels_are: str | None = None,
 ) -> Loaded:
     """Read scores of one model together with the table that they are from, so that rows can be written back.
 
@@ -139,7 +165,7 @@ def load_with_rows(
     >>> load_with_rows(table).row.tolist()
     [0, 2, 1]
     """
-    return _single(_load(source, columns, scale=scale), source)
+    return _single(_load(source, columns, _Reading(scale, labels_are)), source)
 
 
 def find_model(found: Mapping[str, T], model: str, source: Any) -> T:
@@ -166,27 +192,24 @@ def _named(source: Any) -> str:
 def _load(
     source: Any,
     columns: str | Mapping[str, Any] | None,
-    cluster: str | None = None,
-    scale: str | None = None,
-    steps: str = "product",
-    missing: Missing | None = None,
+    reading: _Reading,
     *,
     only: str | None = None,
 ) -> dict[str, Loaded]:
     """Return everything that a source has by model; of several models, `only` one is built if it is named."""
-    check_choice(steps, "steps", STEPS)
-    check_choice(missing, "missing", (None, *MISSING))
-    given = parse_columns(columns) | ({} if cluster is None else {"cluster": [cluster]})
+    check_choice(reading.steps, "steps", STEPS)
+    check_choice(reading.missing, "missing", (None, *MISSING))
+    given = parse_columns(columns) | ({} if reading.cluster is None else {"cluster": [reading.cluster]})
     if is_built_in(source):
         source = built_in_scores(str(source))
     if isinstance(source, Scores):
         table = _files.Table(source.columns(), "scores")
-        scores = measured(source, scale, guess=False)
+        scores = _as_said(clustered(source, reading.cluster), reading, guess=False)
         return {str(source.manifest.get("model") or "scores"): Loaded(scores, table, np.arange(len(source)))}
     found = _models_of(source, given)
     if only is not None and len(found) > 1:
         found = {only: find_model(found, only, _named(source))}
-    return {name: _built(*one, scale, steps, missing) for name, one in found.items()}
+    return {name: _built(*one, reading) for name, one in found.items()}
 
 
 def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, Found]:
@@ -199,11 +222,10 @@ def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, Found]:
         )
     file, content = as_path(source), None
     if file.suffix.lower() not in _files.ENDINGS and (is_remote(file) or file.is_dir()):
-        file /= "scores.parquet"  # of a run folder
-        if not is_remote(file) and not file.exists():
-            raise ValueError(
-                f"{source}: a folder without scores.parquet: name a file of scores or a run folder"
-            )
+        run = single_run(file)
+        scores = run.scores()
+        table = _files.Table(scores.columns(), str(run.folder), manifest=scores.manifest)
+        return {run.label: (table.columns, scores.manifest, table, None)}
     models = {}
     if file.suffix.lower() == ".json":
         content = parse_json(read_input(file), str(file))
@@ -214,7 +236,7 @@ def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, Found]:
     if not models:
         return _in_table(table, file.stem, given)
     return {
-        model: (columns, about, _files.Table(dict(columns), str(file), manifest=about))
+        model: (columns, about, _files.Table(dict(columns), str(file), manifest=about), None)
         for model, (columns, about) in models.items()
     }
 
@@ -224,10 +246,11 @@ def _in_table(table: _files.Table, stem: str, given: Mapping[str, list[str]]) ->
     about = table.manifest or {}
     called = str(about.get("model") or stem)
     if about and not given:
-        return {called: (table.columns, about, table)}
+        return {called: (table.columns, about, table, None)}
+    parts, labels = to_columns(table, given)
     return {
-        model or called: (columns, about if model is None else about | {"model": model}, table)
-        for model, columns in to_columns(table, given).items()
+        model or called: (columns, about if model is None else about | {"model": model}, table, labels)
+        for model, columns in parts.items()
     }
 
 
@@ -235,11 +258,11 @@ def _built(
     found: Mapping[str, Any],
     known: Mapping[str, Any],
     table: _files.Table,
-    scale: str | None,
-    steps: str,
-    missing: Missing | None,
+    labels: Labels | None,
+    reading: _Reading,
 ) -> Loaded:
     """Build scores from columns; steps, pairs and missing numbers become rewards."""
+    missing = reading.missing
     n = len(next(iter(found.values())))
     columns = {ROW: np.arange(n)} | {name: objects(values) for name, values in found.items()}
     about = dict(known)
@@ -251,16 +274,35 @@ def _built(
 
     if "steps" in columns:
         try:
-            columns["reward"], probabilities = step_rewards(columns.pop("steps").tolist(), steps)
+            columns["reward"], probabilities = step_rewards(columns.pop("steps").tolist(), reading.steps)
         except ValueError as error:
             raise ValueError(f"{table.source}: {error}") from None
-        about |= {"score_kind": "steps", "steps": steps}
-        about["scale"] = "log-utilities" if probabilities else "unknown"
+        about |= {"score_kind": "steps", "steps": reading.steps}
+        if probabilities:
+            stated = Scale("probability", "probabilities that all steps are correct", of="correct")
+            about["scale"] = as_record(stated)
     if missing != "refuse":
         columns = _without_missing(columns, missing, about, table.source)
-    scores = Scores.from_columns(columns, about, source=table.source, place=place)
+    scores = Scores.from_columns(columns, about, labels=labels, source=table.source, place=place)
     row = scores.extra.pop(ROW)
-    return Loaded(measured(scores, scale, guess=table.manifest is None), table, row)
+    return Loaded(_as_said(scores, reading, guess=table.manifest is None), table, row)
+
+
+def _as_said(scores: Scores, reading: _Reading, *, guess: bool) -> Scores:
+    """Return scores on the scale, and with labels of the meaning, that the user states."""
+    if reading.labels_are is not None:
+        scores = scores.labelled_as(reading.labels_are)
+    return measured(scores, reading.scale, guess=guess)
+
+
+def clustered(scores: Scores, cluster: str | None) -> Scores:
+    """Return scores whose prompts belong together by a further column."""
+    if cluster is None:
+        return scores
+    if cluster not in scores.extra:
+        have = ", ".join(scores.extra) or "none"
+        raise ValueError(f"cluster: the scores have no further column {cluster!r} (have: {have})")
+    return replace(scores, cluster=np.asarray(scores.extra[cluster]).astype(str))
 
 
 def _without_missing(columns: Columns, missing: Missing, about: dict[str, Any], source: str) -> Columns:

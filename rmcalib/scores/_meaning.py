@@ -14,8 +14,9 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib.scores._scores import Scores
+from rmcalib.scores.scale import Kind, Scale
 
-SCALES = ("reward", "probability", "logprob", "rating", "logit")
+SCALES = ("reward", "utility", "log_odds", "probability", "logprob", "rating", "logit", "none")
 """What numbers can be; see `to_rewards`."""
 Missing = Literal["refuse", "lowest", "drop"]
 """What to do about responses without a score; see `load_scores`."""
@@ -127,7 +128,10 @@ def to_rewards(values: FloatArray, offsets: IntArray, scale: str) -> FloatArray:
     """Turn numbers of a known scale into rewards (N,).
 
     ========== ========================================================================================
-    reward     as they are
+    reward     as they are; what they mean is not known
+    utility    as they are: those of a Bradley-Terry model
+    log_odds   as they are: the sigmoid of each is P(the response is correct)
+    none       as they are; they order responses and state no probabilities
     probability log p if a prompt's numbers sum to one: they are P(the response is the best). Otherwise
                log p − log(1 − p): each is P(the response is correct), on its own; if exactly one response
                is correct, the softmax of these rewards is the probability that it is this one.
@@ -144,11 +148,13 @@ def to_rewards(values: FloatArray, offsets: IntArray, scale: str) -> FloatArray:
     array([-0.2877, -1.3863])
     """
     check_choice(scale, "scale", SCALES)
-    if scale in ("reward", "rating"):
+    if scale in ("reward", "utility", "log_odds", "rating", "none"):
         return values
     if scale == "logprob":
         if values.max() > 1e-6:
-            raise ValueError(f"scale: {values.max():g} is no log-probability (at most 0): say scale='reward'")
+            raise ValueError(
+                f"scale: {values.max():g} is above 0, so it cannot be a log-probability; use scale='reward'"
+            )
         if _signs(values, offsets)[2] == "exponentials sum to 1":
             return values  # kept exact, since exp may underflow
         values = np.minimum(values, -_EDGE)
@@ -162,11 +168,16 @@ def to_rewards(values: FloatArray, offsets: IntArray, scale: str) -> FloatArray:
         raise ValueError(f"scale: {scale} needs numbers from 0 to 1, but one is {worst:g}: if these are "
                          f"{remedy}, say scale='reward'")  # fmt: skip
     p = np.maximum(values, _half_of_least(values))
-    starts, sizes = offsets[:-1], np.diff(offsets)
-    if scale == "probability" and (np.abs(np.add.reduceat(values, starts) - 1) <= 0.005 * sizes).all():
+    if scale == "probability" and _sum_to_one(values, offsets):
         return np.log(p)
     q = np.maximum(1 - values, _half_of_least(1 - values))
     return np.log(p) - np.log(q)
+
+
+def _sum_to_one(probabilities: FloatArray, offsets: IntArray) -> bool:
+    """Whether the numbers of each prompt sum to one: they are P(the response is the best)."""
+    sums = np.add.reduceat(probabilities, offsets[:-1])
+    return bool((np.abs(sums - 1) <= 0.005 * np.diff(offsets)).all())
 
 
 def _half_of_least(values: FloatArray) -> float:
@@ -175,22 +186,38 @@ def _half_of_least(values: FloatArray) -> float:
 
 
 def measured(scores: Scores, scale: str | None, *, guess: bool) -> Scores:
-    """Return scores whose numbers are rewards, and whose manifest says what was done (``meaning``)."""
+    """Return scores whose numbers are rewards, and that know what they are; the manifest says what was done.
+
+    ``scale`` is what the user says. Otherwise, if ``guess``, numbers are read as what they certainly look like.
+    Numbers from 0 to 1 beside labels of single responses are read as probabilities: if they are rewards that
+    went through a sigmoid, the probability that they state is the same.
+    """
     if scale is not None:
         check_choice(scale, "scale", SCALES)
     if scale is None and (not guess or "score_kind" in scores.manifest):
         return scores
     meaning = look(scores)
     used = scale or (meaning.looks_like if meaning.certain else "reward")
+    if scale is None and meaning.looks_like == "logit" and scores.labels in ("correct", None):
+        used = "probability"
     meaning = replace(meaning, measured_as=used, asked=scale is not None)
-    if meaning.looks_like == "reward" and not meaning.asked and meaning.reversed is None:
+    if meaning.looks_like == used == "reward" and not meaning.asked and meaning.reversed is None:
         return scores  # there is nothing to say
     about = {**scores.manifest, "meaning": asdict(meaning)}
-    if used in ("probability", "logprob", "logit"):
-        about |= {"score_kind": used, "scale": "log-probabilities" if used != "logit" else "log-utilities"}
-    elif used == "rating":
-        about |= {"score_kind": "ratings", "scale": "ratings"}
-    return replace(scores, reward=to_rewards(scores.reward, scores.offsets, used), manifest=about)
+    converted = replace(scores, reward=to_rewards(scores.reward, scores.offsets, used), manifest=about)
+    return converted if used == "reward" else converted.with_scale(_scale(used, scores, meaning))
+
+
+def _scale(used: str, scores: Scores, meaning: Meaning) -> Scale:
+    """Return the scale of numbers that were read as ``used``, one of `SCALES`."""
+    reason = "as you said" if meaning.asked else f"its numbers are {meaning.evidence}"
+    if used not in ("probability", "logprob"):
+        kind: Kind = "utility" if used == "logit" else used  # type: ignore[assignment]
+        return Scale(kind, reason)
+    values = scores.reward / 100 if used == "probability" and scores.reward.max() > 1 else scores.reward
+    p = np.exp(values) if used == "logprob" else values
+    of: Literal["best", "correct"] = "best" if _sum_to_one(p, scores.offsets) else "correct"
+    return Scale("probability", reason, of=of)
 
 
 _COMBINED: dict[str, Callable[[FloatArray], Any]] = {

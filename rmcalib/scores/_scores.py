@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,8 +15,21 @@ import numpy.typing as npt
 
 from rmcalib._util import arrays
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib.benchmarks._official import entry_of, tied_categories
 from rmcalib.scores import _files, _schema
 from rmcalib.scores._schema import Place, row_place
+from rmcalib.scores.scale import (
+    Labels,
+    Scale,
+    Use,
+    View,
+    as_record,
+    as_scale,
+    meaning_of_labels,
+    refusal,
+    scale_of_manifest,
+    view_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +39,7 @@ if TYPE_CHECKING:
 _OF_THE_RUN = ("hash", "asked", "scores_sha256")  # of a manifest; they hold for the unchanged rewards only
 _OPTIONAL = ("votes", "ties", "beats", "cluster")
 _DETAIL = "judge_"
+_BY_BENCHMARK: dict[str, Labels] = {"one": "best", "pairs": "best", "correct": "correct", "votes": "votes"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +113,61 @@ class Scores:
     def __repr__(self) -> str:
         """Return a summary: the numbers of prompts and responses."""
         about = {name: self.manifest[name] for name in ("model", "benchmark") if name in self.manifest}
-        return f"Scores({self.n_items} prompts, {len(self)} responses, {about})"
+        facts = f"scale {self.scale.kind!r}, labels {self.labels!r}"
+        return f"Scores({self.n_items} prompts, {len(self)} responses, {facts}, {about})"
+
+    @property
+    def name(self) -> str:
+        """Name of the model for messages."""
+        return str(self.manifest.get("model") or "scores")
+
+    @cached_property
+    def scale(self) -> Scale:
+        """What the rewards are. The registry wins over what a run recorded: a recipe may have been corrected.
+
+        >>> Scores.from_arrays([[1.0, 0.0]], scale="log_odds").scale.kind
+        'log_odds'
+        """
+        return scale_of_manifest(self.manifest)
+
+    @property
+    def labels(self) -> Labels | None:
+        """What the labels mean: "best", "correct" (response by response) or "votes"; None without labels.
+
+        >>> Scores.from_arrays([[1.0, 0.0]], correct=[[True, True]]).labels
+        'correct'
+        """
+        kind: Labels | None = self.manifest.get("labels", {}).get("kind")
+        return kind
+
+    @property
+    def view(self) -> View:
+        """How the labels are read: "top_1", one response of a prompt is the best, or "pointwise"."""
+        return view_of(self.labels)
+
+    def refusal(self, use: Use | None = None) -> str | None:
+        """Return why these scores cannot be used in some way (default: in their view); None if they can.
+
+        >>> Scores.from_arrays([[1.0, 0.0]], scale="pairs").refusal()
+        'it compares two responses at a time: only pairs are measured'
+        """
+        return refusal(self.scale, self.labels, use or self.view)
+
+    def with_scale(self, scale: Scale) -> Scores:
+        """Return the same numbers, which are now known to be on this scale."""
+        about = {**self.manifest, "scale": as_record(scale)}
+        about.setdefault("score_kind", scale.kind)
+        return replace(self, manifest=about)
+
+    def labelled_as(self, labels_are: str) -> Scores:
+        """Return the same scores with labels that mean "best" or "correct"."""
+        arrays.check_choice(labels_are, "labels_are", ("best", "correct"))
+        if self.labels in (None, "votes"):
+            what = "there are no labels" if self.labels is None else "the labels are votes"
+            raise ValueError(f"labels_are: {labels_are!r} has no effect: {what}")
+        return replace(
+            self, manifest={**self.manifest, "labels": {"kind": labels_are, "from": "as you said"}}
+        )
 
     @cached_property
     def offsets(self) -> IntArray:
@@ -262,6 +332,8 @@ class Scores:
         cluster: Iterable[str] | None = None,
         votes: ArrayLike | None = None,
         ties: ArrayLike | None = None,
+        scale: Scale | str | None = None,
+        labels_are: str | None = None,
         manifest: Mapping[str, Any] | None = None,
     ) -> Scores:
         """Build scores from an array of rewards, one row per prompt.
@@ -284,6 +356,12 @@ class Scores:
             How many people preferred each response.
         ties : int (n,), optional
             How many found them equally good; default 0.
+        scale : Scale or str, optional
+            What the rewards are: "utility", "log_odds", "rating", "pairs" or "none"; see `Scale`. Nothing is
+            converted: for numbers on other scales, use `load_scores`.
+        labels_are : {"best", "correct"}, optional
+            What the labels mean. Default: "best" for indices; truth values name the best response if at least
+            nine of ten prompts have exactly one, and say otherwise of each response whether it is correct.
         manifest : Mapping[str, Any], optional
             Information about how the scores were made.
 
@@ -313,7 +391,13 @@ class Scores:
             raise ValueError("ties: give votes too")
         if correct is not None or votes is None:  # otherwise votes decide
             columns["label"] = _labels(correct, (n, m)).ravel()
-        return cls.from_columns(columns, manifest)
+        named: Labels | None = (
+            "best" if votes is None and np.ndim(0 if correct is None else correct) < 2 else None
+        )
+        made = cls.from_columns(columns, manifest, labels=named)
+        if scale is not None:
+            made = made.with_scale(as_scale(scale, "as you said"))
+        return made if labels_are is None else made.labelled_as(labels_are)
 
     @classmethod
     def from_columns(
@@ -321,6 +405,7 @@ class Scores:
         columns: Mapping[str, Any],
         manifest: Mapping[str, Any] | None = None,
         *,
+        labels: Labels | None = None,
         source: str = "scores",
         place: Place = row_place,
     ) -> Scores:
@@ -335,6 +420,8 @@ class Scores:
             the mean of a response's known ``beats``.
         manifest : Mapping[str, Any], optional
             Information about how the scores were made.
+        labels : {"best", "correct", "votes"}, optional
+            What the labels mean, where the source says so; otherwise the manifest or the labels decide.
         source, place
             Name the data and the row in error messages.
 
@@ -366,12 +453,30 @@ class Scores:
         about = dict(manifest or {})
         if "beats" in given and "reward" not in given:
             given["reward"] = [_mean_win(row) for row in given["beats"]]
-            about |= {"score_kind": "pairs", "scale": "pairs"}
-        found = _schema.checked(given, source=source, place=place)
-        if "votes" in found:
-            starts = _schema.starts_of(found["item_id"])
-            found["label"] = _schema.voted_labels(found["label"], found["votes"], starts)
-        return cls(**_fields(found), manifest=about)
+        if "beats" in given and "score_kind" not in about:
+            about |= {"score_kind": "pairs", "scale": as_record(Scale("pairs", "probabilities of pairs"))}
+        checked = _schema.checked(given, source=source, place=place)
+        if "votes" in checked:
+            starts = _schema.starts_of(checked["item_id"])
+            checked["label"] = _schema.voted_labels(checked["label"], checked["votes"], starts)
+        return cls(**_fields(checked), manifest=about)._with_labels(labels)
+
+    def _with_labels(self, named: Labels | None) -> Scores:
+        """Return the scores with what their labels mean in the manifest, unless it is there already."""
+        if isinstance(self.manifest.get("labels"), dict):
+            return self
+        starts = self.offsets[:-1]
+        if self.votes is not None and self.n_votes.any():
+            kind: Labels | None = "votes"
+            reason = "people voted"
+        else:
+            entry = entry_of(self.manifest)
+            if named is None and entry is not None:
+                named = _BY_BENCHMARK.get(entry.labels)
+            untied = ~np.isin(self.category[starts], sorted(tied_categories(self)))
+            kind, reason = meaning_of_labels(self.label, starts, named, untied=untied)
+        about = {} if kind is None else {"labels": {"kind": kind, "from": reason}}
+        return replace(self, manifest={**self.manifest, **about})
 
     @classmethod
     def from_rows(
@@ -396,6 +501,18 @@ class Scores:
         return pd.DataFrame(
             {k: v.astype(object) if v.dtype.kind == "U" else v for k, v in self.columns().items()}
         )
+
+    def content_hash(self) -> str:
+        """Return a SHA-256 of the columns, without the manifest.
+
+        >>> one, other = (Scores.from_arrays([[1.0, 0.0]], manifest={"model": name}) for name in "ab")
+        >>> one.content_hash() == other.content_hash()
+        True
+        """
+        digest = hashlib.sha256()
+        for name, values in sorted(self.columns().items()):
+            digest.update(json.dumps([name, values.tolist()]).encode())
+        return digest.hexdigest()
 
     @classmethod
     def from_parquet(cls, path: str | Path) -> Scores:

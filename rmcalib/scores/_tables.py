@@ -22,6 +22,7 @@ from rmcalib._util.texts import did_you_mean, parse_yaml, repeated
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table
 from rmcalib.scores._schema import Columns, as_number, objects, raise_if_any
+from rmcalib.scores.scale import Labels
 
 ROLES = ("prompt", "response", "reward", "label", "category", "cluster", "step", "model")
 """What a column can be: the keys of ``columns`` in `load_scores`."""
@@ -91,27 +92,55 @@ def _negative(value: Any) -> Any:
     return value if number is None else -number
 
 
-def to_columns(table: Table, given: Mapping[str, list[str]]) -> dict[str | None, Columns]:
-    """Return the columns of `Scores` for each model of a table (None if it names none)."""
+def to_columns(
+    table: Table, given: Mapping[str, list[str]]
+) -> tuple[dict[str | None, Columns], Labels | None]:
+    """Return the columns of `Scores` for each model of a table (None if it names none), and what labels mean.
+
+    A winner, a rank or the id of the best response names the best one; the name of a column of truth values
+    may say that each response is correct or not. None if neither tells.
+    """
     if not len(table):
         raise ValueError(f"{table.source}: contains no scores")
     table = turned(table, given.get("reward", ()))
     roles = _roles(table, given)
     rows = np.arange(len(table))
+    labels = _labels_by_name(roles["label"][0]) if "label" in roles else None
     if _is_wide(table, roles):
+        labels = "best" if _names_the_best(table, roles) else labels
         table, roles, rows = _as_long(table, roles)
-    models, columns = _of_long(table, roles)
+    models, columns, names_best = _of_long(table, roles)
+    labels = "best" if names_best else labels
     used = {name for names in roles.values() for name in names} | {"is_correct"}
     for name, values in table.columns.items():
         if name not in used:
             columns.setdefault("response_text" if name == "response" else name, values)
     columns[ROW] = rows
     if models is None:
-        return {None: columns}
+        return {None: columns}, labels
     return {
         model: {name: values[models == model] for name, values in columns.items()}
         for model in dict.fromkeys(models.tolist())
-    }
+    }, labels
+
+
+def _labels_by_name(name: str) -> Labels | None:
+    """Return what the name of a column says about its labels.
+
+    >>> _labels_by_name("is_correct"), _labels_by_name("winner"), _labels_by_name("label")
+    ('correct', 'best', None)
+    """
+    words = {*_plain(name).split("_")}
+    found = [meaning for meaning, known in KNOWN["meaning"].items() if words & {*known}]
+    return found[0] if len(found) == 1 else None
+
+
+def _names_the_best(table: Table, roles: Mapping[str, list[str]]) -> bool:
+    """Whether the rows of a wide table name their best response: chosen and rejected, or the id of the best."""
+    if len(roles["reward"]) > 1 and _is_chosen(roles["reward"][0]):
+        return True
+    values = table.columns[roles["label"][0]] if "label" in roles else ()
+    return any(not isinstance(value, list) and not _is_empty(value) for value in values)
 
 
 # Which column is what
@@ -270,8 +299,13 @@ def _wide_labels(
 # The columns of a long table
 
 
-def _of_long(table: Table, roles: Mapping[str, list[str]]) -> tuple[npt.NDArray[np.str_] | None, Columns]:
-    """Return the model of each row of a table with one row per response, if it has models, and the columns."""
+def _of_long(
+    table: Table, roles: Mapping[str, list[str]]
+) -> tuple[npt.NDArray[np.str_] | None, Columns, bool]:
+    """Return the model of each row of a table with one row per response, if it has models, and the columns.
+
+    Also return whether its labels name the best response of a prompt.
+    """
     names = {role: own[0] for role, own in roles.items()}
     texts = {
         role: _ids(table, names[role]) for role in ("prompt", "category", "model", "cluster") if role in names
@@ -298,13 +332,14 @@ def _of_long(table: Table, roles: Mapping[str, list[str]]) -> tuple[npt.NDArray[
     if not as_given:
         name = names["response"]
         columns["response_id" if name == "response" else name] = table.columns[name]
+    names_best = False
     if "label" in names:
-        columns["label"] = _labels(table, names["label"], names.get("response"), group)
+        columns["label"], names_best = _labels(table, names["label"], names.get("response"), group)
     if "reward" in names:
         columns["reward"] = table.columns[names["reward"]]
     elif "steps" in names:
         columns["steps"] = table.columns[names["steps"]]
-    return models, columns
+    return models, columns, names_best
 
 
 def _ids(table: Table, name: str) -> npt.NDArray[np.str_]:
@@ -350,8 +385,11 @@ def _numbered(table: Table, name: str | None, group: IntArray) -> tuple[IntArray
     return found, name is None or (are_numbers and bool(np.isin(given - found, (0, 1)).all()))
 
 
-def _labels(table: Table, name: str, response: str | None, group: IntArray) -> FloatArray:
-    """Read labels of responses: truth values, words, the best id, ranks, shares; empty is unknown."""
+def _labels(table: Table, name: str, response: str | None, group: IntArray) -> tuple[FloatArray, bool]:
+    """Read labels of responses: truth values, words, the best id, ranks, shares; empty is unknown.
+
+    Also return whether they name the best response: by its id, by ranks, or because some are ties.
+    """
     values = table.columns[name].tolist()
     texts = [None if _is_empty(value) else _id_text(value).strip() for value in values]
     words = all(text is None or text.lower() in _WORDS for text in texts)
@@ -360,15 +398,15 @@ def _labels(table: Table, name: str, response: str | None, group: IntArray) -> F
         own = {*zip(group.tolist(), ids, strict=True)}
         best = {(g, text) for g, text in zip(group.tolist(), texts, strict=True) if text is not None}
         if best <= own and repeated(g for g, _ in best) is None:
-            return np.array(
-                [np.nan if t is None else float(t == one) for t, one in zip(texts, ids, strict=True)]
-            )
+            chosen = [np.nan if t is None else float(t == one) for t, one in zip(texts, ids, strict=True)]
+            return np.array(chosen), True
     if words:
-        return np.array([np.nan if text is None else _WORDS[text.lower()] for text in texts])
+        labels = np.array([np.nan if text is None else _WORDS[text.lower()] for text in texts])
+        return labels, any(text is not None and text.lower() in _TIES for text in texts)
     numbers = [np.nan if text is None else as_number(text) for text in texts]
     found = np.array(numbers, dtype=np.float64)
     if None not in numbers and (first := _first_of_ranks(found, group)) is not None:
-        return first
+        return first, True
     for row, number in enumerate(numbers):
         if number is None or number < 0 or number > 1:
             raise table.error(
@@ -377,7 +415,7 @@ def _labels(table: Table, name: str, response: str | None, group: IntArray) -> F
                 "no label: give true or false, 0 or 1, a share from 0 to 1, ranks 1, 2, ..., or the id of the "
                 "best response, or name another column, --columns label=NAME",
             )
-    return found
+    return found, False
 
 
 def _first_of_ranks(values: FloatArray, group: IntArray) -> FloatArray | None:

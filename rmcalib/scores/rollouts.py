@@ -231,7 +231,8 @@ def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dic
         about: dict[str, Any] = {"model": model, "source": source}
         if not there.all():
             about["missing"] = {"responses": int((~there).sum()), "treated": "left out"}
-        scores = Scores.from_columns(to_columns(table, roles)[None], about, source=table.source)
+        parts, labels = to_columns(table, roles)
+        scores = Scores.from_columns(parts[None], about, labels=labels, source=table.source)
         del scores.extra[ROW]
         found[model] = scores
     if not found:

@@ -155,7 +155,7 @@ def test_squashed_numbers_are_refused_with_the_remedy(server: Vllm) -> None:
 
 def test_a_stated_scale_allows_bounded_rewards() -> None:
     with serving(Vllm(knows=())) as server:
-        assert len(scored(quick(server.url, recipe=Recipe("org/rm", scale="ratings")))) == 34
+        assert len(scored(quick(server.url, recipe=Recipe("org/rm", scale="rating")))) == 34
 
 
 @pytest.mark.parametrize(

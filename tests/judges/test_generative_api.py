@@ -63,7 +63,7 @@ def test_letters_are_averaged_over_all_placements() -> None:
             (item,) = (item for item in ITEMS if f"{item.prompt}\n" in text)
             shown = shown_answers([{"content": text}])
             orders[item.id].add(tuple(answer.replace("\ufffd", "\ud800") for answer in shown))
-    assert judge.scale == "log-probabilities"
+    assert judge.scale.kind == "probability"
     for item, got in zip(ITEMS, results, strict=True):
         expected = dict.fromkeys(item.responses, 0.0)
         places = np.zeros(4)
@@ -83,7 +83,7 @@ def test_yes_no_gives_logits_and_p_yes() -> None:
     with serving(Chat()) as server:
         judge = quick(server, "yes-no")
         results = scored(judge)
-    assert judge.scale == "log-utilities"
+    assert judge.scale.kind == "log_odds"
     for item, got in zip(ITEMS, results, strict=True):
         q = np.array([weight(text) - 0.1 for text in item.responses])
         assert got.details["p_yes"] == pytest.approx(q, abs=1e-9)
@@ -94,7 +94,7 @@ def test_ratings_are_expectations() -> None:
     with serving(Chat(owner="openai")) as server:
         judge = quick(server, "rating")
         results = scored(judge)
-    assert judge.scale == "ratings"
+    assert judge.scale.kind == "rating"
     grades = np.arange(1, 10)
     for item, got in zip(ITEMS, results, strict=True):
         for text, reward in zip(item.responses, got.rewards, strict=True):

@@ -14,13 +14,14 @@ import pytest
 
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
-from rmcalib.judges import Judge, Scale, ScoredItem, load_judge
+from rmcalib.judges import Judge, ScoredItem, load_judge
 from rmcalib.judges._judge import scored_chunks
 from rmcalib.judges._load import KINDS, judge_kind, judge_settings
 from rmcalib.judges._scoring import Classifier
 from rmcalib.judges._settings import parsed_settings, setting_help
 from rmcalib.runs import RunError
 from rmcalib.runs._run import asked_for
+from rmcalib.scores import Scale
 
 ITEMS = tuple(Item(f"p{i}", "ab"[i % 2], f"question {i}", ("yes", "no way", "maybe"), 1) for i in range(10))
 BENCH = Benchmark("small", "1", ITEMS)
@@ -30,7 +31,7 @@ class Lengths:
     """The smallest judge: of rmcalib it uses only `ScoredItem`."""
 
     name = "lab/lengths"
-    scale: Scale = "ratings"
+    scale: str = "rating"
 
     def __init__(self, version: int = 1, chunk: int = 4) -> None:
         self.version, self.chunk, self.seen = version, chunk, list[str]()
@@ -58,7 +59,7 @@ def test_a_judge_that_is_an_object() -> None:
     assert (scores.n_tokens == -1).all()
     assert not scores.truncated.any()
     manifest = scores.manifest
-    assert (manifest["model"], manifest["scale"], manifest["kind"]) == ("lab/lengths", "ratings", "lengths")
+    assert (manifest["model"], scores.scale.kind, manifest["kind"]) == ("lab/lengths", "rating", "lengths")
     assert manifest["counts"]["tokens"] == 0
     assert manifest["inputs"]["version"] == 1
     json.dumps(manifest)
@@ -119,7 +120,7 @@ def test_a_judge_may_report_progress_and_more_for_the_manifest() -> None:
 def test_a_function_is_a_judge() -> None:
     scores = rmcalib.score(lengths, BENCH)
     assert scores.manifest["model"] == "lengths"
-    assert scores.manifest["scale"] == "unknown"
+    assert scores.scale.assumed
     assert scores.reward.tolist() == [3.0, 6.0, 5.0] * 10
     arrays = rmcalib.score(lambda _, texts: np.array([len(text) for text in texts]), BENCH, name="mine")
     assert arrays.reward.tolist() == scores.reward.tolist()
@@ -168,7 +169,7 @@ def test_the_demo_is_the_same_judge_however_it_is_given(tmp_path: Path) -> None:
     by_name = rmcalib.score("demo", bench, device="cpu", output=tmp_path)
     judge = rmcalib.load_judge("demo", device="cpu")
     assert isinstance(judge, Classifier)
-    assert judge.scale == "unknown"
+    assert isinstance(judge.scale, Scale) and judge.scale.assumed
     for way in (judge, judge.model):
         scores = rmcalib.score(way, bench)
         assert scores.reward.tobytes() == by_name.reward.tobytes()
@@ -230,7 +231,7 @@ def test_bad_answers_of_a_function_name_the_prompt(answer: Any) -> None:
         (lengths, {"name": " "}, "name"),
         (lambda *_: [1, 2, 3], {}, "name"),
         (functools.partial(lengths), {}, "name"),
-        (lengths, {"scale": "logits"}, "scale.*log-utilities"),
+        (lengths, {"scale": "logits"}, "scale.*utility"),
         (lengths, {"identity": {1, 2}}, "identity"),
         (lengths, {"batch_size": 0}, "batch_size"),
         (lengths, {"bached": True}, "did you mean 'batched'"),
@@ -305,9 +306,9 @@ def test_packages_register_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         load_judge("lab/lengths", vershion=3)
 
 
-@pytest.mark.parametrize("scale", ["log-utilities", "unknown", "ratings", "probabilities"])
-def test_the_scale_reaches_the_report(scale: Scale) -> None:
+@pytest.mark.parametrize("scale", ["utility", "reward", "rating", "none"])
+def test_the_scale_reaches_the_report(scale: str) -> None:
     scores = rmcalib.score(lambda _, texts: [len(t) / 9 for t in texts], BENCH, name="mine", scale=scale)
-    assert scores.manifest["scale"] == scale
+    assert scores.scale.kind == {"reward": "utility"}.get(scale, scale)
     report = rmcalib.evaluate(scores, resamples=20)
-    assert bool(report.reliability) == (scale != "probabilities")
+    assert bool(report.reliability) == (scale != "none")

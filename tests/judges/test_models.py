@@ -156,10 +156,10 @@ def test_a_run_s_identity_follows_what_changes_a_score(plain: Path, tmp_path: Pa
 
     first = identity()
     assert identity(str(shutil.copytree(plain, tmp_path / "same"))) == first
-    described = Recipe(name, loss="known", note="x", scale="ratings")
+    described = Recipe(name, loss="known", note="x", scale="rating")
     assert identity(recipe=described) == first
     about = about_judge(Classifier(name, LoadOptions(device="cpu", recipe=described)))
-    assert (about["about_model"]["loss"], about["scale"]) == ("known", "ratings")
+    assert (about["about_model"]["loss"], about["scale"]["kind"]) == ("known", "rating")
     assert about["model_from"] == "folder"
     other = copied(plain, tmp_path / "other")
     tiny.tiny_classifier(seed=1).save_pretrained(other)

@@ -59,7 +59,7 @@ def test_rewards_are_those_of_a_direct_computation(
     dpo = load_judge(name, reference=str(tmp_path / "base"), beta=0.3, **common)
     total = load_judge(name, reference_free="sum", **common)
     mean = load_judge(name, reference_free="mean", beta=2, **common)
-    assert (dpo.scale, total.scale) == ("log-utilities", "unknown")
+    assert (dpo.scale.kind, total.scale.assumed) == ("utility", True)
     cases: list[tuple[Judge, Callable[[Any, Any], float]]] = [
         (dpo, lambda p, b: 0.3 * (p[0] - b[0])),
         (total, lambda p, _: p[0]),

@@ -26,10 +26,8 @@ from tests.metrics.worlds import calibrated_scores, prompts_of, ragged_scores
 FEW = Settings(resamples=50)
 
 
-def table(
-    scores: Scores, metrics: Any = None, *, ties: Ties = "drop", why: str | None = None
-) -> dict[Any, Any]:
-    rows = metric_rows(whole_part(scores, ties=ties), chosen_metrics(metrics), FEW, why)
+def table(scores: Scores, metrics: Any = None, *, ties: Ties = "drop") -> dict[Any, Any]:
+    rows = metric_rows(whole_part(scores, ties=ties), chosen_metrics(metrics), FEW)
     return {(row["category"], row["metric"]): row for row in rows}
 
 
@@ -197,11 +195,11 @@ def test_labels_of_any_kind() -> None:
     assert found[OVERALL, "within_prompt_auroc"]["value"] == pytest.approx(np.mean(wins))
     best = label[20:][np.arange(180), rewards[20:].argmax(axis=1)].mean()
     assert found[OVERALL, "best_of_n"]["value"] == pytest.approx(best)
-    one = (label[20:].sum(axis=1) == 1).sum()
-    assert found[OVERALL, "accuracy"]["n"] == one
+    # Which prompts have exactly one correct response is an outcome: none are selected by it.
+    assert found[OVERALL, "accuracy"]["value"] is None
 
 
-def test_one_prompt_with_two_correct_responses_is_enough_for_pointwise_metrics() -> None:
+def test_what_labels_mean_decides_the_view() -> None:
     label = np.tile([1.0, 0.0], 100)
     label[1] = 1.0
     columns = {
@@ -211,10 +209,15 @@ def test_one_prompt_with_two_correct_responses_is_enough_for_pointwise_metrics()
         "label": label,
         "reward": np.tile([2.0, 0.0], 100),
     }
-    found = table(Scores.from_columns(columns))
+    best = Scores.from_columns(columns)
+    assert best.labels == "best"
+    found = table(best)
+    assert (OVERALL, "pointwise_gap") not in found
+    assert found[OVERALL, "accuracy"]["n"] == 99
+    found = table(best.labelled_as("correct"))
     p = 1 / (1 + np.exp([-2.0, 0.0]))
     assert found[OVERALL, "pointwise_gap"]["value"] == pytest.approx(p.mean() - label.mean())
-    assert found[OVERALL, "accuracy"]["n"] == 99
+    assert found[OVERALL, "accuracy"]["value"] is None
 
 
 def test_the_yes_of_a_language_model_is_measured_over_responses() -> None:
@@ -278,9 +281,9 @@ def test_judges_of_pairs_have_no_top_1_calibration() -> None:
         "reward": [0.9, 0.1] * 30,
         "beats": beats,
     }
-    found = table(Scores.from_columns(columns), why="it answers pairs only")
+    found = table(Scores.from_columns(columns))
     assert found[OVERALL, "ece"]["value"] is None
-    assert found[OVERALL, "ece"]["note"] == "it answers pairs only"
+    assert found[OVERALL, "ece"]["note"]
     assert found[OVERALL, "pairwise_confidence"]["value"] == pytest.approx(0.9)
     assert found[OVERALL, "pairwise_ece_p_value"]["value"] is None
     assert found[OVERALL, "accuracy"]["value"] == 1

@@ -12,11 +12,11 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import rmcalib
+from rmcalib._util.files import json_hash
 from rmcalib.calibration import mean_interval
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair import Calibrator, RefusedError, calibrate
 from rmcalib.repair.calibrator import fit_pointwise, labelled_part
-from rmcalib.runs._folder import inputs_hash
 from rmcalib.scores import Scores
 
 
@@ -117,7 +117,7 @@ def test_files_of_other_programs_are_checked_by_type(tmp_path: Path, name: str, 
     path = Calibrator(2.0, 1.8, 2.3).save(tmp_path / "c.json")
     content = {**json.loads(path.read_text()), name: value}
     del content["sha256"]
-    path.write_text(json.dumps({**content, "sha256": inputs_hash(content)}))
+    path.write_text(json.dumps({**content, "sha256": json_hash(content)}))
     with pytest.raises(ValueError, match=rf"c\.json: {name}"):
         Calibrator.load(path)
 

@@ -106,7 +106,7 @@ def test_few_prompts_are_evaluated_without_a_verdict_beyond_them(n: int, tmp_pat
 
 
 def test_judges_of_pairs_and_ratings_have_a_page(tmp_path: Path) -> None:
-    scores = synthetic(4, manifest={"model": "m", "scale": "pairs"})
+    scores = synthetic(4, manifest={"model": "m", "scale": {"kind": "pairs", "reason": "verdicts"}})
     found = evaluate(scores, resamples=20)
     assert found.value("overconfidence") is None
     assert found.decisions is None

@@ -12,8 +12,7 @@ import pytest
 from rmcalib.metrics import Settings, leaderboard
 from rmcalib.report import report_from_runs, report_from_table
 from rmcalib.report.pages import document_of
-from rmcalib.report.runs import open_scores
-from rmcalib.scores import Scores
+from rmcalib.scores import Scores, load_scores
 from tests.report.boards import BENCHMARK, board_of, synthetic, write_run, write_runs
 
 PAPER = Path(__file__).parents[2] / "results/published_reward_models.csv"
@@ -32,7 +31,7 @@ def test_the_papers_table_gives_the_papers_correlations() -> None:
     assert len(fewer.boards[PAPER.name].models) < 48
     assert any("LxzGordon/URM-LLaMa-3.1-8B" in note for note in fewer.notes)
     (marked,) = [row for row in board.models if row["model"] == "LxzGordon/URM-LLaMa-3.1-8B"]
-    assert (marked["scale"], bool(marked["mark"])) == ("no", True)
+    assert (marked["scale"], bool(marked["mark"])) == ("rating", True)
     assert any(section.name == "correlations" for section in document_of(board).sections)
 
 
@@ -128,7 +127,7 @@ def test_runs_of_one_model_are_told_apart_and_unfinished_ones_left_out(tmp_path:
     assert all("org/rm" in name for name in names)
     assert any("org/slow" in note for note in board.notes)
     with pytest.raises(ValueError, match="2 runs"):
-        open_scores(tmp_path)
+        load_scores(tmp_path)
 
 
 def test_only_files_of_an_earlier_report_are_removed(tmp_path: Path) -> None:
@@ -216,5 +215,4 @@ def test_missing_folders_and_damaged_manifests_are_named(tmp_path: Path) -> None
 
 def test_scores_of_a_file_open_by_name(tmp_path: Path) -> None:
     Scores.from_arrays([[1.0, 0.0]]).to_parquet(tmp_path / "mine.parquet")
-    assert open_scores(tmp_path / "mine.parquet").manifest["model"] == "mine"
-    assert open_scores("real/openbmb/Eurus-RM-7b").manifest["model"] == "openbmb/Eurus-RM-7b"
+    assert load_scores("real/openbmb/Eurus-RM-7b").manifest["model"] == "openbmb/Eurus-RM-7b"

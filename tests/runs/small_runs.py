@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rmcalib.benchmarks import Benchmark, Item
-from rmcalib.judges import Scale, ScoredItem
+from rmcalib.judges import ScoredItem
 from rmcalib.judges._scoring import CHUNK
 from rmcalib.scores import Scores
 
@@ -58,7 +58,7 @@ class Plugin:
     delay: float = 0.0
     fault: str = ""
     at: str = "32"
-    scale: Scale = "unknown"
+    scale: str = "reward"
     n_scored: int = 0
 
     @property

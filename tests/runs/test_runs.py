@@ -20,7 +20,7 @@ import rmcalib
 from rmcalib._util.processes import Team
 from rmcalib._util.storage import as_path, find_files
 from rmcalib.runs import RunError, read_run, run_folder
-from rmcalib.runs._folder import content_hash, finished_scores, keep_scores, locked
+from rmcalib.runs._folder import finished_scores, keep_scores, locked
 from rmcalib.runs._run import Run, _score_together
 from rmcalib.scores import Scores, load_scores
 from tests.runs.small_runs import BENCH, INPUTS, LONG, Plugin, items, row, same, scored
@@ -218,7 +218,7 @@ def test_scores_from_elsewhere_are_never_confused_with_a_run(folder: Path) -> No
     keep_scores(folder, claimed, asked="question", fresh=True)
     kept = finished_scores(folder, "question")
     assert kept is not None
-    assert content_hash(kept) == content_hash(claimed)
+    assert kept.content_hash() == claimed.content_hash()
     keep_scores(folder, claimed)
     with pytest.raises(RunError, match="another run"):
         keep_scores(folder, foreign(101.0))
@@ -235,7 +235,7 @@ def test_a_changed_file_replaces_its_own_earlier_scores(folder: Path) -> None:
     keep_scores(folder, foreign(101.0), source=Path("mine.csv"))
     kept = read_run(folder)
     assert kept is not None
-    assert content_hash(kept) == content_hash(foreign(101.0))
+    assert kept.content_hash() == foreign(101.0).content_hash()
 
 
 def test_two_models_of_a_file_do_not_share_a_folder(folder: Path) -> None:

@@ -77,7 +77,7 @@ def test_rewardmath_in_its_own_layout(tmp_path: Path) -> None:
     assert rewards.is_correct.tolist() == [True, False, False] * len(PROBLEMS)
     assert rewards.manifest["benchmark"] == "rewardmath"
     assert "scale" not in rewards.manifest
-    assert load_scores(tmp_path / "rating.json").manifest["scale"] == "ratings"
+    assert load_scores(tmp_path / "rating.json").scale.kind == "rating"
     assert load_scores(tmp_path / "prm.json", steps="min").manifest["steps"] == "min"
 
 

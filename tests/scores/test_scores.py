@@ -166,7 +166,7 @@ def test_probabilities_and_temperature(rewards: list[list[float]], temperature: 
     scores = Scores.from_arrays(rewards, manifest={"hash": "1", "model": "m"})
     cooler = scores.at_temperature(temperature)
     assert np.array_equal(cooler.reward, scores.reward / temperature)
-    assert cooler.manifest == {"model": "m", "temperature": temperature}
+    assert (cooler.manifest["model"], cooler.manifest["temperature"]) == ("m", temperature)
     assert cooler.at_temperature(2.0).manifest["temperature"] == 2 * temperature
     p = np.exp(cooler.reward.reshape(-1, 3) - cooler.reward.reshape(-1, 3).max(axis=1, keepdims=True))
     np.testing.assert_allclose(cooler.probabilities.reshape(-1, 3), p / p.sum(axis=1, keepdims=True))
@@ -177,7 +177,7 @@ def test_pairs_at_a_temperature() -> None:
         {"item_id": ["a", "a"], "response": [0, 1], "beats": [[None, 0.9], [0.1, None]]}
     )
     assert scores.reward.tolist() == [0.9, 0.1]
-    assert scores.manifest["scale"] == "pairs"
+    assert scores.scale.kind == "pairs"
     cooler = scores.at_temperature(2.0).pair_probabilities
     assert cooler is not None
     np.testing.assert_allclose(cooler[1:3], [0.75, 0.25])
@@ -204,7 +204,7 @@ def test_votes() -> None:
 
 def test_take_selects_prompts() -> None:
     taken = voted().take([False, True])
-    assert (taken.n_items, taken.item_id[0], taken.manifest) == (1, "1", {"model": "m"})
+    assert (taken.n_items, taken.item_id[0], taken.manifest["model"]) == (1, "1", "m")
     assert taken.label.tolist() == [0.5, 0.5, 0]
     for bad in ([True], [0, 1], [False, False]):
         with pytest.raises(ValueError, match="items"):
