@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib._util.files import kind_on_disk, read_object
-from rmcalib.judges._registry import Recipe, check_names, hashed_recipe
+from rmcalib._util.texts import did_you_mean
+from rmcalib.judges._registry import Recipe, hashed_recipe
 
+_LISTED = "`rmcalib list models` has them"
 _CACHED = re.compile(r"models--(.+?)--(.+)")
 HEAD_NAMES = ("score", "classifier", "classification_head", "logits_proj")
 """Names of the head of stock classifiers."""
@@ -108,7 +110,8 @@ def find_recipe(name: str, known: Mapping[str, Recipe], given: Recipe | str | No
     """
     if isinstance(given, str):
         model = registered_name(given, known)
-        check_names([model], known, "model with a recipe")
+        if model not in known:
+            raise ValueError(f"recipe: no recipe of {given!r} ({did_you_mean(given, list(known), _LISTED)})")
         return FoundRecipe(dataclasses.replace(known[model], model=name))
     if given is not None and given != Recipe(name):
         return FoundRecipe(given)
@@ -159,7 +162,9 @@ def _of_folder(name: str, known: Mapping[str, Recipe]) -> FoundRecipe | None:
         if snapshot.is_named_in(recipe) and snapshot.has_head_of(recipe)
     }
     common = _common(name, list(fits.values()))
-    return common and FoundRecipe(common, f"the recipe of {' and '.join(fits)}, after its files")
+    if common is None:
+        return None
+    return FoundRecipe(common, f"the recipe of {' and '.join(fits)}, after its files")
 
 
 def _named_by(folder: Path, known: Mapping[str, Recipe]) -> Iterator[str]:

@@ -89,7 +89,7 @@ class LabelDistributions(nn.Module):
         """Return the rewards of pooled hidden states, which may have any dtype and device."""
         x = hidden.to(device=next(self.labels.parameters()).device, dtype=torch.float32)
         labels, weights = (_leaky(layers, x) for layers in (self.labels, self.gate))
-        grades = labels.unflatten(-1, (-1, self.n_grades)).softmax(-1)
+        grades = labels.reshape(*labels.shape[:-1], -1, self.n_grades).softmax(-1)
         expected = grades @ torch.linspace(0, 1, self.n_grades, device=x.device)
         if self.temperature is not None:
             weights = (weights / self.temperature).softmax(-1)

@@ -105,6 +105,19 @@ def test_all_of_them_from_a_hub(tmp_path: Path) -> None:
         close(found[family][1:], layout)
 
 
+def test_a_command_takes_an_id_in_another_case(tmp_path: Path) -> None:
+    layout = layouts.ultra_rm(tmp_path / "saved")
+    with LoopbackHub() as hub:
+        hub.add("models", layout.model, layout.folder)
+        command = ["-m", "rmcalib", "eval", "--model", "OpenBMB/ultrarm-13B", "-J", "device=cpu"]
+        where = ["--benchmark", "demo", "--limit", "2", "--output", str(tmp_path / "out")]
+        done = run_python([*command, *where], env=environment(hub.url, tmp_path / "home"))
+    assert done.returncode == 0, done.stderr
+    assert layout.model in done.stdout + done.stderr
+    folders = [path.name for path in (tmp_path / "out").rglob("*") if path.is_dir()]
+    assert "openbmb__UltraRM-13b" in folders
+
+
 # Names of folders
 
 

@@ -276,7 +276,7 @@ def test_settings_choose_the_kind_and_can_be_written_as_text() -> None:
         "max_length": 64,
         "recipes": ("a.yaml", "b.yaml"),
     }
-    for wrong in ({"beta": "x"}, {"trust_remote_code": "perhaps"}, {"max_length": "1.5"}, {"recipe": "x"}):
+    for wrong in ({"beta": "x"}, {"trust_remote_code": "perhaps"}, {"max_length": "1.5"}, {"dtype": "x"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             parsed_settings(policy, wrong)
     with pytest.raises(ValueError, match="did you mean 'reference'"):

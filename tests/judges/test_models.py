@@ -54,7 +54,7 @@ def test_stock_heads_give_the_library_s_own_logits(model_type: str, tmp_path: Pa
     ("prefix", "widths", "recipe", "config"),
     [
         ("regression_head", (32, 1), {}, {}),
-        ("v_head.summary", (32, 16, 1), {"sign": -1.0}, {}),
+        ("value_head.mlp", (32, 16, 1), {"sign": -1.0}, {}),
         ("v_head", (32, 1), {"backbone_prefix": "transformer"}, {}),
         ("out_proj", (32, 1), {"architecture": "llama"}, {"model_type": "llama_reward_model"}),
     ],
