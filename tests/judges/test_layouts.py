@@ -13,7 +13,8 @@ from torch import nn
 
 from rmcalib._util.hub import HubError
 from rmcalib.benchmarks import Item
-from rmcalib.judges import load_judge, load_model
+from rmcalib.judges import load_judge, load_model, registry
+from rmcalib.judges._registry import hashed_recipe
 from tests.hub.server import LoopbackHub
 from tests.hub.world import environment
 from tests.judges import layouts
@@ -116,6 +117,14 @@ def test_a_command_takes_an_id_in_another_case(tmp_path: Path) -> None:
     assert layout.model in done.stdout + done.stderr
     folders = [path.name for path in (tmp_path / "out").rglob("*") if path.is_dir()]
     assert "openbmb__UltraRM-13b" in folders
+
+
+def test_every_recipe_beyond_a_stock_classifier_has_a_layout(tmp_path: Path) -> None:
+    """docs/models.md says so: its column `Checked` is `layout` for these."""
+    covered = [hashed_recipe(registry()[build(tmp_path / name).model]) for name, build in LAYOUTS.items()]
+    for recipe in registry().values():
+        if recipe.status == "rebuilt" or recipe.template is not None:
+            assert hashed_recipe(recipe) in covered, recipe.model
 
 
 # Names of folders

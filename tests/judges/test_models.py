@@ -41,7 +41,10 @@ def close(a: torch.Tensor, b: torch.Tensor) -> None:
     torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("model_type", ["llama", "qwen3", "gemma2", "gpt_neox", "deberta-v2", "bert"])
+@pytest.mark.parametrize(
+    "model_type",
+    ["llama", "qwen2", "qwen3", "gemma", "gemma2", "mistral", "gpt_neox", "deberta-v2", "bert"],
+)
 def test_stock_heads_give_the_library_s_own_logits(model_type: str, tmp_path: Path) -> None:
     stock = tiny.tiny_classifier(model_type)
     model = load_model(str(tiny.save_model(tmp_path / "m", stock)), device="cpu")
