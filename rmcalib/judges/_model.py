@@ -275,7 +275,8 @@ def _as_architecture(architecture: str, values: dict[str, Any]) -> Any:
     """Return a configuration as one of another architecture, which shares its fields."""
     from transformers import AutoConfig
 
-    kept = {key: value for key, value in values.items() if key not in ("model_type", "auto_map")}
+    of_its_code = ("model_type", "auto_map", "attn_implementation")
+    kept = {key: value for key, value in values.items() if key not in of_its_code}
     if "bias" in kept:  # InternLM2's word for it
         kept.setdefault("attention_bias", kept["bias"])
     make: Any = AutoConfig.for_model

@@ -24,7 +24,11 @@ from tests.processes import run_python
 
 torch.set_num_threads(1)
 # deberta-v2 in transformers still compiles with torch.jit.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning"),
+    # positions of vision-language models, in transformers 4
+    pytest.mark.filterwarnings("ignore:.*computing a prompt once:UserWarning"),
+]
 ITEM = Item("item", "Math", PROMPT, RESPONSES, 1)
 # Families that only the folder's name or `recipe` tells: nothing in their files does.
 BY_NAME = {"Starling", "deberta", "open-llama", "URM", "QRM", "ArmoRM"}
