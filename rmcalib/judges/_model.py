@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import re
 import warnings
@@ -210,6 +211,7 @@ def load_tokenizer(files: ModelFiles) -> Any:
     with translated(name), quietly():
         tokenizer = _without_code(name, files.tokenizer) if files.is_rebuilt else None
         if tokenizer is None:
+            _check_protobuf(name, files.tokenizer)
             tokenizer = AutoTokenizer.from_pretrained(files.tokenizer, **files.code(model=False))
     if template is None and not getattr(tokenizer, "chat_template", None):
         raise HubError(
@@ -217,6 +219,16 @@ def load_tokenizer(files: ModelFiles) -> Any:
             f"{_remedy(files) or ', or the model whose recipe it needs (-J recipe=org/name)'}"
         )
     return tokenizer
+
+
+def _check_protobuf(name: str, folder: Path) -> None:
+    """Raise a `HubError` if transformers could not read `tokenizer.model`: it would ask for tiktoken instead."""
+    if (folder / "tokenizer.json").is_file() or not (folder / "tokenizer.model").is_file():
+        return
+    try:
+        importlib.import_module("google.protobuf")
+    except ImportError as error:
+        raise HubError(f"{name}: install `protobuf` to read its tokenizer.model") from error
 
 
 def _without_code(name: str, folder: Path) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,10 @@ def test_a_gated_head_needs_both_files(file: str, tmp_path: Path) -> None:
     (layout.folder / file).unlink()
     with pytest.raises(HubError, match=file):
         load_model(str(layout.folder), device="cpu", recipe=layout.model, allow_pickle=True)
+
+
+def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = layouts.open_llama(tmp_path / "saved")
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(HubError, match="protobuf"):
+        load_model(str(layout.folder), device="cpu", recipe=layout.model)
