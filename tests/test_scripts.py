@@ -56,6 +56,7 @@ CASES: dict[str, tuple[str, str]] = {
     "train_demo_model": ("--steps 2 --questions 60 --batch 2 --output {}", "mean confidence"),
     "train_with_rmcalib": ("--steps 2 --eval-steps 1 --batch 2 --limit 20 --output {}", ""),
     "write_metrics_page": ("--check", ""),
+    "write_models_page": ("--check", ""),
 }
 
 

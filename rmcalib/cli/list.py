@@ -100,7 +100,7 @@ def _judges() -> dict[str, Row]:
     found: dict[str, Row] = {}
     for name, kind in KINDS.items():
         found[name] = {"chosen by": ", ".join(f"-J {one}=" for one in kind.chosen_by)}
-        found[name] |= {key: text for key, text in setting_help(kind.settings).items() if key != "recipe"}
+        found[name] |= setting_help(kind.settings)
     return found | {name: {"installed by": point.value} for name, point in registered_judges().items()}
 
 

@@ -38,13 +38,15 @@ def model_names(judged: Judged, recipes: Sequence[Any] = ()) -> list[str]:
     """Return the models to run, checked; default the demo model."""
     from rmcalib._util.files import kind_on_disk
     from rmcalib.judges import registry
+    from rmcalib.judges._files import registered_id
     from rmcalib.judges._load import check_judge_name, registered_judges
 
     names = list(judged.model) or ["demo"]
     known = ["demo", *registered_judges(), *registry(recipes)]
-    for name in names:
+    for place, name in enumerate(names):
         if judged.endpoint is None and kind_on_disk(name) is None:
-            check_name(name, known, "model")
+            names[place] = registered_id(name, known)
+            check_name(names[place], known, "model")
     if len(names) == 1:  # one of several is reported as a failure of that model
         check_judge_name(names[0])
     return names

@@ -14,7 +14,7 @@ import json
 import re
 import subprocess
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from rmcalib._util import hub
 from rmcalib._util.files import kind_on_disk, read_object
 from rmcalib._util.hub import HubError
 from rmcalib._util.processes import isolated
-from rmcalib.judges._registry import Recipe, hashed_recipe
+from rmcalib.judges._recognise import registered_name
+from rmcalib.judges._registry import Recipe, hashed_recipe, registry
 from rmcalib.judges._settings import LoadOptions
 
 DEMO = Path(__file__).parents[1] / "demo" / "model"
@@ -75,18 +76,34 @@ class ModelFiles:
     code_commit: str | None
     sources: dict[str, str]
 
-    def code(self) -> dict[str, Any]:
-        """Return the options of `from_pretrained` for the model's own code."""
-        return {"trust_remote_code": self.options.trust_remote_code, "code_revision": self.code_commit}
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether a stock transformer and a rebuilt head replace the model's own code."""
+        return self.recipe.head not in ("auto", "own-code")
+
+    def code(self, *, model: bool = True) -> dict[str, Any]:
+        """Return the options of `from_pretrained` for own code: of the model, or only of its tokenizer."""
+        trusted = self.options.trust_remote_code and not (model and self.is_rebuilt)
+        return {"trust_remote_code": trusted, "code_revision": self.code_commit}
 
 
 def find_files(name: str, options: LoadOptions, *, small_files_only: bool = False) -> ModelFiles:
     """Find the files of a model, of an adapter's base, and of the tokenizer that its recipe names."""
-    recipe = options.recipe_for(name)
+    name = name if is_local(name) else registered_id(name)
+    found = options.find_recipe(name)
+    recipe = found.recipe
+    if found.source:
+        warnings.warn(f"{name}: read with {found.source} (-J recipe=... names another)", stacklevel=2)
     if recipe.status == "unsupported":
         raise HubError(f"{name}: not supported: {recipe.reason}")
     if recipe.trust_remote_code and not options.trust_remote_code:
         raise HubError(f"{name}: {hub.OWN_CODE}")
+    if any(not file.endswith(".safetensors") for file in _head_files(recipe)) and not (
+        small_files_only or options.allow_pickle
+    ):
+        raise HubError(
+            f"{name}: the head is in pickle files ({', '.join(_head_files(recipe))}), {hub.PICKLE}"
+        )
     folder, commit = locate(name, options, small_files_only=small_files_only)
     sources: dict[str, str] = {}
     adapter, base = None, None
@@ -105,9 +122,14 @@ def find_files(name: str, options: LoadOptions, *, small_files_only: bool = Fals
         if branch is not None:
             sources["base_asked"] = branch
     tokenizer = adapter if adapter and (adapter / "tokenizer_config.json").is_file() else folder
-    if recipe.tokenizer is not None:
-        tokenizer, at = locate(recipe.tokenizer, LoadOptions(), small_files_only=True)
-        sources["tokenizer"] = f"{recipe.tokenizer}@{at}"
+    if (other_tokenizer := _other_tokenizer(name, recipe)) is not None:
+        try:
+            tokenizer, at = locate(other_tokenizer, LoadOptions(), small_files_only=True)
+        except HubError as error:
+            raise HubError(
+                f"{name}: needs another tokenizer, in its folder or from the Hub: {error}"
+            ) from error
+        sources["tokenizer"] = f"{other_tokenizer}@{at}"
     code_commit = None
     if options.trust_remote_code and (other := _other_code(name, folder, tokenizer)) is not None:
         code_commit = commit
@@ -117,19 +139,32 @@ def find_files(name: str, options: LoadOptions, *, small_files_only: bool = Fals
     return ModelFiles(name, recipe, options, commit, folder, tokenizer, adapter, base, code_commit, sources)
 
 
+def _other_tokenizer(name: str, recipe: Recipe) -> str | None:
+    """Return the repository with the tokenizer of a model; None if it is the model's own.
+
+    A folder with a tokenizer needs no other one: it may be on a machine that cannot reach the Hub.
+    """
+    own = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+    has_own = is_local(name) and any((Path(name) / file).is_file() for file in own)
+    return None if has_own else recipe.tokenizer
+
+
+def _head_files(recipe: Recipe) -> tuple[str, ...]:
+    return tuple(file for file in (recipe.head_file, recipe.gate_file) if file is not None)
+
+
 def locate(name: str, options: LoadOptions, *, small_files_only: bool = False) -> tuple[Path, str]:
     """Return the folder with a model's files, downloaded if needed, and its commit or SHA-256."""
     commit = identify(name, options.revision)
     if is_local(name):
         return DEMO if name == "demo" else Path(name), commit
-    head_file = options.recipe_for(name).head_file
     folder = hub.fetch_model(
         name,
         commit,
         revision=options.revision,
         trust_remote_code=options.trust_remote_code,
         allow_pickle=options.allow_pickle,
-        extra_files=() if head_file is None else (head_file,),
+        extra_files=_head_files(options.recipe_for(name)),
         small_files_only=small_files_only,
     )
     return folder, commit
@@ -168,7 +203,9 @@ def asked_for(name: str, options: LoadOptions, *others: str | None) -> dict[str,
         # `auto` depends on the type of the device, and on nothing else of it
         "device": options.device.partition(":")[0] if options.dtype == "auto" else None,
         "revision": identify(name, options.revision),
-        "others": [other and identify(other) for other in (options.base, recipe.tokenizer, *others)],
+        "others": [
+            other and identify(other) for other in (options.base, _other_tokenizer(name, recipe), *others)
+        ],
         "recipe": hashed_recipe(recipe),
     }
 
@@ -190,16 +227,25 @@ def model_from(name: str) -> str:
 def check_model_name(name: str) -> str:
     """Return `name` if it is a local model or can be a Hub id; otherwise raise a `HubError`.
 
-    A folder that is named like a Hub id is used, with a warning that says so.
+    A folder that is named like a Hub id is used, and a registered id in another case is taken as it is
+    registered, both with a warning that says so.
     """
     if not is_local(name):
         if kind_on_disk(name) == "file":
             raise HubError(f"{name}: is a file; give its folder: {Path(name).parent}")
-        return hub.check_repo_id(name)
+        return hub.check_repo_id(registered_id(name))
     if re.fullmatch(r"\w[\w.-]*/[\w.-]+", name):
         used = f"{name}: the folder of this name is used, not the Hub's model (write ./{name} to say so)"
         warnings.warn(used, stacklevel=2)
     return name
+
+
+def registered_id(name: str, known: Iterable[str] | None = None) -> str:
+    """Return the registered id that differs from a name only in upper and lower case, with a warning."""
+    model = registered_name(name, registry() if known is None else known)
+    if model != name:
+        warnings.warn(f"{name}: taken as {model}, as it is registered", stacklevel=3)
+    return model
 
 
 def read_json(name: str, path: Path) -> dict[str, Any]:
@@ -269,7 +315,7 @@ def try_tokenizer(name: str, folder: Path) -> None:
 
 # Only what unconditionally fails is looked for: messages that a template refuses are reported later.
 _TRIAL = """
-import contextlib, json, os, time
+import contextlib, json, os, re, time
 from pathlib import Path
 import jinja2.sandbox, tokenizers
 with contextlib.suppress(ImportError, ValueError, OSError):  # Windows and macOS have no such limits
@@ -283,6 +329,11 @@ folder = Path(sys.argv[1])
 texts = ["Hello, what is 2 + 2? " * 8, "a" * 2000 + "!", " " * 2000, "1" * 2000, "\\u00e9\\n" * 500]
 if (folder / "tokenizer.json").is_file():
     tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch(texts)
+elif (folder / "tokenizer.model").is_file():
+    pieces = (folder / "tokenizer.model").read_bytes()
+    if not re.match(rb"[A-Za-z0-9+/=]+ \\d+\\s", pieces):  # that would be tiktoken's format
+        from sentencepiece import SentencePieceProcessor
+        SentencePieceProcessor(model_proto=pieces).encode(texts)
 templates = [path.read_text("utf-8") for path in sorted(folder.glob("*.jinja"))]
 config = folder / "tokenizer_config.json"
 found = json.loads(config.read_text("utf-8")).get("chat_template") if config.is_file() else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import re
 import warnings
@@ -16,12 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.files import read_object
 from rmcalib._util.hub import PICKLE_ONLY, HubError, has_safe_weights, translated
 from rmcalib._util.processes import may_draw, process_rank
 from rmcalib.judges import _devices as devices
 from rmcalib.judges import _files
 from rmcalib.judges._files import ModelFiles
-from rmcalib.judges._registry import Recipe
+from rmcalib.judges._internlm2 import is_internlm2, llama_tensors
+from rmcalib.judges._recognise import HEAD_NAMES, STOCK_HEADS, fitting_recipes
+from rmcalib.judges._registry import Recipe, registry
 from rmcalib.judges._settings import LoadOptions, checked_settings
 from rmcalib.judges._templates import TEMPLATES
 
@@ -31,7 +35,6 @@ if TYPE_CHECKING:
 
 LONGEST_DEFAULT = 4096
 _SHARE_FOR_WEIGHTS = 0.9  # of a device's free memory; the rest is for activations
-_HEAD_NAMES = ("score", "classifier", "classification_head", "logits_proj")
 
 
 @dataclass
@@ -206,16 +209,47 @@ def load_tokenizer(files: ModelFiles) -> Any:
     if files.tokenizer != _files.DEMO and not files.options.trust_remote_code:
         _files.try_tokenizer(name, files.tokenizer)
     with translated(name), quietly():
-        tokenizer: Any = AutoTokenizer.from_pretrained(files.tokenizer, **files.code())
+        tokenizer = _without_code(name, files.tokenizer) if files.is_rebuilt else None
+        if tokenizer is None:
+            _check_protobuf(name, files.tokenizer)
+            tokenizer = AutoTokenizer.from_pretrained(files.tokenizer, **files.code(model=False))
     if template is None and not getattr(tokenizer, "chat_template", None):
-        raise HubError(f"{name}: the tokenizer has no chat template: give one in a recipe (have: {known})")
+        raise HubError(
+            f"{name}: the tokenizer has no chat template: give one in a recipe (have: {known})"
+            f"{_remedy(files) or ', or the model whose recipe it needs (-J recipe=org/name)'}"
+        )
     return tokenizer
+
+
+def _check_protobuf(name: str, folder: Path) -> None:
+    """Raise a `HubError` if transformers could not read `tokenizer.model`: it would ask for tiktoken instead."""
+    if (folder / "tokenizer.json").is_file() or not (folder / "tokenizer.model").is_file():
+        return
+    try:
+        importlib.import_module("google.protobuf")
+    except ImportError as error:
+        raise HubError(f"{name}: install `protobuf` to read its tokenizer.model") from error
+
+
+def _without_code(name: str, folder: Path) -> Any:
+    """Load a tokenizer that names code of its own from its data; None if it names none, or has no such data."""
+    from transformers import PreTrainedTokenizerFast
+
+    from rmcalib.judges._sentencepiece import read_sentencepiece
+
+    auto_map = read_object(folder / "tokenizer_config.json").get("auto_map")
+    if not isinstance(auto_map, dict) or "AutoTokenizer" not in auto_map:
+        return None
+    if (folder / "tokenizer.json").is_file():
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    return read_sentencepiece(name, folder) if (folder / "tokenizer.model").is_file() else None
 
 
 def prepare(files: ModelFiles) -> Prepared:
     """Check a model's configuration and weights, and choose its device and dtype; nothing is loaded yet."""
     import torch
-    from transformers import AutoConfig
+    import transformers
+    from transformers import CONFIG_MAPPING, AutoConfig
 
     from rmcalib.judges._weights import weight_files
 
@@ -228,12 +262,17 @@ def prepare(files: ModelFiles) -> Prepared:
     trusted = files.options.trust_remote_code
     _files.check_config(name, folder / "config.json", weights, trust_remote_code=trusted)
     with translated(name), quietly():
-        if recipe.architecture is None:
-            config: Any = AutoConfig.from_pretrained(folder, **files.code())
+        values = _files.read_json(name, folder / "config.json")
+        if recipe.architecture is not None:
+            config: Any = _as_architecture(recipe.architecture, values)
+        elif trusted or values.get("model_type") in (None, *CONFIG_MAPPING):
+            config = AutoConfig.from_pretrained(folder, **files.code())
         else:
-            values = _files.read_json(name, folder / "config.json")
-            values.pop("model_type", None)
-            config = AutoConfig.for_model(recipe.architecture, **values)
+            raise HubError(
+                f"{name}: transformers {transformers.__version__} has no architecture "
+                f"{values['model_type']!r}{_remedy(files)}. A recipe can name a similar one (`architecture`), "
+                "and own code needs -J trust_remote_code=yes"
+            )
     local_rank = int(os.environ.get("LOCAL_RANK", "0")) if process_rank()[1] > 1 else 0
     device = devices.choose_device(files.options.device, local_rank=local_rank)
     devices.avoid_crashes(device)
@@ -242,6 +281,18 @@ def prepare(files: ModelFiles) -> Prepared:
     ratio = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0
     size = ratio * sum(file.stat().st_size for file in weights)
     return Prepared(config, weights, size, device, dtype, dtype_from)
+
+
+def _as_architecture(architecture: str, values: dict[str, Any]) -> Any:
+    """Return a configuration as one of another architecture, which shares its fields."""
+    from transformers import AutoConfig
+
+    of_its_code = ("model_type", "auto_map", "attn_implementation")
+    kept = {key: value for key, value in values.items() if key not in of_its_code}
+    if "bias" in kept:  # InternLM2's word for it
+        kept.setdefault("attention_bias", kept["bias"])
+    make: Any = AutoConfig.for_model
+    return make(architecture, **kept)
 
 
 def loading_options(files: ModelFiles, prepared: Prepared) -> dict[str, Any]:
@@ -314,8 +365,7 @@ def stock_head(names: Iterable[str]) -> list[str]:
     >>> stock_head(["model.norm.weight", "base_model.model.score.weight"])
     ['base_model.model.score.weight']
     """
-    expected = {f"{head}{end}" for head in _HEAD_NAMES for end in (".weight", ".out_proj.weight")}
-    return [name for name in names if _plain_name(name) in expected]
+    return [name for name in names if _plain_name(name) in STOCK_HEADS]
 
 
 def adapter_file(adapter: Path) -> str:
@@ -379,7 +429,9 @@ def _classifier(files: ModelFiles, config: Any, options: dict[str, Any]) -> tupl
     from rmcalib.judges._weights import Head, Output, linear_layers, read_tensors, tensor_names
 
     recipe, adapter, pickle = files.recipe, files.adapter, files.options.allow_pickle
-    _settle_labels(files, config)
+    auto_map = getattr(config, "auto_map", None) or {}
+    if not (files.options.trust_remote_code and "AutoModelForSequenceClassification" in auto_map):
+        _settle_labels(files, config)  # a class of its own knows what its outputs are
     model, report = AutoModelForSequenceClassification.from_pretrained(
         files.weights, output_loading_info=True, **options
     )
@@ -388,7 +440,7 @@ def _classifier(files: ModelFiles, config: Any, options: dict[str, Any]) -> tupl
         model = with_adapter(files.name, model, adapter).merge_and_unload(safe_merge=True)
         names = tensor_names(adapter, adapter_file(adapter), allow_pickle=pickle)
         missing -= {_plain_name(name) for name in names if "lora_" not in name}
-    _check_complete(files.name, missing)
+    _check_complete(files, missing)
     if type(model).__module__.startswith("transformers_modules"):
         return model, Output(recipe.output, column=recipe.column, sign=recipe.sign), "opaque"
     score = getattr(model, "score", None)
@@ -397,7 +449,7 @@ def _classifier(files: ModelFiles, config: Any, options: dict[str, Any]) -> tupl
         # the file's precision, not the dtype's
         layers = linear_layers(stored_head, files.name) if stored_head else [score]
         return model.base_model, Head(layers, column=recipe.column or 0, sign=recipe.sign), "causal"
-    for name in _HEAD_NAMES:
+    for name in HEAD_NAMES:
         _in_float32(getattr(model, name, None))
     return model, Output("logits", column=recipe.column, sign=recipe.sign), "encoder"
 
@@ -406,31 +458,74 @@ def _with_head(files: ModelFiles, config: Any, options: dict[str, Any]) -> tuple
     """A stock transformer with the head rebuilt from the tensors that the recipe names."""
     from transformers import AutoModel
 
+    from rmcalib.judges._weights import tensor_names
+
     if getattr(config, "pooling", None) == "mean":
         raise HubError(f"{files.name}: its head averages over all tokens, which is not supported")
-    head = _linear_head(files, config)
+    head = _gated_head(files, config) if files.recipe.gate_file is not None else _linear_head(files, config)
     if files.recipe.backbone_prefix is not None:
         options["key_mapping"] = {rf"^{re.escape(files.recipe.backbone_prefix)}\.": ""}
-    model = complete(files, AutoModel, options)
+    if is_internlm2(tensor_names(files.weights, allow_pickle=files.options.allow_pickle)):
+        model = _from_internlm2(files, config, options)
+    else:
+        model = complete(files, AutoModel, options)
     return getattr(model, "language_model", model), head, "causal"
 
 
 def complete(files: ModelFiles, builder: Any, options: dict[str, Any]) -> Any:
     """Build a model, all of whose tensors must be in the checkpoint."""
     model, report = builder.from_pretrained(files.weights, output_loading_info=True, **options)
-    _check_complete(files.name, report["missing_keys"])
+    _check_complete(files, report["missing_keys"])
     return model
 
 
-def _check_complete(name: str, missing: Iterable[str]) -> None:
+def _check_complete(files: ModelFiles, missing: Iterable[str]) -> None:
     """Raise a `HubError` for tensors that transformers would initialise at random."""
     names = sorted(missing)
     if names:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise HubError(
-            f"{name}: the checkpoint lacks {', '.join(names[:3])}{more}, so it cannot be used as it stands. A head "
-            "with another name needs a recipe (`head`), and own code -J trust_remote_code=yes"
+            f"{files.name}: the checkpoint lacks {', '.join(names[:3])}{more}, so it cannot be used as it "
+            f"stands{_remedy(files)}. A head with another name needs a recipe (`head`), and own code "
+            "-J trust_remote_code=yes"
         )
+
+
+def _remedy(files: ModelFiles) -> str:
+    """Return which recipes would fit a model, for the end of a sentence in a message."""
+    fitting = fitting_recipes(files.weights, registry(files.options.recipes))
+    return f"; try {' or '.join(f'-J recipe={model}' for model in fitting)}" if fitting else ""
+
+
+def _from_internlm2(files: ModelFiles, config: Any, options: dict[str, Any]) -> Any:
+    """Build a stock Llama from InternLM2's tensors."""
+    from transformers import LlamaModel
+
+    from rmcalib.judges._weights import read_tensors
+
+    tensors = read_tensors(files.weights, "model", allow_pickle=files.options.allow_pickle)
+    left_out = ("use_safetensors", "trust_remote_code", "code_revision")  # these are about files
+    options = {key: value for key, value in options.items() if key not in left_out}
+    make: Any = LlamaModel.from_pretrained
+    model, report = make(None, state_dict=llama_tensors(tensors, config), output_loading_info=True, **options)
+    _check_complete(files, report["missing_keys"])
+    if report["unexpected_keys"]:
+        raise HubError(f"{files.name}: a Llama has no {', '.join(sorted(report['unexpected_keys'])[:3])}")
+    return model
+
+
+def _gated_head(files: ModelFiles, config: Any) -> Any:
+    from rmcalib.judges._weights import LabelDistributions, linear_layers, read_tensors
+
+    name, recipe = files.name, files.recipe
+    networks = []
+    for file in (recipe.head_file, recipe.gate_file):
+        tensors = read_tensors(files.weights, recipe.head, file, allow_pickle=files.options.allow_pickle)
+        if not tensors:
+            raise HubError(f"{name}: no tensors {recipe.head}.* in {file}, so it has no score head")
+        networks.append(linear_layers(tensors, f"{name}: {file}"))
+    temperature = float(getattr(config, "temperature", 1.0)) if getattr(config, "softmax", False) else None
+    return LabelDistributions(*networks, temperature=temperature, sign=recipe.sign)
 
 
 def _linear_head(files: ModelFiles, config: Any) -> Any:

@@ -29,6 +29,10 @@ def _said(value: Any) -> Any:
     return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
 
 
+def _listed(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
 Filled = Annotated[str, Field(pattern=r"\S")]
 Status = Literal["plain", "recipe", "rebuilt", "own-code", "unsupported"]
 BradleyTerry = Annotated[Literal["yes", "modified", "no", "unknown"], BeforeValidator(_said)]
@@ -37,6 +41,7 @@ Attention = Literal["eager", "sdpa", "flash_attention_2"]
 Pooling = Literal["checkpoint", "last_token"]
 Billions = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 OwnFile = Annotated[str, Field(pattern=r"^[^/\\]*$")]
+Marks = dict[str, Annotated[tuple[str, ...], BeforeValidator(_listed)]]
 # Fields that describe a model, and do not change its scores.
 ABOUT = ("status", "reason", "loss", "evidence", "bradley_terry", "parameters", "note")
 
@@ -73,6 +78,9 @@ class Recipe:
         `auto` (the stock head), `own-code` (the model's own code), or the prefix of the head's tensors.
     head_file : str, optional
         File with the head's tensors. None: the checkpoint.
+    gate_file : str, optional
+        File with the tensors of a gate. The head is then a mixture of label distributions
+        (`rmcalib.judges._weights.LabelDistributions`).
     backbone_prefix : str, optional
         Prefix of the transformer's tensors, if it is unusual.
     architecture : str, optional
@@ -83,7 +91,7 @@ class Recipe:
         The token whose hidden state gives the reward: `checkpoint` (by the configuration's padding token) or
         `last_token`.
     append_token_id : int, optional
-        Id of a token to append to every text.
+        Id of a token that every text has to end with: it is appended where it is missing.
     tokenizer : str, optional
         Another repository to load the tokenizer from.
     loss, evidence : str
@@ -98,6 +106,10 @@ class Recipe:
         Name of a group of related models, such as those with the same base. None: the organisation.
     scale : str, optional
         What the rewards are (the kinds of `rmcalib.scores.Scale`). None: it follows from `bradley_terry`.
+    recognised_by : dict[str, tuple[str, ...]]
+        What the files of such a model have, so that a folder with another name is recognised: values of
+        fields of `config.json`, one of several. `class` is a class that `architectures` or `auto_map` names,
+        and `tensor` the name of a tensor.
 
     Examples
     --------
@@ -117,6 +129,7 @@ class Recipe:
     sign: Annotated[float, Strict()] = 1.0
     head: str = "auto"
     head_file: OwnFile | None = None
+    gate_file: OwnFile | None = None
     backbone_prefix: str | None = None
     architecture: str | None = None
     output: str = "logits"
@@ -130,6 +143,7 @@ class Recipe:
     note: str = ""
     family: str | None = None
     scale: Kind | None = None
+    recognised_by: Marks = dataclasses.field(default_factory=dict)
 
 
 def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
@@ -258,7 +272,7 @@ def scaled_by(scores: Scores, recipe: Recipe) -> Scores:
 
 def hashed_recipe(recipe: Recipe) -> dict[str, Any]:
     """Return the fields of a recipe that change scores."""
-    left_out = (*ABOUT, "model", "scale", "family")
+    left_out = (*ABOUT, "model", "scale", "family", "recognised_by")
     return {name: value for name, value in dataclasses.asdict(recipe).items() if name not in left_out}
 
 

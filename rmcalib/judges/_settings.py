@@ -19,6 +19,7 @@ from annotated_types import Ge, Gt, Lt
 from pydantic import BeforeValidator
 
 from rmcalib._util.texts import adapter
+from rmcalib.judges._recognise import FoundRecipe, find_recipe
 from rmcalib.judges._registry import Recipe, check_names, registry
 
 
@@ -41,14 +42,18 @@ class TextOptions:
     """The longest text in tokens; default the model's or the server's own limit, at most 4096."""
     trust_remote_code: bool = False
     """Run the Python code that comes with the model or its tokenizer."""
-    recipe: Recipe | None = None
-    """How to load the model; default its entry in the registry, or a classifier with one label."""
+    recipe: Recipe | str | None = None
+    """Another model whose recipe is used; default that of the model, of its folder's name or of its files."""
     recipes: Annotated[tuple[str | Path, ...], BeforeValidator(_split)] = ()
     """YAML files with more recipes."""
 
     def recipe_for(self, name: str) -> Recipe:
         """Return the recipe of a model: `recipe`, the registry's, or that of a classifier with one label."""
-        return self.recipe or registry(self.recipes).get(name) or Recipe(name)
+        return self.find_recipe(name).recipe
+
+    def find_recipe(self, name: str) -> FoundRecipe:
+        """Return the recipe of a model, and how it was found."""
+        return find_recipe(name, registry(self.recipes), self.recipe)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,7 +89,7 @@ class Sharing:
 def how_to_share(model: Any) -> Sharing | None:
     """Return how the responses of a prompt can share it in `model`; None if they cannot.
 
-    `model` has `kind`, `backbone`, `config`, `device` and `dtype`, as a `RewardModel`.
+    `model` has `kind`, `backbone`, `config`, `device`, `dtype` and `max_length`, as a `RewardModel`.
     """
     config = running_config(model)
     attention = getattr(config, "_attn_implementation", None)
@@ -113,9 +113,14 @@ def needs_same_length(model: Any) -> bool:
     """Return whether padding could change a reward, so that a batch may have texts of one length only.
 
     This is the case for models that run their own code, which may not ignore the padding, and for rotary
-    embeddings that depend on the longest text of the batch.
+    embeddings that depend on the longest text of the batch. Dynamic ones change only beyond the positions of
+    the configuration, so most models never read such a text.
     """
-    return model.kind == "opaque" or not rotary_kinds(running_config(model)).isdisjoint(_ROTARY_BY_LENGTH)
+    config = running_config(model)
+    by_length = rotary_kinds(config) & {*_ROTARY_BY_LENGTH}
+    if model.max_length <= getattr(config, "max_position_embeddings", 0):
+        by_length -= {"dynamic"}
+    return model.kind == "opaque" or bool(by_length)
 
 
 def rotary_kinds(config: Any) -> set[str]:

@@ -141,7 +141,8 @@ def encode(
     """Convert every response of every item to at most `max_length` token ids.
 
     Longer texts lose their end, but keep the tokens that the tokenizer itself adds at the end (`[SEP]`) and
-    the id in `append`, which is added to every text. All texts are tokenised in one call.
+    the id in `append`. This is added to every text that does not end with it: some chat templates write it
+    already. All texts are tokenised in one call.
     """
     texts: list[str] = []
     for item in items:
@@ -154,11 +155,10 @@ def encode(
         return []
     tokens = tokenizer(texts, return_special_tokens_mask=True, return_attention_mask=False, verbose=False)
     bos = getattr(tokenizer, "bos_token_id", None)
-    end = [] if append is None else [append]
-    cut = [
-        _cut(_single_bos(ids, bos) + end, _trailing(mask) + len(end), max_length)
-        for ids, mask in zip(tokens["input_ids"], tokens["special_tokens_mask"], strict=True)
-    ]
+    cut = []
+    for ids, mask in zip(tokens["input_ids"], tokens["special_tokens_mask"], strict=True):
+        ended, n_trailing = _ended(_single_bos(ids, bos), _trailing(mask), append)
+        cut.append(_cut(ended, n_trailing, max_length))
     encoded, start = [], 0
     for item in items:
         rows = cut[start : start + len(item.responses)]
@@ -214,6 +214,19 @@ def _single_bos(ids: list[int], bos: int | None) -> list[int]:
 def _trailing(special: list[int]) -> int:
     """Count the tokens that the tokenizer itself added at the end."""
     return next((count for count, added in enumerate(reversed(special)) if not added), 0)
+
+
+def _ended(ids: list[int], n_trailing: int, append: int | None) -> tuple[list[int], int]:
+    """Let `ids` end with the id in `append`; return them, and how many tokens at the end are to be kept.
+
+    >>> _ended([5, 6], 0, 9), _ended([5, 9], 0, 9), _ended([5, 6], 1, None)
+    (([5, 6, 9], 1), ([5, 9], 1), ([5, 6], 1))
+    """
+    if append is None:
+        return ids, n_trailing
+    if ids[-1:] == [append]:
+        return ids, max(n_trailing, 1)
+    return [*ids, append], n_trailing + 1
 
 
 def _cut(ids: list[int], n_trailing: int, max_length: int) -> tuple[list[int], bool]:

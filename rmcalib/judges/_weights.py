@@ -58,6 +58,50 @@ class Head(nn.Module):
         return self.sign * (x[..., self.column] - self.shift) / self.scale
 
 
+class LabelDistributions(nn.Module):
+    """A gated mixture of label distributions: (n, hidden) -> (n,) reward, in float32.
+
+    One network gives a distribution over ten grades from 0 to 1 for each of several objectives, another one a
+    weight for each objective. The reward is the weighted sum of the expected grades. Both networks are linear
+    layers with leaky ReLU between them. With a `temperature`, the weights are a softmax.
+    """
+
+    n_grades = 10
+
+    def __init__(
+        self,
+        labels: list[nn.Linear],
+        gate: list[nn.Linear],
+        *,
+        temperature: float | None = None,
+        sign: float = 1.0,
+    ) -> None:
+        """Use the layers, converted to float32; each objective has a weight."""
+        super().__init__()
+        n_labels, n_weights = labels[-1].out_features, gate[-1].out_features
+        if n_labels != n_weights * self.n_grades:
+            raise ValueError(f"{n_labels} labels are not {self.n_grades} for each of {n_weights} weights")
+        self.labels = nn.ModuleList(layer.float() for layer in labels)
+        self.gate = nn.ModuleList(layer.float() for layer in gate)
+        self.temperature, self.sign = temperature, sign
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the rewards of pooled hidden states, which may have any dtype and device."""
+        x = hidden.to(device=next(self.labels.parameters()).device, dtype=torch.float32)
+        labels, weights = (_leaky(layers, x) for layers in (self.labels, self.gate))
+        grades = labels.reshape(*labels.shape[:-1], -1, self.n_grades).softmax(-1)
+        expected = grades @ torch.linspace(0, 1, self.n_grades, device=x.device)
+        if self.temperature is not None:
+            weights = (weights / self.temperature).softmax(-1)
+        return self.sign * (weights * expected).sum(-1)
+
+
+def _leaky(layers: nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
+    for i, layer in enumerate(layers):
+        x = layer(nn.functional.leaky_relu(x) if i else x)
+    return x
+
+
 class Output(nn.Module):
     """Extracts the rewards (n,) from a model's output: a field such as `logits`, one column, with a sign."""
 

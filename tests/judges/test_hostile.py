@@ -18,6 +18,7 @@ from rmcalib.benchmarks import Item
 from rmcalib.judges import load_judge, load_model
 from rmcalib.judges._templates import encode
 from tests.judges.folders import adapter_of, copied
+from tests.judges.layouts import LAYOUTS
 from tests.judges.tiny import tiny_tokenizer
 
 FOREVER = "{% for i in range(99999) %}{% for j in range(99999) %}{% for k in range(99999) %}{% endfor %}"
@@ -144,6 +145,29 @@ def test_a_tokenizer_that_takes_forever_or_all_memory_is_refused(
     change(folder / "tokenizer.json", padding={**padding, "pad_to_multiple_of": None, "pad_token": "x"})
     with pytest.raises(HubError, match="tokenizer"):
         load_model(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("content", [b"", b"no pieces", bytes(range(256)) * 9])
+@pytest.mark.parametrize("family", ["open-llama", "internlm2-pieces"])
+def test_a_damaged_tokenizer_model_is_refused(family: str, content: bytes, tmp_path: Path) -> None:
+    layout = LAYOUTS[family](tmp_path / "m")
+    assert load_model(str(layout.folder), device="cpu", recipe=layout.model).max_length == 512
+    (layout.folder / "tokenizer.model").write_bytes(content)
+    with pytest.raises(HubError, match="tokenizer") as caught:
+        load_model(str(layout.folder), device="cpu", recipe=layout.model)
+    assert "tiktoken" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "added", [{"x": {}}, {"5": 3}, {"5": {}}, {"999": {"content": "<|a|>"}}, {"5": {"content": 7}}]
+)
+def test_odd_special_tokens_are_refused(added: dict[str, Any], tmp_path: Path) -> None:
+    layout = LAYOUTS["internlm2-pieces"](tmp_path / "m")
+    change(layout.folder / "tokenizer_config.json", added_tokens_decoder=added)
+    with pytest.raises(HubError) as caught:
+        load_model(str(layout.folder), device="cpu", recipe=layout.model)
+    assert "\n" not in str(caught.value)
 
 
 def test_child_processes_import_nothing_from_the_current_folder(tmp_path: Path) -> None:

@@ -169,7 +169,8 @@ def test_the_demo_is_the_same_judge_however_it_is_given(tmp_path: Path) -> None:
     by_name = rmcalib.score("demo", bench, device="cpu", output=tmp_path)
     judge = rmcalib.load_judge("demo", device="cpu")
     assert isinstance(judge, Classifier)
-    assert isinstance(judge.scale, Scale) and judge.scale.assumed
+    assert isinstance(judge.scale, Scale)
+    assert judge.scale.assumed
     for way in (judge, judge.model):
         scores = rmcalib.score(way, bench)
         assert scores.reward.tobytes() == by_name.reward.tobytes()
@@ -277,7 +278,7 @@ def test_settings_choose_the_kind_and_can_be_written_as_text() -> None:
         "max_length": 64,
         "recipes": ("a.yaml", "b.yaml"),
     }
-    for wrong in ({"beta": "x"}, {"trust_remote_code": "perhaps"}, {"max_length": "1.5"}, {"recipe": "x"}):
+    for wrong in ({"beta": "x"}, {"trust_remote_code": "perhaps"}, {"max_length": "1.5"}, {"dtype": "x"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             parsed_settings(policy, wrong)
     with pytest.raises(ValueError, match="did you mean 'reference'"):

@@ -41,7 +41,10 @@ def close(a: torch.Tensor, b: torch.Tensor) -> None:
     torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("model_type", ["llama", "qwen3", "gemma2", "gpt_neox", "deberta-v2", "bert"])
+@pytest.mark.parametrize(
+    "model_type",
+    ["llama", "qwen2", "qwen3", "gemma", "gemma2", "mistral", "gpt_neox", "deberta-v2", "bert"],
+)
 def test_stock_heads_give_the_library_s_own_logits(model_type: str, tmp_path: Path) -> None:
     stock = tiny.tiny_classifier(model_type)
     model = load_model(str(tiny.save_model(tmp_path / "m", stock)), device="cpu")
@@ -54,7 +57,7 @@ def test_stock_heads_give_the_library_s_own_logits(model_type: str, tmp_path: Pa
     ("prefix", "widths", "recipe", "config"),
     [
         ("regression_head", (32, 1), {}, {}),
-        ("v_head.summary", (32, 16, 1), {"sign": -1.0}, {}),
+        ("value_head.mlp", (32, 16, 1), {"sign": -1.0}, {}),
         ("v_head", (32, 1), {"backbone_prefix": "transformer"}, {}),
         ("out_proj", (32, 1), {"architecture": "llama"}, {"model_type": "llama_reward_model"}),
     ],
