@@ -42,6 +42,9 @@ def test_report_of_runs_of_the_built_in_board_and_of_a_table(
     paper = ("report", "--table", ROOT / "results/published_reward_models.csv", *QUICK, "--json")
     whole, fewer = (json.loads(invoke(*paper, *more).out) for more in ((), ("--bradley-terry-only",)))
     assert len(fewer["models"]) < len(whole["models"])
+    for name in ("figures/top_10.png", "figures/correlations.png"):
+        assert (tmp_path / "runs/report" / name).read_bytes()[:4] == b"\x89PNG"
+        assert not (tmp_path / "page" / name).exists()  # two models
     real = invoke("report", "--benchmark", "rewardmath", "--output", "real", *QUICK)
     assert real.code == 0, real.err
     assert "rmcalib compare real/" in real.out
