@@ -207,6 +207,21 @@ def test_stagewise_stops_at_the_first_large_error() -> None:
     assert (len(stopped.results), stopped.uncalibrated_from) == (1, 2)
     few = [data(30, seed=seed) for seed in range(8)]  # noise alone makes errors above 0.1
     assert sum(stagewise(d.forecast, d.orders).uncalibrated_from is not None for d in few) <= 2
+    papers = [stagewise(d.forecast, d.orders, threshold=0.1) for d in few]
+    assert sum(walk.uncalibrated_from is not None for walk in papers) >= 6
+    assert {walk.nulls for walk in papers} == {()}
+
+
+@pytest.mark.parametrize("family", ["sub", "top"])
+def test_stagewise_by_a_threshold_stops_at_the_first_error_above_it(family: Any) -> None:
+    d = data(100, confidence=2.0)
+    ask = sub_k if family == "sub" else top_k
+    values = {k: ask(d.forecast, d.orders, k).value for k in (2, 3, 4)}
+    for threshold in (*values.values(), 0.0, 1.0):
+        walk = stagewise(d.forecast, d.orders, threshold=threshold, family=family)
+        first = next((k for k, value in values.items() if value > threshold), None)
+        assert walk.uncalibrated_from == first
+        assert [result.k for result in walk.results] == list(range(2, (first or 4) + 1))
 
 
 # The strong notions.
