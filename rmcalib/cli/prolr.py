@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -217,7 +217,8 @@ def _stages(result: ProlrResult, data: Dataset) -> dict[str, dict[str, dict[str,
     """Return the first k whose error is too large, by family and learner, with numbers of folds if they differ."""
     stages = result.stages[result.stages["dataset"] == data.name]
     tables: dict[str, dict[str, dict[str, str]]] = {}
-    for (protocol, family, learner), own in stages.groupby(["protocol", "family", "learner"], sort=False):
+    for key, own in stages.groupby(["protocol", "family", "learner"], sort=False):
+        protocol, family, learner = cast("tuple[str, str, str]", key)
         counts = own["uncalibrated_from"].value_counts(dropna=False).sort_index()
         names = ["none" if math.isnan(k) else f"{k:.0f}" for k in counts.index]
         folds = [f" ({n})" if len(counts) > 1 else "" for n in counts]

@@ -19,7 +19,7 @@ from rmcalib.metrics.transfer import Transfer
 from rmcalib.report import document as doc
 from rmcalib.report import figures, pages, paper_figures, sentences
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, entry, ranged
-from rmcalib.report.paper_figures import FEWEST_MODELS
+from rmcalib.report.paper_figures import FEWEST_MODELS, MOST_CATEGORIES
 from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name, outside_zero
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ PROTOCOL = (
     "calibration error, so it correlates with scores by construction."
 )
 """What the paper's number is."""
-_MOST_CATEGORIES = 12  # columns of the page; leaderboard.csv has all
 _OF_BOARD = ("training", "correlations", "split_correlations", "ranks", "reliability", "rejection", "check")
 _TABLES = ("leaderboard", "metrics", *_OF_BOARD, "benchmarks", "temperatures", "transfer")
 _FIGURES = ("says_right", "training", "top_10", "correlations")
@@ -213,7 +212,7 @@ def _value(row: Row, metric: str) -> Row | None:
 def _categories(board: Board) -> Section | None:
     if len(board.categories) < 2:
         return None
-    shown, left = pages.first_of(board.categories, lambda _: 0, _MOST_CATEGORIES, "leaderboard.csv")
+    shown, left = pages.first_of(board.categories, lambda _: 0, MOST_CATEGORIES, "leaderboard.csv")
     columns: Columns = {"model": entry("model")}
     columns |= {Column(name): partial(_category_cell, name) for name in shown}
     return doc.section_of("categories", "Scores by category", board.models, columns, left.strip())

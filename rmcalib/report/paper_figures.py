@@ -24,6 +24,8 @@ FEWEST_MODELS = 10
 """With fewer models, neither figure is drawn, and correlations are not shown."""
 SHOWN_MODELS = 10
 """How many models the first figure has."""
+MOST_CATEGORIES = 12
+"""How many categories pages and figures show; files have all."""
 _WIDTH = 4.0  # inches: text of 8 points stays readable in a column of 3.3 inches
 _SIZE = 8  # points
 _DPI = 300
@@ -43,7 +45,7 @@ def calibration_error(board: Board) -> str:
 
 def error_name(metric: str) -> str:
     """Return the name of an error on an axis."""
-    return _AXIS_NAMES.get(metric, metric_name(metric))
+    return shown_text(_AXIS_NAMES.get(metric, metric_name(metric)), 40)
 
 
 def top_10_rows(board: Board) -> list[dict[str, Any]]:
@@ -76,15 +78,16 @@ def top_10_rows(board: Board) -> list[dict[str, Any]]:
 def correlated_rows(board: Board) -> list[dict[str, Any]]:
     """Return the correlations of the calibration error with scores, from split halves first.
 
-    In each part, the score over all categories comes first, then the categories, the largest correlation first.
+    In each part, the score over all categories comes first, then up to twelve categories, the largest correlation
+    first.
     """
     if not top_10_rows(board):
         return []
-    error = calibration_error(board)
+    error, targets = calibration_error(board), {*_OVERALL, *board.categories[:MOST_CATEGORIES]}
     rows = [
         row
         for row in [*board.split_correlations, *board.correlations]
-        if row["metric"] == error and row["value"] is not None
+        if row["metric"] == error and row["target"] in targets and row["value"] is not None
     ]
     return sorted(
         rows, key=lambda row: (row["source"] == SAME_PROMPTS, row["target"] not in _OVERALL, -row["value"])
@@ -144,7 +147,8 @@ def correlations_figure(rows: Table, *, error: str = "ece") -> Figure:
     rows : rows of source, target, value, low, high, n
         Kendall's tau with the score over all categories and with each category, as in ``correlations.csv`` and
         ``split_correlations.csv``: positive if models with a small error have good scores. ``source`` is "split
-        halves" (error and accuracy from different prompts) or "same prompts"; ``n`` is the number of models.
+        halves" (error and accuracy from different prompts) or "same prompts"; ``n`` is the number of models. Rows
+        with a ``note``, such as too few families of models, have no interval.
     error : str
         The metric.
 
@@ -174,9 +178,11 @@ def draw_correlations(axes: Axes, rows: Table, *, error: str) -> None:
     """Draw one panel of `correlations_figure`."""
     source, n_models = rows[0]["source"], rows[0]["n"]
     _draw_bars(axes, [row["target"] for row in rows], rows, _LOOKS[source])
-    families = f", {rows[0]['families']} families" if rows[0].get("families") else ""
-    axes.set_title(f"{source}: {n_models} models{families}", loc="left", fontsize=_SIZE + 1, color=INK)
-    axes.set_xlabel(f"Kendall's tau with the ranking by {metric_name(error)}")
+    title = f"{source}: {n_models} models"
+    if families := rows[0].get("families"):
+        title += f", {families} {'family' if families == 1 else 'families'}"
+    axes.set_title(title, loc="left", fontsize=_SIZE + 1, color=INK)
+    axes.set_xlabel(f"Kendall's tau with the ranking by {shown_text(metric_name(error), 30)}")
 
 
 def _draw_bars(axes: Axes, names: Sequence[str], rows: Table, look: tuple[str, float]) -> None:
@@ -191,7 +197,7 @@ def _draw_bars(axes: Axes, names: Sequence[str], rows: Table, look: tuple[str, f
     options = {"color": colour, "alpha": opacity, "saturation": 1, "width": 0.68, "orient": "h"}
     seaborn.barplot(x=values, y=places, native_scale=True, errorbar=None, ax=axes, **options)
     for place, row in enumerate(rows):
-        if row["low"] is not None:
+        if row["low"] is not None and not row.get("note"):
             axes.hlines(place, row["low"], row["high"], color=INK, linewidth=0.9)
         beside = axes.get_yaxis_transform()  # right of the axes, at the height of the bar
         text = axes.text(1.02, place, f"{row['value']:.3f}", va="center_baseline", transform=beside)

@@ -211,8 +211,8 @@ class _Fold(NamedTuple):
         for protocol in self.questions.protocols:
             if rule == "test" and protocol == "reference":
                 continue
-            support = {} if protocol == "exact" else {"support": self.support}
-            walk = stagewise(self.dist, self.orders, protocol=protocol, **support, **how)
+            how["support"] = None if protocol == "exact" else self.support
+            walk = stagewise(self.dist, self.orders, protocol=protocol, **how)
             yield self._row(family, walk.results[-1].k, STAGEWISE, protocol, "abs", walk.uncalibrated_from)
 
     def _weak_columns(self, result: NotionResult) -> Row:

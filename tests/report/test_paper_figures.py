@@ -114,13 +114,27 @@ def test_the_error_is_what_models_are_sorted_by_if_that_is_one(
     assert {row["metric"] for row in correlated_rows(board)} == {error}
 
 
+def test_models_of_few_families_have_no_interval_from_split_halves(tmp_path: Path) -> None:
+    board = board_of([write_runs(tmp_path, 10)], settings=FAST)  # all of one organisation
+    split, same = correlations_figure(correlated_rows(board)).axes
+    assert (len(split.collections), len(same.collections)) == (0, 4)
+
+
+def test_many_categories_are_cut_as_on_the_page(tmp_path: Path) -> None:
+    many = tuple(f"c{i}" for i in range(15))
+    board = board_of([write_runs(tmp_path, 10, categories=many)], settings=FAST)
+    targets = [row["target"] for row in correlated_rows(board) if row["source"] == "same prompts"]
+    assert targets[0] == "leaderboard"
+    assert set(targets[1:]) <= set(many[:12])
+
+
 def test_names_of_any_kind_are_drawn_once_each(tmp_path: Path) -> None:
     names = ["a/rm", "b/rm", "$x_1$", "<script>", "x" * 300, *(f"m{i}" for i in range(7))]
     lines = [f"{name},{0.5 + i / 100},{0.1 + i / 100},0.5" for i, name in enumerate(names)]
     table = tmp_path / "table.csv"
-    table.write_text("\n".join(["model,leaderboard_score,ece,Math", *lines]) + "\n")
+    table.write_text("\n".join(["model,leaderboard_score,my$_{error,Math", *lines]) + "\n")
     out = tmp_path / "out"
-    report = report_from_table(table, settings=FAST)
+    report = report_from_table(table, metric="my$_{error", settings=FAST)
     report.write(out)
     assert all((out / name).stat().st_size > 1000 for name in FILES)
     assert "<script>:" not in (out / "report.html").read_text()
