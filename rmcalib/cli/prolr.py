@@ -129,7 +129,8 @@ def command(
             for number, one in enumerate(result.datasets):
                 print_lines(*[""] * (number > 0))
                 _print(result, one)
-            then = "" if recalibrate else "the same command with --recalibrate (does a repair help?)"
+            repaired = recalibrate or training == "reference"  # which has its own temperature
+            then = "" if repaired else "the same command with --recalibrate (does a repair help?)"
             following({"Results": folder}, then)
     return 0
 

@@ -98,7 +98,7 @@ def correlated_rows(board: Board) -> list[dict[str, Any]]:
 
 
 def top_10_figure(rows: Table, *, error: str = "ece", n_models: int) -> Figure:
-    """Draw the most calibrated models, the smallest error first.
+    """Draw the most calibrated models, the best first.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def draw_top_10(axes: Axes, rows: Table, *, error: str, n_models: int) -> None:
         places, nulls = zip(*known, strict=True)
         axes.plot(nulls, places, "|", color=INK, markersize=9, label="if calibrated")
     axes.set_xlabel(error_name(error))
-    axes.set_title(f"{len(rows)} smallest of {n_models} models", loc="left", fontsize=_SIZE + 1, color=INK)
+    axes.set_title(f"{len(rows)} best of {n_models} models", loc="left", fontsize=_SIZE + 1, color=INK)
 
 
 def correlations_figure(rows: Table, *, error: str = "ece") -> Figure:
