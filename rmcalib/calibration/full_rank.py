@@ -67,13 +67,14 @@ def full_rank(
         events (Definition 5); with "sub" the k! orders of each set of k items, averaged over sets
         (Definition 4).
     bandwidth : float, optional
-        Bandwidth of the kernel. By default that of the largest leave-one-out likelihood.
+        Bandwidth of the kernel. By default that of the largest leave-one-out likelihood. The paper's is 1, which
+        gives other values (docs/protocols.md).
     norm : {1, 2}, optional
         The p of the formula; 2 by default, as in the paper. The reference protocol uses the p-norm without
         the power, with p = 1 and bandwidth 1 by default.
     protocol : {"exact", "reference"}
-        "exact" follows the definition; "reference" does what the paper's public code does, and returns only
-        the value.
+        "exact" estimates the error of the definition; "reference" does what the paper's public code does, and
+        returns only the value.
     coverage, support
         For the reference protocol, as in `sub_k`.
 

@@ -232,7 +232,10 @@ def rankwise(
 
 
 class Stagewise(NamedTuple):
-    """The results and null tests of k = 2, 3, ..., and the first k whose error is too large, or None."""
+    """The results of k = 2, 3, ..., their null tests, and the first k whose error is too large, or None.
+
+    There are no null tests if a threshold decides.
+    """
 
     results: tuple[NotionResult, ...]
     nulls: tuple[NullTest, ...]
@@ -244,6 +247,7 @@ def stagewise(
     orders: ArrayLike,
     *,
     k_max: int | None = None,
+    threshold: float | None = None,
     level: float = 0.95,
     resamples: int = 200,
     family: Family = "sub",
@@ -252,10 +256,11 @@ def stagewise(
 ) -> Stagewise:
     """Evaluate k = 2, 3, ... and stop at the first error that is too large for a calibrated forecast.
 
-    The paper recommends to stop where the error is large. How large errors are depends on k and on the number
-    of instances: longer rankings have smaller probabilities, and noise alone makes an error. So each error is
-    compared with its null, the errors of a calibrated forecast on as many instances. With K values of k, each
-    is tested at (1 − level)/K, so that a calibrated forecast is stopped in at most 1 − level of all cases.
+    The paper recommends to stop where the error is large, such as above 0.1 (``threshold=0.1``). How large errors
+    are depends on k and on the number of instances: longer rankings have smaller probabilities, and noise alone
+    makes an error. So by default, each error is compared with its null, the errors of a calibrated forecast on as
+    many instances. With K values of k, each is tested at (1 − level)/K, so that a calibrated forecast is stopped in
+    at most 1 − level of all cases.
 
     A large error at one k says nothing certain about others: rankwise calibration at k implies rankwise
     calibration neither at larger nor at smaller k.
@@ -268,6 +273,8 @@ def stagewise(
         What happened: the items of each instance, best first.
     k_max : int, optional
         Last k, by default m.
+    threshold : float, optional
+        Stop at the first error above this, instead of testing.
     level : float
         Confidence level of all tests together.
     resamples : int
@@ -300,8 +307,12 @@ def stagewise(
     nulls: list[NullTest] = []
     for k in range(2, last + 1):
         results.append(notion(dist, orders, k, **options))
-        nulls.append(results[-1].null(resamples=draws, rng=rng))
-        if nulls[-1].p_value <= share:
+        if threshold is None:
+            nulls.append(results[-1].null(resamples=draws, rng=rng))
+            too_large = nulls[-1].p_value <= share
+        else:
+            too_large = results[-1].value > threshold
+        if too_large:
             return Stagewise(tuple(results), tuple(nulls), k)
     return Stagewise(tuple(results), tuple(nulls), None)
 

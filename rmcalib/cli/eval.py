@@ -16,6 +16,7 @@ from rmcalib.cli.screen import Screen, following, print_json, print_lines, say, 
 from rmcalib.cli.sources import default_benchmark, load_prompts, model_names, run_judge, run_options
 
 if TYPE_CHECKING:
+    from rmcalib.benchmarks import Benchmark
     from rmcalib.report import Evaluation
     from rmcalib.scores import Scores
 
@@ -146,11 +147,11 @@ def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> lis
     from rmcalib.scores import load_all_scores, published_scores
     from rmcalib.scores._load import find_model
 
-    wanted = judged.benchmark or (("reward-bench-2",) if source == PUBLISHED else ())
-    bench = load_prompts(wanted[0], judged, screen) if wanted else None
     if source == PUBLISHED:
+        bench = _published_prompts(judged, screen)
         found = {name: published_scores(name) for name in judged.model}
     else:
+        bench = load_prompts(judged.benchmark[0], judged, screen) if judged.benchmark else None
         found = load_all_scores(source, **asdict(reading))
     if len(found) == 1 and len(judged.model) == 1:
         found = {judged.model[0]: next(iter(found.values()))}
@@ -169,6 +170,18 @@ def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> lis
         manifest = {**scores.manifest, "model": name, "benchmark": label}
         jobs.append(Job(name, bench, replace(scores, manifest=manifest)))
     return jobs
+
+
+def _published_prompts(judged: Judged, screen: Screen) -> Benchmark | None:
+    """Load the texts of published scores, which only the page needs; None if they cannot be fetched."""
+    from rmcalib._util.hub import HubError
+
+    wanted, *_ = judged.benchmark or ("reward-bench-2",)
+    try:
+        return load_prompts(wanted, judged, screen)
+    except HubError as error:
+        screen.say(f"note: no texts of the prompts in the report ({error})")
+        return None
 
 
 def _evaluate(

@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rmcalib._util.display import open_console, print_table
+from rmcalib._util.display import NAME_WIDTH, open_console, print_table
 from rmcalib.cli import options
 from rmcalib.cli.options import MORE, Common, Names, refuse
-from rmcalib.cli.screen import following, print_json, session
+from rmcalib.cli.screen import following, print_json, print_lines, session
 
 if TYPE_CHECKING:
     from rmcalib.tabular import Dataset
     from rmcalib.tabular._results import ProlrResult
 
 _MANY_EVENTS = 50_000
+_WIDTH = 80  # characters
+_REFERENCE = ", reference"
 
 
 def command(
@@ -37,6 +39,7 @@ def command(
     discrepancy: Annotated[Names, Parameter(metavar="NAMES", group=MORE)] = ("abs", "jeffreys_unit"),
     bandwidth: Annotated[float | None, Parameter(metavar="H", group=MORE, validator=Number(gt=0))] = None,
     recalibrate: Annotated[bool, Parameter(group=MORE)] = False,
+    stagewise: Annotated[str | None, Parameter(metavar="RULE", group=MORE)] = None,
     resamples: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=0, lte=100_000))] = 100,
     processes: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=1))] = 1,
     fresh: options.Fresh = False,
@@ -73,6 +76,8 @@ def command(
         Bandwidth of the kernel of full-rank; by default it is chosen.
     recalibrate
         Also fit repairs on a fifth of each training fold: a temperature, and mixtures.
+    stagewise
+        Also find the first k, from 2 on, whose error is too large: by a 'test', or above a number (the paper's is 0.1).
     resamples
         Resamples for intervals and p-values; 0 for none.
     processes
@@ -92,6 +97,7 @@ def command(
         discrepancies=discrepancies,
         bandwidth=bandwidth,
         resamples=resamples,
+        stagewise=_rule(stagewise),
     )
     plan = Plan(learner, folds, seed, training, recalibrate=recalibrate, questions=questions)
     folder = output or Path("runs/prolr") / "+".join(one.name for one in datasets)
@@ -116,12 +122,16 @@ def command(
                     "results": str(results),
                     "figures": [str(path) for path in figures],
                     "summary": result.summary.to_dict("records"),
+                    "stages": result.stages.to_dict("records"),
                 }
             )
         elif screen.prints:
-            for one in result.datasets:
+            for number, one in enumerate(result.datasets):
+                print_lines(*[""] * (number > 0))
                 _print(result, one)
-            following({"Results": folder}, "the same command with --recalibrate (does a repair help?)")
+            repaired = recalibrate or training == "reference"  # which has its own temperature
+            then = "" if repaired else "the same command with --recalibrate (does a repair help?)"
+            following({"Results": folder}, then)
     return 0
 
 
@@ -157,26 +167,74 @@ def _lengths(given: tuple[str, ...], largest: int) -> tuple[int, ...]:
     return lengths
 
 
+def _rule(given: str | None) -> Any:
+    """Return the rule of --stagewise: "test", or a number."""
+    if given in (None, "test"):
+        return given
+    try:
+        return float(given or "")
+    except ValueError:
+        raise ValueError(f"--stagewise {given}: expected 'test', or an error such as 0.1") from None
+
+
 def _print(result: ProlrResult, data: Dataset) -> None:
-    """Print the mean over folds of each measure and learner, and in brackets that of a calibrated forecast."""
+    """Print the mean over folds of each measure and learner, and in brackets that of a calibrated forecast.
+
+    There is a table for each notion, with as many learners side by side as 80 characters have room for.
+    """
     means = result.summary
     own = means[
         (means["dataset"] == data.name) & means["discrepancy"].isin(("", *result.plan.questions.shown))
     ]
-    learners = list(own["learner"].unique())
-    cells: dict[str, dict[str, str]] = {}
+    brackets = " (if calibrated)" if own["null_mean"].notna().any() else ""
+    print_lines(f"{data.name}: {len(data):,} rows, {data.n_items} labels; mean over folds{brackets}")
+    tables: dict[str, dict[str, dict[str, str]]] = {}
     for row in own.to_dict("records"):
-        cells.setdefault(_measure(row), {})[row["learner"]] = _cell(row)
-    title = f"{data.name}: {len(data):,} rows, {data.n_items} labels; mean over folds (if calibrated)"
-    rows = [[measure, *(found.get(name, "–") for name in learners)] for measure, found in cells.items()]
-    print_table(open_console(), ["measure", *learners], rows, title=title)
+        heading, measure = _measure(row)
+        tables.setdefault(heading, {}).setdefault(measure, {})[row["learner"]] = _cell(row)
+    for heading, cells in {**tables, **_stages(result, data)}.items():
+        for learners in _side_by_side(heading, cells):
+            rows = [[line, *(found.get(name, "–") for name in learners)] for line, found in cells.items()]
+            print_lines("")
+            print_table(open_console(), [heading, *learners], rows, gap=1)
 
 
-def _measure(row: dict[Any, Any]) -> str:
+def _side_by_side(heading: str, cells: dict[str, dict[str, str]]) -> list[list[str]]:
+    """Split the learners of a table into groups that fit into 80 characters."""
+    first = max(NAME_WIDTH, *map(len, [heading, *cells]))
+    groups: list[list[str]] = []
+    room = 0
+    for learner in dict.fromkeys(name for row in cells.values() for name in row):
+        width = 1 + max(len(learner), *(len(row.get(learner, "")) for row in cells.values()))
+        if width > room:
+            groups.append([])
+            room = _WIDTH - first
+        groups[-1].append(learner)
+        room -= width
+    return groups
+
+
+def _stages(result: ProlrResult, data: Dataset) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the first k whose error is too large, by family and learner, with numbers of folds if they differ."""
+    stages = result.stages[result.stages["dataset"] == data.name]
+    tables: dict[str, dict[str, dict[str, str]]] = {}
+    for key, own in stages.groupby(["protocol", "family", "learner"], sort=False):
+        protocol, family, learner = cast("tuple[str, str, str]", key)
+        counts = own["uncalibrated_from"].value_counts(dropna=False).sort_index()
+        names = ["none" if math.isnan(k) else f"{k:.0f}" for k in counts.index]
+        folds = [f" ({n})" if len(counts) > 1 else "" for n in counts]
+        cell = ", ".join(f"{name}{n}" for name, n in zip(names, folds, strict=True))
+        heading = f"uncalibrated from k{_REFERENCE if protocol == 'reference' else ''}"
+        tables.setdefault(heading, {}).setdefault(f"{family}-k", {})[learner] = cell
+    return tables
+
+
+def _measure(row: dict[Any, Any]) -> tuple[str, str]:
+    """Return the table and the line of a measure."""
     if not row["family"]:
-        return str(row["notion"]).replace("_", " ")
-    reference = ", reference" if row["protocol"] == "reference" else ""
-    return f"{row['family']}-{row['k']} {row['notion']}{reference}"
+        return "", str(row["notion"]).replace("_", " ")
+    reference = _REFERENCE if row["protocol"] == "reference" else ""
+    return f"{row['notion']}{reference}", f"{row['family']}-{row['k']}"
 
 
 def _cell(row: dict[Any, Any]) -> str:

@@ -29,6 +29,8 @@ from rmcalib.metrics.views import Part
 
 LEADERBOARD = "leaderboard"
 """The target that is the score over all categories."""
+SAME_PROMPTS, SPLIT_HALVES = "same prompts", "split halves"
+"""Where errors and scores come from: the column ``source`` of correlations."""
 FEW_FAMILIES = 10
 """With fewer families of models, correlations have little meaning."""
 Measured = tuple[float, FloatArray]  # a value, and the influence (n,) of each prompt on it
@@ -56,7 +58,7 @@ def correlation_rows(
         worse = -scores[kept]
         if target == LEADERBOARD and len(np.unique(worse)) > 1:
             worse = rankdata(worse, method="ordinal")  # equal scores keep their order, as on a leaderboard
-        about = {"metric": metric, "target": target, "method": "kendall"}
+        about = {"metric": metric, "target": target, "source": SAME_PROMPTS, "method": "kendall"}
         rows.append(about | _kendall_row(errors[kept], worse, settings))
     return rows
 
@@ -133,7 +135,7 @@ def correlate_errors(
             taus = _two_way_kendall(errors, scores, family, settings)
         for (target, members), tau in zip(targets.items(), taus, strict=True):
             counts = {"n": len(having), "families": len(different), "prompts": int(members.sum())}
-            about = {"metric": metric, "target": target, "method": "kendall"}
+            about = {"metric": metric, "target": target, "source": SPLIT_HALVES, "method": "kendall"}
             rows.append(about | tau | counts | {"note": note})
     return rows
 

@@ -17,26 +17,25 @@ from rmcalib.metrics.board import Board
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.metrics.transfer import Transfer
 from rmcalib.report import document as doc
-from rmcalib.report import figures, pages, sentences
+from rmcalib.report import figures, pages, paper_figures, sentences
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, entry, ranged
+from rmcalib.report.paper_figures import FEWEST_MODELS, MOST_CATEGORIES
 from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name, outside_zero
 
 if TYPE_CHECKING:
     from rmcalib.report.leaderboards import Report
 
-FEWEST_MODELS = 10
-"""With fewer models, correlations over them are not shown."""
 PROTOCOL = (
     "The paper's public code writes 1 − mean P(chosen) into a column ece_score. This is an error rate, not a "
     "calibration error, so it correlates with scores by construction."
 )
 """What the paper's number is."""
-_MOST_CATEGORIES = 12  # columns of the page; leaderboard.csv has all
 _OF_BOARD = ("training", "correlations", "split_correlations", "ranks", "reliability", "rejection", "check")
 _TABLES = ("leaderboard", "metrics", *_OF_BOARD, "benchmarks", "temperatures", "transfer")
+_FIGURES = ("says_right", "training", "top_10", "correlations")
 _FILES = [
     *(f"{table}.csv" for table in _TABLES),
-    *(f"figures/{figure}.{kind}" for figure in ("says_right", "training") for kind in figures.PRINTED),
+    *(f"figures/{figure}.{kind}" for figure in _FIGURES for kind in figures.PRINTED),
     *("summary.md", "report.html", "report.json"),
 ]
 """Everything that a report may have written."""
@@ -48,7 +47,7 @@ _SAYS = (
     "there are any, are places in the table."
 )
 _CORRELATED = (
-    "Positive: models that are better by the error have better scores. In the first rows the error comes from one "
+    "Positive: models that are better by the error have better scores. With split halves, the error comes from one "
     "half of the prompts and the accuracy from the other, so that they share no noise."
 )
 _SETS = "Ranks that the model may have, at the level of the intervals, looking at all pairs of models"
@@ -115,6 +114,7 @@ def board_document(board: Board) -> Document:
         label = "Says and right, kept information, temperature and ECE over the training steps"
         steps = Drawing("training", partial(figures.curves_figure, board.training, figures.TRAINING), label)
         first = [steps, _training_table(board.training), *first]
+    first += _paper_figures(board)
     title = "Reward models by calibration"
     sections = (_categories(board), _correlations(board), _check(board), _protocol(board))
     return Document(
@@ -130,6 +130,35 @@ def board_document(board: Board) -> Document:
         ],
         footer=pages.footer_of(board.settings),
     )
+
+
+def _paper_figures(board: Board) -> list[Drawing]:
+    """The paper's two figures of reward models, if there are enough models."""
+    error = paper_figures.calibration_error(board)
+    best, correlated = paper_figures.top_10_rows(board), paper_figures.correlated_rows(board)
+    drawings = []
+    if best:
+        draw = partial(paper_figures.top_10_figure, best, error=error, n_models=len(board.models))
+        label = f"The most calibrated models by {metric_name(error)}"
+        drawings.append(Drawing("top_10", draw, label, _top_10_caption(best)))
+    if correlated:
+        draw = partial(paper_figures.correlations_figure, correlated, error=error)
+        label = f"Correlations of {metric_name(error)} with the scores of models"
+        drawings.append(Drawing("correlations", draw, label, _CORRELATED))
+    return drawings
+
+
+def _top_10_caption(rows: Rows) -> str:
+    """Explain what this figure of the most calibrated models shows."""
+    parts = {
+        "Lines are intervals.": any(row["low"] is not None for row in rows),
+        "A tick is the expected error of a calibrated model.": any(
+            row["null_mean"] is not None for row in rows
+        ),
+        "* not trained on a Bradley-Terry scale.": any("*" in row["marks"] for row in rows),
+        "† not shown to be better than a guess.": any("†" in row["marks"] for row in rows),
+    }
+    return " ".join(sentence for sentence, applies in parts.items() if applies)
 
 
 def _ranking(models: Rows, main: str, name: str) -> doc.Table:
@@ -183,7 +212,7 @@ def _value(row: Row, metric: str) -> Row | None:
 def _categories(board: Board) -> Section | None:
     if len(board.categories) < 2:
         return None
-    shown, left = pages.first_of(board.categories, lambda _: 0, _MOST_CATEGORIES, "leaderboard.csv")
+    shown, left = pages.first_of(board.categories, lambda _: 0, MOST_CATEGORIES, "leaderboard.csv")
     columns: Columns = {"model": entry("model")}
     columns |= {Column(name): partial(_category_cell, name) for name in shown}
     return doc.section_of("categories", "Scores by category", board.models, columns, left.strip())
@@ -202,6 +231,7 @@ def _correlations(board: Board) -> Section | None:
     columns: Columns = {
         "error": lambda row: metric_name(row["metric"]),
         "score": entry("target"),
+        "from": entry("source"),
         "Kendall's tau": lambda row: Cell(bracketed(row), row["value"], tip=row["note"]),
         "p-value": entry("p_value", p_value),
         "models": entry("n"),

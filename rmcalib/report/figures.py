@@ -125,7 +125,7 @@ def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> 
         x, y = i % across / across, 1 - (1 + i // across) / down
         axes = figure.add_axes((x + 0.18 / across, y + 0.36 / down, 0.77 / across, 0.57 / down))
         counts = figure.add_axes((x + 0.18 / across, y + 0.13 / down, 0.77 / across, 0.17 / down))
-        axes.set_title(_shown(panel, 34), loc="left", fontsize=11, color=INK)
+        axes.set_title(shown_text(panel, 34), loc="left", fontsize=11, color=INK)
         line = [row for row in curve if row["panel"] == panel]
         _draw_bins(axes, counts, [row for row in table if row["panel"] == panel], line)
         if i == 0:
@@ -153,7 +153,7 @@ def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
     counts.set_xlabel("predicted probability")
     counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
     for one in (axes, counts):
-        _plain(one)
+        plain_axes(one)
         one.set_xlim(-0.02, 1.02)
 
 
@@ -161,7 +161,7 @@ def histogram_figure(values: npt.ArrayLike, xlabel: str, ylabel: str) -> Figure:
     """Draw a histogram of numbers from 0 to 1."""
     figure = _figure(4.6, 2.5)
     axes = figure.subplots()
-    _plain(axes)
+    plain_axes(axes)
     axes.hist(np.asarray(values), bins=20, range=(0, 1), rwidth=0.92, color=BLUE)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
@@ -189,7 +189,7 @@ def decisions_figure(decisions: Any) -> Figure:
         axes.fill_between(x, *ends, color=BLUE, alpha=0.18, linewidth=0)
         axes.plot(x, _column(rows, "right"), marker=marker, color=BLUE, markersize=4, label="right")
         axes.plot(x, _column(rows, "says"), marker=marker, color=GREY, markersize=4, ls="--", label="says")
-        _plain(axes, grid="y")
+        plain_axes(axes, grid="y")
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.legend(loc="lower right", frameon=False, fontsize=8, labelcolor=INK)
@@ -231,12 +231,12 @@ def says_right_figure(table: Table) -> Figure | None:
     named = len(known) <= MOST_NAMED
     figure = _figure(5.2, 4.4 + (0.18 * len(known) if named else 0))
     axes = figure.subplots()
-    _plain(axes)
+    plain_axes(axes)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
     short = short_names(known)
     for i, (name, own) in enumerate(known.items(), start=1):
         says, right, (colour, marker) = own["mean_confidence"]["value"], own["accuracy"], _look(own)
-        label = _shown(f"{i}  {short[name]}", 44) if named else None
+        label = shown_text(f"{i}  {short[name]}", 44) if named else None
         axes.plot(says, right["value"], marker, color=colour, markersize=6, label=label)
         if right["low"] is not None:
             axes.vlines(says, right["low"], right["high"], color=colour, linewidth=1)
@@ -275,7 +275,7 @@ def interval_figure(
         return None
     figure = _figure(5.0, 0.8 + 0.28 * len(known))
     axes = figure.subplots()
-    _plain(axes, grid="x")
+    plain_axes(axes, grid="x")
     for i, row in enumerate(known):
         colour, marker = (mark, "D") if row["marked"] else (GREY, "o")
         value, point = row["value"], row.get("point", row["value"])
@@ -283,7 +283,7 @@ def interval_figure(
         axes.plot(scale * value, i, "|", color=colour, markersize=8)
         axes.plot(scale * point, i, marker, color=colour, markersize=5.5)
     axes.axvline(line, color=INK, linewidth=0.9)
-    axes.set_yticks(range(len(known)), [_shown(str(row["label"]), 34) for row in known], color=INK)
+    axes.set_yticks(range(len(known)), [shown_text(str(row["label"]), 34) for row in known], color=INK)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(known) - 0.4, -0.6)  # from top to bottom
     axes.set_xlabel(xlabel)
@@ -314,7 +314,7 @@ def curves_figure(rows: Table, panels: _Panels) -> Figure | None:
         return None
     figure = _figure(5.6, 4.6)
     for axes, (title, curves) in zip(figure.subplots(2, 2).ravel(), panels.items(), strict=True):
-        _plain(axes, grid="y")
+        plain_axes(axes, grid="y")
         axes.set_title(title, fontsize=10, color=INK)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         for name, (label, colour, style) in curves.items():
@@ -338,7 +338,7 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=130, layout="constrained")
 
 
-def _plain(axes: Axes, *, grid: Literal["", "x", "y"] = "") -> None:
+def plain_axes(axes: Axes, *, grid: Literal["", "x", "y"] = "") -> None:
     """Style axes: no box, soft colours, and grid lines along an axis if wanted."""
     for side in ("top", "right", *(("left",) if grid == "x" else ())):
         axes.spines[side].set_visible(False)
@@ -353,7 +353,7 @@ def _plain(axes: Axes, *, grid: Literal["", "x", "y"] = "") -> None:
         axes.set_axisbelow(True)
 
 
-def _shown(text: str, longest: int) -> str:
+def shown_text(text: str, longest: int) -> str:
     """Shorten a text, and escape what matplotlib would read as mathematics."""
     return shortened(text, longest).replace("$", r"\$")
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from rmcalib._util.arrays import IntArray, check_choice
-from rmcalib.calibration import NullTest, full_rank, sub_k, top_k
+from rmcalib.calibration import NullTest, full_rank, stagewise, sub_k, top_k
 from rmcalib.calibration.binning import Discrepancy
 from rmcalib.calibration.notions import NotionProtocol, NotionResult
 from rmcalib.ranking import PairMarginals, RankingDistribution
@@ -19,6 +19,9 @@ NOTIONS = ("rankwise", "rankwise-95", "full-rank", "full-rank-95")
 """rankwise: average error over all events. rankwise-95: average over the most frequent events, which make up
 95% of the occurrences. full-rank: the strong notion, by the Dirichlet kernel. full-rank-95: the same with the
 95% filter, which only the reference protocol has."""
+
+STAGEWISE = "stagewise"
+"""The notion of rows whose value is not an error, but the first k with a too large one; empty if there is none."""
 
 Row = dict[str, Any]
 
@@ -46,6 +49,9 @@ class Questions:
         Number of simulated data sets for intervals and null tests; 0 leaves both out.
     intervals : bool
         Whether to compute intervals, which takes most of the time.
+    stagewise : "test" or float, optional
+        Also find the first k, from 2 on, whose rankwise error is too large, as :func:`rmcalib.calibration.stagewise`
+        does: by a null test (exact protocol only), or above a number; the paper's is 0.1.
 
     Examples
     --------
@@ -61,6 +67,7 @@ class Questions:
     bandwidth: float | None = None
     resamples: int = 200
     intervals: bool = True
+    stagewise: Literal["test"] | float | None = None
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -79,6 +86,12 @@ class Questions:
                 check_choice(one, name, choices)
         if "full-rank-95" in self.notions and "reference" not in self.protocols:
             raise ValueError("notion: full-rank-95 is a filter of the reference protocol; ask for that one")
+        if isinstance(self.stagewise, str):
+            check_choice(self.stagewise, "stagewise", ("test",))
+            if not self.resamples or "exact" not in self.protocols:
+                raise ValueError("stagewise: 'test' needs resamples and the exact protocol; or give a number")
+        elif self.stagewise is not None and not 0 < self.stagewise < 1:
+            raise ValueError(f"stagewise: {self.stagewise:g} is not an error between 0 and 1, such as 0.1")
         bad = [k for k in self.sub if k < 2] + [k for k in self.top if k < 1]
         if bad:
             raise ValueError(f"k: {bad[0]} is too small; sub-k starts at 2, top-k at 1")
@@ -111,6 +124,7 @@ def evaluate(
             for protocol in questions.protocols:
                 for notion in questions.notions:
                     rows += fold.notion(family, k, notion, protocol)
+        rows += fold.stages(family, max(ks, default=0))
     return rows
 
 
@@ -187,6 +201,20 @@ class _Fold(NamedTuple):
             is_tested = exact and discrepancy == "abs" and self.questions.resamples
             yield row | (self._weak_columns(weak) if is_tested else {})
 
+    def stages(self, family: Family, last: int) -> Iterator[Row]:
+        """Yield the first k whose error is too large, and the last k that was examined, for each protocol."""
+        rule = self.questions.stagewise
+        if rule is None or last < 2 or not isinstance(self.dist, RankingDistribution):
+            return
+        how: Row = {"k_max": last, "family": family, "rng": self.rng.spawn(1)[0]}
+        how |= {"resamples": self.questions.resamples} if rule == "test" else {"threshold": rule}
+        for protocol in self.questions.protocols:
+            if rule == "test" and protocol == "reference":
+                continue
+            how["support"] = None if protocol == "exact" else self.support
+            walk = stagewise(self.dist, self.orders, protocol=protocol, **how)
+            yield self._row(family, walk.results[-1].k, STAGEWISE, protocol, "abs", walk.uncalibrated_from)
+
     def _weak_columns(self, result: NotionResult) -> Row:
         resamples, columns = self.questions.resamples, {}
         if self.questions.intervals:
@@ -209,7 +237,9 @@ class _Fold(NamedTuple):
             columns |= {"low": null.mean + excess.low, "high": null.mean + excess.high}
         return columns
 
-    def _row(self, family: str, k: int, notion: str, protocol: str, discrepancy: str, value: float) -> Row:
+    def _row(
+        self, family: str, k: int, notion: str, protocol: str, discrepancy: str, value: float | None
+    ) -> Row:
         what = {"family": family, "notion": notion, "k": k, "protocol": protocol, "discrepancy": discrepancy}
         return what | {"value": value, "n": len(self.orders)}
 

@@ -11,6 +11,7 @@ import numpy as np
 from rmcalib._util.files import write_csv, write_file
 from rmcalib._util.storage import as_path
 from rmcalib.tabular._datasets import Dataset
+from rmcalib.tabular._evaluation import STAGEWISE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +69,17 @@ class ProlrResult:
     @cached_property
     def summary(self) -> "pd.DataFrame":
         """Means over folds: one row per data set, learner and measure, as in ``summary.csv``."""
-        return fold_means(self.table)
+        return fold_means(self.table[self.table["notion"] != STAGEWISE])
+
+    @property
+    def stages(self) -> "pd.DataFrame":
+        """The first k whose error is too large (NaN if none is), for each data set, learner, fold and family.
+
+        ``examined`` is the last k that was evaluated. Empty unless the plan asks for ``stagewise``.
+        """
+        rows = self.table[self.table["notion"] == STAGEWISE]
+        columns = {"k": "examined", "value": "uncalibrated_from"}
+        return rows[["dataset", "learner", "fold", "family", "protocol", *columns]].rename(columns=columns)
 
     def figure(self, name: str) -> "Figure":
         """Draw the error against k for the data set ``name``, with the plan's first notion and protocol.
@@ -155,7 +166,8 @@ def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibra
     grid[0].set_ylabel(label)
     if table["mean"].min() >= 0:
         grid[0].set_ylim(bottom=0)
-    grid[0].plot([], [], color=_GREY, label="if calibrated", **_DOTTED)
+    if table["null_mean"].notna().any():
+        grid[0].plot([], [], color=_GREY, label="if calibrated", **_DOTTED)
     handles, names = grid[0].get_legend_handles_labels()
     figure.legend(handles, names, frameon=False, fontsize=9, loc="outside right center")
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)

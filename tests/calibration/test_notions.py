@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import dirichlet
 
 from rmcalib.calibration import full_rank, rankwise, stagewise, sub_k, top_k
 from rmcalib.ranking import (
@@ -207,6 +208,21 @@ def test_stagewise_stops_at_the_first_large_error() -> None:
     assert (len(stopped.results), stopped.uncalibrated_from) == (1, 2)
     few = [data(30, seed=seed) for seed in range(8)]  # noise alone makes errors above 0.1
     assert sum(stagewise(d.forecast, d.orders).uncalibrated_from is not None for d in few) <= 2
+    papers = [stagewise(d.forecast, d.orders, threshold=0.1) for d in few]
+    assert sum(walk.uncalibrated_from is not None for walk in papers) >= 6
+    assert {walk.nulls for walk in papers} == {()}
+
+
+@pytest.mark.parametrize("family", ["sub", "top"])
+def test_stagewise_by_a_threshold_stops_at_the_first_error_above_it(family: Any) -> None:
+    d = data(100, confidence=2.0)
+    ask = sub_k if family == "sub" else top_k
+    values = {k: ask(d.forecast, d.orders, k).value for k in (2, 3, 4)}
+    for threshold in (*values.values(), 0.0, 1.0):
+        walk = stagewise(d.forecast, d.orders, threshold=threshold, family=family)
+        first = next((k for k, value in values.items() if value > threshold), None)
+        assert walk.uncalibrated_from == first
+        assert [result.k for result in walk.results] == list(range(2, (first or 4) + 1))
 
 
 # The strong notions.
@@ -237,6 +253,31 @@ def test_full_rank_matches_the_kernel_formula(norm: Any) -> None:
     outcomes = [[rng.choice(3, p=row) for row in p] for _ in range(100)]
     drawn = [slow_canonical(p, one, 0.2, norm) for one in outcomes]
     assert result.null(resamples=300).mean == pytest.approx(np.mean(drawn), rel=0.05)
+
+
+def printed_kernel_error(p: Any, y: Any) -> float:
+    """Return the error with the kernel as the paper prints it: the density at h_i with parameters h_j + 1."""
+    log_kernel = np.array([dirichlet.logpdf(np.transpose(p), row + 1) for row in p])
+    np.fill_diagonal(log_kernel, -np.inf)
+    weights = np.exp(log_kernel - log_kernel.max(axis=1, keepdims=True))
+    local = weights @ y / weights.sum(axis=1, keepdims=True)
+    return float(((local - p) ** 2).sum(axis=1).mean())
+
+
+@pytest.mark.parametrize(
+    ("confidence", "expected"), [(1.0, (0.738, 0.035, 0.041)), (3.0, (0.877, 0.167, 0.208))]
+)
+def test_the_kernel_of_the_paper_is_another_one(confidence: float, expected: tuple[float, ...]) -> None:
+    """The numbers of docs/protocols.md: bandwidth by likelihood, bandwidth 1, and as the paper prints it."""
+    d = synthetic_plackett_luce(800, 4, confidence=confidence, rng=np.random.default_rng(1))
+    everything = all_rankings(4)
+    y = (d.orders[:, None] == everything).all(axis=2)
+    found = (
+        full_rank(d.forecast, d.orders).value,
+        full_rank(d.forecast, d.orders, bandwidth=1.0).value,
+        printed_kernel_error(np.exp(d.forecast.log_prob(everything)), y),
+    )
+    assert found == pytest.approx(expected, abs=6e-4)
 
 
 def test_strong_notions_are_classifications_of_the_marginals() -> None:

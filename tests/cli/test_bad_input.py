@@ -39,6 +39,9 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("prolr", "--k", "1000"), "1000"),
     (("prolr", "--k", "2,x"), "--k 2,x"),
     (("prolr", "--bandwidth", "-1"), "--bandwidth"),
+    (("prolr", "--stagewise", "often"), "--stagewise often"),
+    (("prolr", "--stagewise", "3"), "stagewise"),
+    (("prolr", "--stagewise", "test", "--resamples", "0"), "stagewise"),
     (("prolr", "--dataset", "irsi"), "irsi"),
     (("card", "s.csv", "--push-to-hub", "a b"), "a b"),
     # Files.

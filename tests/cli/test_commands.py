@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+import pandas
 import pytest
 
 from rmcalib.scores import load_scores
@@ -42,6 +43,9 @@ def test_report_of_runs_of_the_built_in_board_and_of_a_table(
     paper = ("report", "--table", ROOT / "results/published_reward_models.csv", *QUICK, "--json")
     whole, fewer = (json.loads(invoke(*paper, *more).out) for more in ((), ("--bradley-terry-only",)))
     assert len(fewer["models"]) < len(whole["models"])
+    for name in ("figures/top_10.png", "figures/correlations.png"):
+        assert (tmp_path / "runs/report" / name).read_bytes()[:4] == b"\x89PNG"
+        assert not (tmp_path / "page" / name).exists()  # two models
     real = invoke("report", "--benchmark", "rewardmath", "--output", "real", *QUICK)
     assert real.code == 0, real.err
     assert "rmcalib compare real/" in real.out
@@ -190,6 +194,49 @@ def test_prolr(tmp_path: Path, invoke: Invoke) -> None:
     assert text.code == 0, text.err
     assert str(tmp_path / "runs/prolr/iris") in text.out
     assert visible(tmp_path / "runs/prolr/iris")[-2:] == ["results.csv", "summary.csv"]
+
+
+def test_prolr_can_be_read_at_80_columns(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    notions = ("rankwise", "rankwise-95", "full-rank", "full-rank-95")
+    measured = ("--notion", ",".join(notions), "--protocol", "both", "--stagewise", "test", "--resamples", 5)
+    done = invoke("prolr", "--learner", "mallows,rpc", "--recalibrate", "--folds", 2, *measured)
+    assert done.code == 0, done.err
+    assert "…" not in done.out
+    lines = done.out.splitlines()[:-3]  # the last ones name the folder
+    assert max(map(len, lines)) <= 80
+    for heading in (*notions[:3], *(f"{notion}, reference" for notion in notions), "uncalibrated from k"):
+        assert any(line.startswith(f"{heading} ") for line in lines)
+
+
+def test_prolr_takes_the_rule_of_stagewise(invoke: Invoke) -> None:
+    fast = ("prolr", "--learner", "mallows", "--folds", 2, "--resamples", 20, "--json")
+    for rule in ("test", 0.1):
+        done = invoke(*fast, "--stagewise", rule)
+        assert done.code == 0, done.err
+        stages = json.loads(done.out)["stages"]
+        assert {(row["family"], row["fold"]) for row in stages} == {
+            (f, i) for f in ("sub", "top") for i in (0, 1)
+        }
+        assert {row["uncalibrated_from"] for row in stages} <= {2, 3, None}
+
+
+@pytest.mark.parametrize("name", ["prolr", "prolr_small"])
+def test_the_configurations_of_the_papers_experiment_run(name: str, invoke: Invoke) -> None:
+    """Mallows on iris: the configuration of the paper's experiment gives the rows of results/."""
+    given = ("--config", ROOT / f"configs/{name}.yaml", "--dataset", "iris", "--learner", "mallows")
+    done = invoke("prolr", *given, "--processes", 1, "--resamples", 5, "--output", "out", "--json")
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)["summary"]
+    if name == "prolr":
+        shipped = pandas.read_csv(ROOT / "results/reference.csv.gz", keep_default_na=False)
+        shipped = shipped[(shipped["dataset"] == "iris") & (shipped["learner"] == "mallows")]
+        keys = ["family", "notion", "k", "protocol", "discrepancy"]
+        means = shipped.groupby(keys)["value"].mean().to_dict()
+        ours = {tuple(row[key] for key in keys): row["mean"] for row in rows}
+        assert ours == pytest.approx(means, abs=2e-6)
+    else:
+        assert {row["protocol"] for row in rows} == {"exact", "reference"}
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,8 @@ def test_pinned_revisions_through_trouble_that_passes_and_gates_that_open(
     assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
 
 
-def test_published_scores_need_no_model(hub: LoopbackHub, tmp_path: Path) -> None:
+def published_files() -> dict[str, bytes]:
+    """Return what RewardBench publishes of a model: its scores, and its numbers on the leaderboard."""
     rows = tiny.benchmark_rows()
     published = {
         "model": MODEL,
@@ -141,8 +142,11 @@ def test_published_scores_need_no_model(hub: LoopbackHub, tmp_path: Path) -> Non
     }
     content = json.dumps(published).encode()
     official = json.dumps({"model": MODEL, "Math": 0.25, "Focus": 0.5}).encode()
-    files = {"eval-set-scores/org/tiny-rm.json": content, "eval-set/org/tiny-rm.json": official}
-    hub.add("datasets", RESULTS, files)
+    return {"eval-set-scores/org/tiny-rm.json": content, "eval-set/org/tiny-rm.json": official}
+
+
+def test_published_scores_need_no_model(hub: LoopbackHub, tmp_path: Path) -> None:
+    hub.add("datasets", RESULTS, published_files())
     done = run(hub.url, tmp_path, "eval", "--model", MODEL, "--scores", "published", "--resamples", "20")
     assert (done.code, done.err) == (0, "")
     (page,) = tmp_path.glob("runs/org__tiny-rm/*-published/report.html")
@@ -153,3 +157,24 @@ def test_published_scores_need_no_model(hub: LoopbackHub, tmp_path: Path) -> Non
     assert (checked.code, checked.err) == (0, "")
     check = json.loads(checked.out)["check"]
     assert {row["category"]: row["official"] for row in check} == {"Math": 0.25, "Focus": 0.5}
+
+
+@pytest.mark.parametrize("fault", [{"status": 403}, {"status": 503}], ids=["gated", "down"])
+def test_published_scores_need_no_texts(fault: dict[str, Any], hub: LoopbackHub, tmp_path: Path) -> None:
+    hub.add("datasets", RESULTS, published_files())
+    hub.fail(f"{BENCH}(?!-results)", times=1000, **fault)
+    command = ("eval", "--model", MODEL, "--scores", "published", "--resamples", "20", "--json")
+    found = []
+    for texts in (False, True):
+        done = run(hub.url, tmp_path, *command)
+        assert done.code == 0, done.err
+        assert (BENCH in after_waiting(done.err)) is not texts
+        (page,) = tmp_path.glob("runs/org__tiny-rm/*-published/report.html")
+        assert ("What is" in page.read_text()) is texts
+        rows = json.loads(done.out)["evaluations"][0]["metrics"]
+        found.append({(row["category"], row["metric"]): row["value"] for row in rows})
+        hub.heal()
+    without, complete = found
+    known = {key: value for key, value in without.items() if value is not None}
+    assert {key: complete[key] for key in known} == known
+    assert ("overall", "ece") in known

@@ -214,8 +214,41 @@ def test_bad_input_is_named(options: dict[str, Any], named: str) -> None:
         (Questions, {"protocols": ("both",)}, "protocol: unknown"),
         (Questions, {"discrepancies": ("l2",)}, "discrepancy: unknown"),
         (Questions, {"sub": (1,)}, "k: 1"),
+        (Questions, {"stagewise": 0.0}, "stagewise: 0"),
+        (Questions, {"stagewise": "often"}, "stagewise: unknown"),
+        (Questions, {"stagewise": "test", "protocols": ("reference",)}, "stagewise"),
     ],
 )
 def test_bad_plans(make: Any, options: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         make(**options)
+
+
+def test_stagewise_says_the_first_k_that_is_too_large() -> None:
+    data = small(120, 4)
+    ask = Questions(sub=(2, 3, 4), top=(1, 2, 3), notions=("rankwise",), resamples=20)
+    whole = replace(PLAN, learners=("mallows", "rpc"), questions=ask)
+    plain = run_prolr(data, whole)
+    assert plain.stages.empty
+    errors = plain.table[(plain.table["notion"] == "rankwise") & (plain.table["discrepancy"] == "abs")]
+    errors = errors[(errors["learner"] == "mallows") & (errors["k"] >= 2)]
+    values = [value for _, value in sorted(zip(errors["k"], errors["value"], strict=True))]
+    for rule in (min(values) / 2, float(np.median(values)), 0.99):
+        result = run_prolr(data, replace(whole, questions=replace(ask, stagewise=rule)))
+        pd.testing.assert_frame_equal(result.summary, plain.summary)  # nothing else changes
+        assert set(result.stages["learner"]) == {"mallows"}  # rpc has no rankings longer than two
+        for row in result.stages.to_dict("records"):
+            own = errors[(errors["family"] == row["family"]) & (errors["fold"] == row["fold"])].sort_values(
+                "k"
+            )
+            large = own[own["value"] > rule]["k"]
+            first = large.iloc[0] if len(large) else np.nan
+            np.testing.assert_equal(row["uncalibrated_from"], float(first))
+            assert row["examined"] == (own["k"].max() if np.isnan(first) else first)
+
+
+def test_the_legend_names_what_is_drawn() -> None:
+    for plan, drawn in ((PLAN, True), (QUICK, False)):
+        figure = run_prolr(small(), plan).figure("synthetic-0")
+        texts = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert ("if calibrated" in texts) is drawn
