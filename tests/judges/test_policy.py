@@ -17,6 +17,7 @@ from rmcalib.judges import _policy as policies
 from rmcalib.judges._judge import about_judge, scored_chunks
 from rmcalib.judges._policy import trained_beta
 from rmcalib.judges._templates import encode, response_starts
+from rmcalib.scores.scale import as_scale
 from tests.judges.serving import Reply, Request, Server, serving
 from tests.judges.tiny import ARCHITECTURES, tiny_items, tiny_tokenizer
 
@@ -59,7 +60,7 @@ def test_rewards_are_those_of_a_direct_computation(
     dpo = load_judge(name, reference=str(tmp_path / "base"), beta=0.3, **common)
     total = load_judge(name, reference_free="sum", **common)
     mean = load_judge(name, reference_free="mean", beta=2, **common)
-    assert (dpo.scale.kind, total.scale.assumed) == ("utility", True)
+    assert (as_scale(dpo.scale).kind, as_scale(total.scale).assumed) == ("utility", True)
     cases: list[tuple[Judge, Callable[[Any, Any], float]]] = [
         (dpo, lambda p, b: 0.3 * (p[0] - b[0])),
         (total, lambda p, _: p[0]),
