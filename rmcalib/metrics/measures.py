@@ -245,7 +245,7 @@ def margin(part: Part, _: Settings, which: Literal["mean", "median"]) -> Estimat
     correct = np.minimum.reduceat(np.where(part.is_correct, part.reward, np.inf), part.starts)
     wrong = np.maximum.reduceat(np.where(part.is_correct, -np.inf, part.reward), part.starts)
     if which == "median":
-        return Estimate.median(correct - wrong)
+        return Estimate.median(correct - wrong, cluster=part.cluster)
     return Estimate.mean(correct - wrong, cluster=part.cluster)
 
 

@@ -308,15 +308,23 @@ def test_clusters_widen_intervals_and_nulls() -> None:
     assert together[OVERALL, "ece_p_value"]["value"] > alone[OVERALL, "ece_p_value"]["value"]
 
 
-@pytest.mark.parametrize("n_clusters", [2, 4])
-def test_few_clusters_are_measured(n_clusters: int) -> None:
+@pytest.mark.parametrize(("n_clusters", "shown"), [(2, False), (4, False), (30, False), (6, True)])
+def test_few_clusters_and_one_large_one_have_no_interval(n_clusters: int, shown: bool) -> None:
     scores = calibrated_scores(60, seed=3)
     prompt = np.repeat(np.arange(60), np.diff(scores.offsets))
     category = np.where(prompt < 30, "Math", "Chat")
     cluster = np.where(prompt < 30, 0, 1 + prompt % (n_clusters - 1)).astype(str)
+    if shown:
+        cluster = (prompt // 10).astype(str)
     found = table(Scores.from_columns({**scores.columns(), "category": category, "cluster": cluster}))
     assert found[OVERALL, "nll_at_temperature"]["value"] > 0
-    assert found[OVERALL, "overconfidence"]["low"] is not None
+    assert found[OVERALL, "overconfidence"]["value"] is not None
+    for name in ("overconfidence", "accuracy", "kept_information", "lost_information", "ece"):
+        assert (found[OVERALL, name]["low"] is not None) == shown
+    assert (found[OVERALL, "ece_p_value"]["value"] is not None) == shown
+    assert bool(found[OVERALL, "overconfidence"]["note"]) != shown
+    if shown:
+        return
     alone = found["Math", "overconfidence"]  # a category that is one cluster
     assert alone["value"] is not None
     assert alone["low"] is None
