@@ -255,15 +255,14 @@ def consistency_band(
     rng: np.random.Generator | int = 0,
 ) -> tuple[FloatArray, FloatArray]:
     """Return where the bars (B,) of a reliability diagram would lie if the forecast were calibrated."""
-    index = binning.bin_index(events.p, binning.bin_edges(events.p, ErrorOptions(bins)))
-    happened, _ = simulation.draw_sums(
-        events.joint.alternatives(index, bins),
-        [events.joint.probabilities()],
-        (),
-        resamples=resamples,
-        most=0,
-        rng=np.random.default_rng(rng),
-    )
+    index, sums = _prompt_sums(events, ErrorOptions(bins))
+    alternatives, ends = events.joint.alternatives(index, bins), [events.joint.probabilities()]
+    generator = np.random.default_rng(rng)
+    happened, _ = simulation.draw_sums(alternatives, ends, (), resamples=resamples, most=0, rng=generator)
+    wider = simulation.widening(_design_effect(sums, events.cluster), resamples, generator)
+    if wider is not None:
+        expected = simulation.expected_sums(alternatives, ends)
+        happened = np.maximum(expected + wider[:, None] * (happened - expected), 0.0)
     count = np.bincount(index, minlength=bins).astype(np.float64)
     low, high = np.quantile(happened, [(1 - level) / 2, (1 + level) / 2], axis=0)
     nonempty = np.where(count > 0, count, np.nan)

@@ -133,13 +133,20 @@ def simulate(
     for n, before, after in zip(n_steps, expected[:-1], expected[1:], strict=True):
         mixed.append(before + np.arange(1, n + 1)[:, None] / n * (after - before))
     path = np.concatenate(mixed)
-    effect, freedom = design_effect
-    if np.isfinite(freedom):
-        wider = np.sqrt(effect * freedom / rng.chisquare(freedom, len(null)))
+    wider = widening(design_effect, len(null), rng)
+    if wider is not None:
         null = np.maximum(path[0] + wider[:, None] * (null - path[0]), 0.0)
         drawn = np.maximum(path + wider[: len(drawn), None, None] * (drawn - path), 0.0)
     truths = np.maximum.accumulate(true_error(path))
     return Simulation(errors(null), errors(drawn).T, truths - truths[0])
+
+
+def widening(
+    design_effect: tuple[float, float], resamples: int, rng: np.random.Generator
+) -> FloatArray | None:
+    """Draw the factors (R,) of the deviations of sums for a design effect and its degrees of freedom; None for 1."""
+    effect, freedom = design_effect
+    return np.sqrt(effect * freedom / rng.chisquare(freedom, resamples)) if np.isfinite(freedom) else None
 
 
 def invert(value: float, quantiles: FloatArray, truths: FloatArray) -> float:

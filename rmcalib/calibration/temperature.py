@@ -415,9 +415,7 @@ class Scale:
         from scipy.optimize import brentq
 
         n, best = self.n, float(self._best.mean())
-        # Without clusters, the likelihood itself says how much the slopes vary.
-        freedom = np.inf if self.cluster is None else self._slope_error().freedom
-        width = student_quantile(level, freedom) ** 2 / 2 * self.variance_factor()
+        width = student_quantile(level, np.inf) ** 2 / 2 * self.wider_factor(level)
 
         def excess(log_t: float) -> float:
             return float(self.model.losses(float(np.exp(log_t))).mean() - best) * n - width
@@ -426,6 +424,16 @@ class Scale:
         below = 0.0 if excess(low) <= 0 else float(np.exp(brentq(excess, low, middle, xtol=1e-10)))
         above = np.inf if excess(high) <= 0 else float(np.exp(brentq(excess, middle, high, xtol=1e-10)))
         return below, above
+
+    def wider_factor(self, level: float) -> float:
+        """Return `variance_factor`, and more with few clusters, which do not tell it exactly: (t/z)² times as much.
+
+        Without clusters, the likelihood itself says how much the slopes vary.
+        """
+        if self.cluster is None:
+            return self.variance_factor()
+        t, z = (student_quantile(level, freedom) for freedom in (self._slope_error().freedom, np.inf))
+        return self.variance_factor() * (t / z) ** 2
 
     def _slope_error(self) -> MeanError:
         slope, _ = self.model.slopes(self.fit.temperature)

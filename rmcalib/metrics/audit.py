@@ -17,6 +17,7 @@ from rmcalib.calibration.clusters import design_effect, mean_error, too_few_clus
 from rmcalib.calibration.estimates import TOO_FEW_CLUSTERS
 from rmcalib.calibration.events import Events
 from rmcalib.calibration.intervals import mean_difference
+from rmcalib.calibration.simulation import widening
 from rmcalib.metrics.table import Row
 from rmcalib.metrics.views import Part
 
@@ -122,9 +123,10 @@ def cancelling(events: Events, *, bins: int = 10, resamples: int = 1000, seed: i
             for part in chunks(resamples, len(p))
         ]
     )
-    effect, freedom = design_effect((moved - y)[:, None], np.ones((len(y), 1)), events.cluster)
-    if np.isfinite(freedom):
-        drawn *= np.sqrt(effect * freedom / rng.chisquare(freedom, len(drawn)))
+    wider = widening(
+        design_effect((moved - y)[:, None], np.ones((len(y), 1)), events.cluster), len(drawn), rng
+    )
+    drawn = drawn if wider is None else drawn * wider
     observed = float(excess((p - y)[:, None])[0])
     return float((1 + (drawn >= observed - 1e-9).sum()) / (resamples + 1))
 
