@@ -42,27 +42,30 @@ class Equality:
 
 
 def equal_temperatures(
-    sets: Sequence[Softmax], *, resamples: int = 999, rng: np.random.Generator | int = 0
+    sets: Sequence[Softmax | Scale], *, resamples: int = 999, rng: np.random.Generator | int = 0
 ) -> Equality:
     """Test whether top-1 forecasts softmax(rewards/T) need the same T on several sets of prompts.
 
     The statistic is min_T Σ_s 2 n_s (NLL_s(T) − NLL_s(T̂_s)) / max(1, I_s/J_s), with I_s the variance of the
     slopes of the prompts' log-likelihoods and J_s their mean curvature: it is 1 if the forecasts are true at
-    some temperature, as those of simulated sets are.
+    some temperature, as those of simulated sets are. Sets with clusters are given as a `Scale`, by which I_s knows
+    them.
     """
     if len(sets) < 2:
         raise ValueError(f"sets: expected at least two sets of prompts, got {len(sets)}")
     check_integer(resamples, "resamples", 1)
+    scales = [one if isinstance(one, Scale) else Scale(one) for one in sets]
+    models = [scale.model for scale in scales]
     together = Softmax(
-        np.concatenate([one.r for one in sets]),
-        np.concatenate([one.correct for one in sets]),
-        np.concatenate([one.sizes for one in sets]),
+        np.concatenate([one.r for one in models]),
+        np.concatenate([one.correct for one in models]),
+        np.concatenate([one.sizes for one in models]),
     )
     fit, spread = together.fit(), float(together.below.std()) or 1.0
     temperature = float(np.clip(fit.temperature, spread / _FAR, spread * _FAR))
     log_beta = np.arange(-_REACH, _REACH + _FINE / 2, _FINE) - np.log(temperature)
     total, generator = np.zeros((1 + resamples, len(log_beta))), np.random.default_rng(rng)
-    for one in sets:
+    for one, scale in zip(models, scales, strict=True):
         observed = one.below[one.correct].sum()
         drawn = _drawn_sums(one, temperature, resamples, generator)
         larger = np.concatenate([[0.0], drawn - observed])[
@@ -70,7 +73,7 @@ def equal_temperatures(
         ]  # the sums of rewards of correct responses
         loss = _losses(one, log_beta) - np.exp(log_beta) * larger
         excess = 2 * (loss - loss.min(axis=1, keepdims=True))
-        excess[0] /= Scale(one).variance_factor()
+        excess[0] /= scale.wider_factor(0.95)
         total += excess
     statistics = total.min(axis=1)
     p_value = float((statistics >= statistics[0] * (1 - 1e-9) - 1e-9).mean())

@@ -17,12 +17,14 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import binning, intervals, simulation, smoothing
+from rmcalib.calibration import clusters as clustering
 from rmcalib.calibration.binning import USUAL, BinSums, ErrorKeywords, ErrorOptions, binned_error
 from rmcalib.calibration.estimates import Estimate, NullTest, compare_with_null
-from rmcalib.calibration.events import Draw, Events, OneOf, Winners, by_cluster, design_effect
+from rmcalib.calibration.events import Draw, Events, OneOf, Winners
 from rmcalib.calibration.intervals import Interval, Limits
 from rmcalib.calibration.simulation import Alternatives, Features, Simulation
 
+_WIDE = ErrorOptions(bins=4)  # about as wide as what the smooth error averages over
 TrueError = Callable[[FloatArray], FloatArray]
 
 
@@ -253,15 +255,14 @@ def consistency_band(
     rng: np.random.Generator | int = 0,
 ) -> tuple[FloatArray, FloatArray]:
     """Return where the bars (B,) of a reliability diagram would lie if the forecast were calibrated."""
-    index = binning.bin_index(events.p, binning.bin_edges(events.p, ErrorOptions(bins)))
-    happened, _ = simulation.draw_sums(
-        events.joint.alternatives(index, bins),
-        [events.joint.probabilities()],
-        (),
-        resamples=resamples,
-        most=0,
-        rng=np.random.default_rng(rng),
-    )
+    index, sums = _prompt_sums(events, ErrorOptions(bins))
+    alternatives, ends = events.joint.alternatives(index, bins), [events.joint.probabilities()]
+    generator = np.random.default_rng(rng)
+    happened, _ = simulation.draw_sums(alternatives, ends, (), resamples=resamples, most=0, rng=generator)
+    wider = simulation.widening(_design_effect(sums, events.cluster), resamples, generator)
+    if wider is not None:
+        expected = simulation.expected_sums(alternatives, ends)
+        happened = np.maximum(expected + wider[:, None] * (happened - expected), 0.0)
     count = np.bincount(index, minlength=bins).astype(np.float64)
     low, high = np.quantile(happened, [(1 - level) / 2, (1 + level) / 2], axis=0)
     nonempty = np.where(count > 0, count, np.nan)
@@ -346,7 +347,9 @@ class _Simulated:
         smallest, largest = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=1)
         high = simulation.invert(self.value, smallest, truths)
         # With probability 1 − alpha, at most this fraction of all prompts is unlike the observed ones.
-        rest = self.unseen * (1 - alpha ** (1 / len(self.influence)))
+        n = len(self.influence)
+        n_seen = n / clustering.prompts_per_observation(np.zeros(n), self.cluster)
+        rest = self.unseen * (1 - alpha ** (1 / n_seen))
         fewer, more = (self.value, 0.0) if self.rarely is None else self.rarely(level)
         high = max(min(max(high, above, rest, more), self.largest), self.value)
         if self.test().p_value > alpha:
@@ -363,11 +366,12 @@ class _Simulated:
 
     def _smooth_limits(self, level: float) -> Limits:
         """Limits of the error as if it were a smooth function of means."""
-        sums = by_cluster(self.influence, self.cluster)
+        scaled = self.influence * len(self.influence)
         if self.square is None:
-            below, above = intervals.skew_interval(sums * len(sums), level)
+            below, above = intervals.skew_interval(scaled, level, self.cluster)
             return self.value + below, self.value + above
-        middle, margin = self.square[0], intervals.student_quantile(level, len(sums)) * self.square[1]
+        freedom = clustering.mean_error(scaled, self.cluster).freedom
+        middle, margin = self.square[0], clustering.student_quantile(level, freedom) * self.square[1]
         return float(np.sqrt(max(middle - margin, 0.0))), float(np.sqrt(max(middle + margin, 0.0)))
 
 
@@ -407,14 +411,16 @@ def _binned(
             true_error,
             resamples=resamples,
             rng=rng,
-            design_effect=design_effect(_centred(sums, gap), events.cluster),
+            design_effect=_design_effect(sums, events.cluster),
             fewer=pairs,
         ),
         influence=_influence(sums, options),
         cluster=events.cluster,
         rarely=_rare_errors(events, alternatives, true_error),
         largest=1.0 if options.discrepancy in ("abs", "jeffreys_unit") else np.inf,
-        square=_squared_error(own) if squared and len(own := by_cluster(sums, events.cluster)) > 1 else None,
+        square=_squared_error(own)
+        if squared and len(own := clustering.by_cluster(sums, events.cluster)) > 1
+        else None,
         # Exactly one row of each prompt happens, so a single bin has no gap, whatever the forecast.
         unseen=2 * len(sums) / len(events) if lone else 0.0,
     )
@@ -430,7 +436,6 @@ def _smooth(events: Events, value: float, resamples: int, rng: np.random.Generat
         rows = (happened.reshape(-1, grid + 1) - forecast) / n
         return smoothing.fixed_points(smoothing.cosine_coefficients(rows)).reshape(happened.shape[:-1])
 
-    residual = np.bincount(events.prompt, y - p - gap).astype(np.float64)[:, None]
     influence = np.bincount(events.prompt, smoothing.influence(p, y, value))
     return _Simulated(
         value=value,
@@ -441,7 +446,7 @@ def _smooth(events: Events, value: float, resamples: int, rng: np.random.Generat
             errors,
             resamples=resamples,
             rng=rng,
-            design_effect=design_effect(residual, events.cluster),
+            design_effect=_design_effect(_prompt_sums(events, _WIDE)[1], events.cluster),
             fewer=True,
         ),
         influence=influence - influence.mean(),
@@ -473,9 +478,12 @@ def _rare_errors(
     happened = events.joint.happened(events.y)
     if happened is None:
         return None
+    sizes, cluster = alternatives.sizes, events.cluster
+    if cluster is not None and len(sizes) > events.n_prompts:  # every row is decided by itself
+        cluster = cluster[events.prompt]
 
     def at(level: float) -> Limits:
-        shares = intervals.outcome_limits(events.joint.probabilities(), happened, alternatives.sizes, level)
+        shares = intervals.outcome_limits(events.joint.probabilities(), happened, sizes, level, cluster)
         fewer, more = true_error(np.maximum(simulation.expected_sums(alternatives, shares), 0.0))
         return float(fewer), float(more)
 
@@ -498,10 +506,10 @@ def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, B
     return edges, binning.bin_sums(binning.bin_index(p, edges), p, y, options.bins)
 
 
-def _centred(sums: FloatArray, gap: FloatArray) -> FloatArray:
-    """Return the residuals of each prompt and bin (n, B), without the mean gap of the bin."""
+def _design_effect(sums: FloatArray, cluster: IntArray | None) -> tuple[float, float]:
+    """Return the design effect of the bin sums (n, 3B) of the prompts, and its degrees of freedom."""
     bins = binning.unpack_bins(sums)
-    return bins.outcome - bins.probability - gap * bins.count
+    return clustering.design_effect(bins.outcome - bins.probability, bins.count, cluster)
 
 
 def _influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import intervals
-from rmcalib.calibration.events import by_cluster
+from rmcalib.calibration.clusters import by_cluster, prompts_per_observation, too_few_clusters
 from rmcalib.calibration.intervals import Difference, Interval, Limits
 
 NO_INTERVAL = "no interval: a single prompt, or cluster of prompts, does not say how much they differ"
+TOO_FEW_CLUSTERS = "no interval: the clusters of prompts are too few, or one of them is too large"
 ROUNDING = 1e-9
 """A difference of at most this fraction of the two values is rounding."""
 
@@ -136,19 +138,24 @@ class Estimate:
         return replace(found, limits=lambda level: intervals.stated_interval(p, level, cluster))
 
     @classmethod
-    def median(cls, values: FloatArray) -> Estimate:
-        """Return the median of one number per prompt; its limits are the quantiles of resampled medians."""
+    def median(cls, values: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
+        """Return the median of one number per prompt; its limits are the quantiles of resampled medians.
+
+        With clusters, n is replaced by the number of independent observations (Woodruff 1952).
+        """
+        median = float(np.median(values))
 
         def limits(level: float) -> Limits:
             from scipy.special import betainc
 
             n = len(values)
-            half = -(-n // 2)
-            reached = betainc(half, n - half + 1, np.arange(1, n + 1) / n)
+            alike = prompts_per_observation((values <= median).astype(np.float64), cluster, level)
+            half = -(-n // 2) / alike
+            reached = betainc(half, n / alike - half + 1, np.arange(1, n + 1) / n)
             low, high = np.sort(values)[np.searchsorted(reached, [(1 - level) / 2, (1 + level) / 2])]
             return float(low), float(high)
 
-        return cls(float(np.median(values)), len(values), limits=limits)
+        return cls(median, len(values), limits=limits, cluster=cluster)
 
     @classmethod
     def of_sums(
@@ -179,17 +186,19 @@ class Estimate:
         return cls(value, len(sums), limits=limits, influence=influence, cluster=cluster)
 
     def test(self) -> NullTest | None:
-        """Return the null test of a calibration error."""
-        return None if self.null is None else self.null()
+        """Return the null test of a calibration error; None if there are too few clusters."""
+        return None if self.null is None or self.why_no_interval else self.null()
 
-    @property
-    def units(self) -> int:
-        """Number of observations: clusters of prompts, or else prompts."""
-        return self.n if self.cluster is None else len(np.unique(self.cluster))
+    @cached_property
+    def why_no_interval(self) -> str:
+        """Why nothing can be said about chance; empty if it can."""
+        if self.n < 2 or (self.cluster is not None and int(self.cluster.max()) == 0):
+            return NO_INTERVAL
+        return TOO_FEW_CLUSTERS if too_few_clusters(self.cluster) else ""
 
     def interval(self, level: float = 0.95) -> Interval | None:
         """Return the value with its interval, or None if there is none."""
-        if self.value is None or self.limits is None or self.units < 2:
+        if self.value is None or self.limits is None or self.why_no_interval:
             return None
         found = self.limits(level)
         return None if found is None else Interval(self.value, *found, level)
@@ -208,7 +217,7 @@ def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference |
 
     A difference within rounding of the two values is 0, with p-value 1.
     """
-    if a.value is None or b.value is None or a.units < 2:
+    if a.value is None or b.value is None or a.why_no_interval:
         return None
     if a.values is not None and b.values is not None:
         base, others = _paired(a, b)
@@ -222,7 +231,8 @@ def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference |
     if not np.isfinite([one.high, other.high]).all():
         return None
     centres = None if a.centre is None or b.centre is None else (a.centre(), b.centre())
-    return _rounded(intervals.difference(one, other, *_influences(a, b), centres=centres), a, b)
+    found = intervals.difference(one, other, *_influences(a, b), cluster=a.cluster, centres=centres)
+    return _rounded(found, a, b)
 
 
 def size_difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference | None:
@@ -238,7 +248,7 @@ def size_difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Differe
         return None
     mine, theirs = _influences(a, b)
     turned = Interval(-one.value, -one.high, -one.low, level)
-    total = intervals.difference(turned, other, -mine, theirs)
+    total = intervals.difference(turned, other, -mine, theirs, cluster=a.cluster)
     corners = [
         float(np.sign(d) * np.sign(s) * min(abs(d), abs(s)))
         for d in (apart.low, apart.high)
@@ -266,10 +276,10 @@ def _same_ranks(one: FloatArray, other: FloatArray) -> bool:
 
 
 def _influences(a: Estimate, b: Estimate) -> tuple[FloatArray, FloatArray]:
-    """Return the influences of both estimates, added up over clusters."""
+    """Return what each prompt contributes to the deviations of both estimates."""
     assert a.influence is not None
     assert b.influence is not None
-    return by_cluster(a.influence(), a.cluster), by_cluster(b.influence(), a.cluster)
+    return a.influence(), b.influence()
 
 
 def _rounded(found: Difference, a: Estimate, b: Estimate) -> Difference:
@@ -289,6 +299,6 @@ def _alike(a: Estimate, b: Estimate) -> bool:
     """Return whether every prompt contributes the same to both estimates, up to rounding."""
     if a.ranks is not None and b.ranks is not None and not _same_ranks(a.ranks, b.ranks):
         return False
-    one, other = _influences(a, b)
+    one, other = (by_cluster(each, a.cluster) for each in _influences(a, b))
     scale = max(np.abs(one).max(), np.abs(other).max())
     return bool(np.abs(one - other).max() <= 1e-6 * scale)

@@ -298,27 +298,6 @@ class Voters:
         return sizes, np.arange(len(first)) - first, np.repeat(voters, sizes)
 
 
-def by_cluster(values: FloatArray, cluster: IntArray | None) -> FloatArray:
-    """Return sums (C, ...) of numbers of each prompt (n,) or (n, q) over the prompts of each cluster."""
-    if cluster is None:
-        return values
-    if values.ndim == 1:
-        return np.bincount(cluster, values).astype(np.float64)
-    return np.column_stack([np.bincount(cluster, column) for column in values.T]).astype(np.float64)
-
-
-def design_effect(residuals: FloatArray, cluster: IntArray | None) -> float:
-    """Return how much clusters multiply the variance of sums of residuals (n, q) over prompts; at least 1."""
-    if cluster is None:
-        return 1.0
-    n_clusters = int(cluster.max()) + 1
-    single = float((residuals**2).sum())
-    if n_clusters < 2 or single == 0:
-        return 1.0
-    sums = by_cluster(residuals, cluster)
-    return max(1.0, float((sums**2).sum()) / single * n_clusters / (n_clusters - 1))
-
-
 def _one_per_group(p: FloatArray, y: FloatArray, prompt: IntArray, grouped: bool, draw: Draw) -> bool:
     """Return whether exactly one row of each group happens; check that its probabilities sum to 1 if so."""
     if draw == "independent" or (draw == "auto" and not grouped):

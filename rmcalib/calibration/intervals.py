@@ -1,8 +1,16 @@
 """Confidence intervals of means, proportions and functions of sums, and differences of two estimates.
 
-All of them know clusters: prompts that belong together count as one observation, whose influences are added
-up (Cameron and Miller 2015). All of them allow for errors that a sample shows rarely, or not at all: if every
-choice among n prompts is right, 3 of n may still be wrong.
+All of them know clusters: prompts that belong together count as one observation, see `clusters`. All of them
+allow for errors that a sample shows rarely, or not at all: if every choice among n prompts is right, 3 of n may
+still be wrong.
+
+References
+----------
+Clopper, C. J., and Pearson, E. S. (1934). The use of confidence or fiducial limits illustrated in the case of the
+binomial. Biometrika 26.
+Hall, P. (1992). On the removal of skewness by transformation. Journal of the Royal Statistical Society B 54.
+Zou, G. Y., and Donner, A. (2008). Construction of confidence limits about effect measures: a general approach.
+Statistics in Medicine 27.
 """
 
 from __future__ import annotations
@@ -14,7 +22,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, check_integer, chunks
-from rmcalib.calibration.events import by_cluster, design_effect
+from rmcalib.calibration.clusters import (
+    MeanError,
+    by_cluster,
+    mean_error,
+    prompts_per_observation,
+    student_quantile,
+)
 
 Limits = tuple[float, float]
 
@@ -72,33 +86,25 @@ def skew_interval(values: FloatArray, level: float = 0.95, cluster: IntArray | N
 
     With ``cluster`` (n,), the deviations from the mean are added up over clusters.
     """
-    return _skew_limits(values, level, cluster)[0]
+    return _skew_limits(float(values.mean()), mean_error(values, cluster), level)[0]
 
 
-def _skew_limits(values: FloatArray, level: float, cluster: IntArray | None) -> tuple[Limits, bool]:
+def _skew_limits(mean: float, error: MeanError, level: float) -> tuple[Limits, bool]:
     """Return the interval of `skew_interval`, and whether the correction holds as far as its limits are away."""
-    mean = float(values.mean())
-    if cluster is not None:
-        sums = by_cluster(values - mean, cluster)
-        values = mean + sums * (len(sums) / len(values))
-    n = len(values)
-    spread = float(values.std(ddof=1)) if n > 1 else 0.0
-    if spread <= 1e-15 * max(abs(mean), 1.0):
+    if error.se <= 1e-15 * max(abs(mean), 1.0):
         return (mean, mean), True
-    skewness = float((((values - values.mean()) / spread) ** 3).mean())
-    t = student_quantile(level, n)
+    skewness, t = error.skewness, student_quantile(level, error.freedom)
 
     def cubed(x: float) -> float:
-        return 1 + skewness * (x / float(np.sqrt(n)) - skewness / (6 * n))
+        return 1 + skewness * (x - skewness / 6)
 
     def inverse(x: float) -> float:
         if abs(skewness) < 1e-8:
             return x
-        return float(3 * np.sqrt(n) / skewness * (np.cbrt(cubed(x)) - 1))
+        return float(3 / skewness * (np.cbrt(cubed(x)) - 1))
 
-    error = spread / float(np.sqrt(n))
     # With very skewed values a limit can lie on the wrong side of the mean.
-    limits = min(mean - error * inverse(t), mean), max(mean - error * inverse(-t), mean)
+    limits = min(mean - error.se * inverse(t), mean), max(mean - error.se * inverse(-t), mean)
     return limits, min(cubed(t), cubed(-t)) > 0
 
 
@@ -113,7 +119,7 @@ def stated_interval(p: FloatArray, level: float = 0.95, cluster: IntArray | None
     from scipy.special import expit, logit
 
     low, high = skew_interval(p, level, cluster)
-    n = len(p) if cluster is None else int(cluster.max()) + 1
+    n = len(p) / prompts_per_observation(np.zeros(len(p)), cluster)
     unseen = 1 - ((1 - level) / 2) ** (1 / n)
     mean, least = float(p.mean()), float(p.min())
     if least > 0.5:
@@ -125,14 +131,14 @@ def proportion_interval(values: FloatArray, level: float = 0.95, cluster: IntArr
     """Return the exact interval (Clopper and Pearson) of the mean of values in [0, 1] that are mostly 0 or 1.
 
     Values between 0 and 1, such as 1/2 for a tie, vary less, and those of clusters vary together: n is
-    replaced by the effective number A(1 − A)/s², where s² is the variance of the mean A.
+    replaced by the effective number A(1 − A)/s², where s² is the variance of the mean A, and by less with few
+    clusters (`prompts_per_observation`).
     """
     share, n = float(values.mean()), float(len(values))
     variance = float(values.var())
     if variance > 0:
-        n *= share * (1 - share) / variance / design_effect((values - share)[:, None], cluster)
-    elif cluster is not None:  # all agree: count clusters, which may agree because they are alike
-        n = float(int(cluster.max()) + 1)
+        n *= share * (1 - share) / variance
+    n /= prompts_per_observation(values, cluster, level)
     return clopper_pearson(share * n, n, level)
 
 
@@ -172,7 +178,7 @@ def jump_interval(
     spread = float(base.std() * jump.std())
     rho = float(((base - base.mean()) * (jump - jump.mean())).mean()) / spread if spread > 0 else 0.0
     mean, sizes = float(values.mean()), jump[np.abs(jump) > 1e-12]
-    (low, high), holds = _skew_limits(values, level, cluster)
+    (low, high), holds = _skew_limits(mean, mean_error(values, cluster), level)
     if not holds and len(sizes) and np.ptp(sizes) < 1e-9:
         low = high = mean
     low = min(low, mean - _combined(below, float(np.hypot(more_down, fewer_up)), -rho))
@@ -190,9 +196,7 @@ def frequency_distances(
     """
     n, seen = len(jump), jump > 1e-12
     k, total = int(seen.sum()), float(jump[seen].sum())
-    effective = n / design_effect((seen.astype(np.float64) - k / n)[:, None], cluster)
-    if cluster is not None and k in (0, n):
-        effective = float(int(cluster.max()) + 1)
+    effective = n / prompts_per_observation(seen.astype(np.float64), cluster, level)
     low, high = clopper_pearson(k * effective / n, effective, level)
     unseen = float(possible[~seen].mean()) if k < n else 0.0
     return (high - k / n) * (total + unseen) / (k + 1), (k / n - low) * total / max(k, 1)
@@ -220,7 +224,11 @@ def first_and_next(p: FloatArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def outcome_limits(
-    probability: FloatArray, happened: FloatArray, sizes: IntArray, level: float = 0.95
+    probability: FloatArray,
+    happened: FloatArray,
+    sizes: IntArray,
+    level: float = 0.95,
+    cluster: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return outcome shares (N,) with as few and as many wrong choices as their exact interval allows.
 
@@ -229,14 +237,16 @@ def outcome_limits(
     wrong, and [l, u] the interval of their frequency. With fewer errors, k − lG of the wrong ones are right
     instead. With more, uG − k are wrong in addition, in k + 1 equal parts: one for each wrong choice, which
     counts more than once, and one for all right ones, where the runner-up happens instead. Mean losses then
-    differ from the observed one by the distances of `frequency_distances`.
+    differ from the observed one by the distances of `frequency_distances`. ``cluster`` (G,) says which groups
+    belong together.
     """
     first, second = first_and_next(probability, sizes)
     n, row = len(sizes), np.flatnonzero(happened)
     wrong = probability[row] < probability[first]
     movable = ~wrong & (first != second)
     k, n_movable = int(wrong.sum()), max(int(movable.sum()), 1)
-    low, high = clopper_pearson(k, n, level)
+    alike = prompts_per_observation(wrong.astype(np.float64), cluster, level)
+    low, high = clopper_pearson(k / alike, n / alike, level)
     fewer, more, part = happened.copy(), happened.copy(), (n * high - k) / (k + 1)
     for shares, change in ((fewer, (n * low - k) / max(k, 1)), (more, part)):
         shares[row[wrong]] += change
@@ -280,26 +290,28 @@ def difference(
     influence_a: FloatArray,
     influence_b: FloatArray,
     *,
+    cluster: IntArray | None = None,
     centres: tuple[float, float] | None = None,
 ) -> Difference:
     """Return b − a for two estimates from the same prompts, with an interval that combines theirs (MOVER).
 
-    ``influence`` (n,) is what each prompt or cluster contributes to the deviation of an estimate; their
-    correlation is that of the estimates. ``centres`` are the errors without the bias of noise, for
-    calibration errors: where an interval reaches 0, noise alone may explain the error, and a positive
-    correlation would not be believable. MOVER subtracts the two distances from each other if the correlation
-    is near 1, and what remains may be too short, so the result is united with `skew_interval` of the
-    differences of influences.
+    ``influence`` (n,) is what each prompt contributes to the deviation of an estimate; the correlation of the
+    influences, added up over clusters, is that of the estimates. ``centres`` are the errors without the bias of
+    noise, for calibration errors: where an interval reaches 0, noise alone may explain the error, and a
+    positive correlation would not be believable. MOVER subtracts the two distances from each other if the
+    correlation is near 1, and what remains may be too short, so the result is united with `skew_interval` of
+    the differences of influences.
     """
-    spread = float(np.sqrt((influence_a**2).sum() * (influence_b**2).sum()))
-    correlation = float((influence_a * influence_b).sum()) / spread if spread > 0 else 0.0
+    one, other = by_cluster(influence_a, cluster), by_cluster(influence_b, cluster)
+    spread = float(np.sqrt((one**2).sum() * (other**2).sum()))
+    correlation = float((one * other).sum()) / spread if spread > 0 else 0.0
     centre_a, centre_b = a.value, b.value
     if centres is not None:
         centre_a, centre_b = (min(max(c, i.low), i.high) for c, i in zip(centres, (a, b), strict=True))
         hold_0 = (a.low <= 0) + (b.low <= 0)
         correlation = (correlation, min(correlation, 0.0), -1.0)[hold_0]
     middle, value = centre_b - centre_a, b.value - a.value
-    less, more = skew_interval((influence_b - influence_a) * len(influence_a), a.level)
+    less, more = skew_interval((influence_b - influence_a) * len(influence_a), a.level, cluster)
     below = max(_combined(centre_b - b.low, a.high - centre_a, correlation), middle - value - less)
     above = max(_combined(b.high - centre_b, centre_a - a.low, correlation), value + more - middle)
     low, high = min(middle - below, value), max(middle + above, value)
@@ -328,19 +340,6 @@ def mean_difference(
     value = float(moved.mean())
     low, high = jump_interval(moved, moved if base is None else base, others, level, cluster)
     return Difference(value, low, high, _p_value(value, value - low, high - value, level))
-
-
-def standard_error(values: FloatArray, cluster: IntArray | None = None) -> float:
-    """Return the standard error of the mean of values (n,), by clusters."""
-    sums = by_cluster(values - values.mean(), cluster)
-    return float(np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))) / len(values)
-
-
-def student_quantile(level: float, n: int) -> float:
-    """Return the two-sided quantile of Student's t for a mean of n values."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(max(n - 1, 1), (1 + level) / 2))
 
 
 def check_level(level: float) -> None:

@@ -115,13 +115,14 @@ def simulate(
     resamples: int,
     rng: np.random.Generator | int,
     fewer: bool = False,
-    design_effect: float = 1.0,
+    design_effect: tuple[float, float] = (1.0, np.inf),
 ) -> Simulation:
     """Draw data sets under calibration and along a path of growing miscalibration.
 
     ``probabilities(size)`` are those of the alternatives (A,) if the miscalibration is ``size`` times the
     observed one. ``fewer`` steps and draws are for errors that take longer to compute. ``design_effect``
-    multiplies the variance of the sums: prompts that belong together go together.
+    multiplies the variance of the sums, because prompts that belong together go together. Its second number are
+    its degrees of freedom: as far as it is not known, it differs between data sets.
     """
     sizes, n_steps = _SIZES, _FEWER_STEPS if fewer else _STEPS
     ends = [probabilities(size) for size in (0.0, *sizes)]
@@ -132,12 +133,20 @@ def simulate(
     for n, before, after in zip(n_steps, expected[:-1], expected[1:], strict=True):
         mixed.append(before + np.arange(1, n + 1)[:, None] / n * (after - before))
     path = np.concatenate(mixed)
-    if design_effect > 1:
-        wider = float(np.sqrt(design_effect))
-        null = np.maximum(path[0] + wider * (null - path[0]), 0.0)
-        drawn = np.maximum(path + wider * (drawn - path), 0.0)
+    wider = widening(design_effect, len(null), rng)
+    if wider is not None:
+        null = np.maximum(path[0] + wider[:, None] * (null - path[0]), 0.0)
+        drawn = np.maximum(path + wider[: len(drawn), None, None] * (drawn - path), 0.0)
     truths = np.maximum.accumulate(true_error(path))
     return Simulation(errors(null), errors(drawn).T, truths - truths[0])
+
+
+def widening(
+    design_effect: tuple[float, float], resamples: int, rng: np.random.Generator
+) -> FloatArray | None:
+    """Draw the factors (R,) of the deviations of sums for a design effect and its degrees of freedom; None for 1."""
+    effect, freedom = design_effect
+    return np.sqrt(effect * freedom / rng.chisquare(freedom, resamples)) if np.isfinite(freedom) else None
 
 
 def invert(value: float, quantiles: FloatArray, truths: FloatArray) -> float:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util import arrays
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import intervals
-from rmcalib.calibration.events import by_cluster
+from rmcalib.calibration.clusters import MeanError, mean_error, prompts_per_observation, student_quantile
 from rmcalib.calibration.intervals import Interval, Limits
 from rmcalib.calibration.notions import check_complete
 from rmcalib.ranking import RankingDistribution
@@ -394,7 +394,18 @@ class Scale:
 
     def _temperature_limits(self, level: float) -> Limits:
         low, high = self._likelihood_limits(level)
-        return low, max(high, self._with_more_errors(level).temperature)
+        return low, max(high, self._with_more_errors(level).temperature, self._linear_high(level))
+
+    def _linear_high(self, level: float) -> float:
+        """Return the upper limit of T from the standard error of 1/T, by clusters; 0 without them.
+
+        Few clusters that are all right by chance make the likelihood too sure that T is small.
+        """
+        if self.cluster is None or self.fit.at_limit is not None:
+            return 0.0
+        curvature = float(self.model.slopes(self.fit.temperature)[1].mean())
+        margin = self._slope_error().margin(level) / max(curvature, 1e-300)  # relative
+        return self.fit.temperature / (1 - margin) if margin < 1 else np.inf
 
     @cached_property
     def _likelihood_limits(self) -> Callable[[float], Limits]:
@@ -402,10 +413,9 @@ class Scale:
 
     def _find_limits(self, level: float) -> Limits:
         from scipy.optimize import brentq
-        from scipy.special import ndtri
 
         n, best = self.n, float(self._best.mean())
-        width = float(ndtri((1 + level) / 2)) ** 2 / 2 * self.variance_factor()
+        width = student_quantile(level, np.inf) ** 2 / 2 * self.wider_factor(level)
 
         def excess(log_t: float) -> float:
             return float(self.model.losses(float(np.exp(log_t))).mean() - best) * n - width
@@ -415,12 +425,26 @@ class Scale:
         above = np.inf if excess(high) <= 0 else float(np.exp(brentq(excess, middle, high, xtol=1e-10)))
         return below, above
 
+    def wider_factor(self, level: float) -> float:
+        """Return `variance_factor`, and more with few clusters, which do not tell it exactly: (t/z)² times as much.
+
+        Without clusters, the likelihood itself says how much the slopes vary.
+        """
+        if self.cluster is None:
+            return self.variance_factor()
+        t, z = (student_quantile(level, freedom) for freedom in (self._slope_error().freedom, np.inf))
+        return self.variance_factor() * (t / z) ** 2
+
+    def _slope_error(self) -> MeanError:
+        slope, _ = self.model.slopes(self.fit.temperature)
+        return mean_error(slope, self.cluster)
+
     def variance_factor(self) -> float:
         """Return how much more the slopes vary than if the forecasts at T̂ were true; at least that of independence."""
         if self.fit.at_limit is not None or self.n < 2:
-            return 1.0
+            return prompts_per_observation(np.zeros(self.n), self.cluster)
         slope, curvature = self.model.slopes(self.fit.temperature)
-        spread = self.n * intervals.standard_error(slope, self.cluster) ** 2
+        spread = self.n * mean_error(slope, self.cluster).se ** 2
         curved = float(curvature.mean())
         return max(self.model.independent, spread / curved) if curved > 0 else self.model.independent
 
@@ -449,14 +473,14 @@ class Scale:
         """Return the standard error of √(2 delta) for delta near 0, from slopes and curvatures there."""
         if len(slope) < 2 or not curvature.mean() > 0:
             return 0.0
-        return intervals.standard_error(slope, self.cluster) / float(np.sqrt(curvature.mean()))
+        return mean_error(slope, self.cluster).se / float(np.sqrt(curvature.mean()))
 
     def _root_limits(self, gain: FloatArray, delta: float, near: float, level: float) -> Limits:
         """Return the limits of delta from s = √(2 delta), with standard error se(gain)/s or ``near``."""
         root = float(np.sqrt(2 * delta))
-        away = intervals.standard_error(gain, self.cluster) / root if len(gain) > 1 and root > 1e-9 else 0.0
-        n = len(by_cluster(gain, self.cluster))
-        margin = intervals.student_quantile(level, n) * max(near, away)
+        error = mean_error(gain, self.cluster)
+        away = error.se / root if len(gain) > 1 and root > 1e-9 else 0.0
+        margin = student_quantile(level, error.freedom) * max(near, away)
         return max(0.0, root - margin) ** 2 / 2, (root + margin) ** 2 / 2
 
 

@@ -13,8 +13,11 @@ import numpy as np
 from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.display import count
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
-from rmcalib.calibration.events import Events, design_effect
-from rmcalib.calibration.intervals import mean_difference, standard_error
+from rmcalib.calibration.clusters import design_effect, mean_error, too_few_clusters
+from rmcalib.calibration.estimates import TOO_FEW_CLUSTERS
+from rmcalib.calibration.events import Events
+from rmcalib.calibration.intervals import mean_difference
+from rmcalib.calibration.simulation import widening
 from rmcalib.metrics.table import Row
 from rmcalib.metrics.views import Part
 
@@ -120,7 +123,10 @@ def cancelling(events: Events, *, bins: int = 10, resamples: int = 1000, seed: i
             for part in chunks(resamples, len(p))
         ]
     )
-    drawn *= np.sqrt(design_effect((moved - y)[:, None], events.cluster))
+    wider = widening(
+        design_effect((moved - y)[:, None], np.ones((len(y), 1)), events.cluster), len(drawn), rng
+    )
+    drawn = drawn if wider is None else drawn * wider
     observed = float(excess((p - y)[:, None])[0])
     return float((1 + (drawn >= observed - 1e-9).sum()) / (resamples + 1))
 
@@ -134,9 +140,12 @@ def _gap(part: Part, members: BoolArray, level: float) -> Row:
     row |= dict.fromkeys(("low", "high", "p_value", "p_adjusted", "pooled", "spread")) | {"flagged": False}
     if n < _FEWEST:
         return row | {"note": f"fewer than {_FEWEST} prompts"}
+    if too_few_clusters(some.cluster):
+        return row | {"note": TOO_FEW_CLUSTERS}
     if_right, if_wrong = (says - one.first_choice.y for one in (some.if_right, some.if_wrong))
     found = mean_difference(right, says, level=level, base=if_right, others=[if_wrong], cluster=some.cluster)
-    spread = max(standard_error(says - right, some.cluster), (found.high - found.low) / 4 if n < 50 else 0.0)
+    error = mean_error(says - right, some.cluster).se
+    spread = max(error, (found.high - found.low) / 4 if n < 50 else 0.0)
     return row | {
         "low": found.low,
         "high": found.high,

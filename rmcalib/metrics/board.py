@@ -11,7 +11,7 @@ import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.display import clean_line
-from rmcalib.calibration.events import by_cluster
+from rmcalib.calibration.clusters import by_cluster
 from rmcalib.metrics import correlation
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.comparison import named_scores

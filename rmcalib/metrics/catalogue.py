@@ -252,7 +252,10 @@ def _null(error: Measure, field: str) -> Measure:
         test = found.test()
         if test is None:
             return Estimate.missing(
-                found.n, found.note or "there is no null test: these pairs have no joint worlds"
+                found.n,
+                found.note
+                or found.why_no_interval
+                or "there is no null test: these pairs have no joint worlds",
             )
         return Estimate.constant(getattr(test, field), found.n)
 

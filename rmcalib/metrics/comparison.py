@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from rmcalib.calibration.clusters import mean_error, prompts_per_observation, student_quantile
 from rmcalib.calibration.estimates import difference_of, size_difference_of
 from rmcalib.calibration.intervals import Difference
 from rmcalib.metrics.catalogue import Metric, chosen_metrics
-from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.measures import Settings, gap
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, parts_of, why_missing
 from rmcalib.metrics.views import Part, whole_part
@@ -144,9 +145,17 @@ def prompts_needed(gap: float, *, spread: float = 0.45, level: float = 0.95, pow
     return math.ceil((_quantiles(level, power) * spread / gap) ** 2)
 
 
-def smallest_gap(n: int, *, spread: float, level: float = 0.95, power: float = 0.8) -> float:
-    """Return the smallest gap that n prompts show with this power."""
-    return _quantiles(level, power) * spread / math.sqrt(n)
+def smallest_gap(part: Part, *, level: float = 0.95, power: float = 0.8) -> float | None:
+    """Return the smallest gap that these prompts show with this power; None if they cannot show any.
+
+    A gap is shown if it is larger than half its interval by t·se, where t is the quantile ``power`` of Student's t
+    with the degrees of freedom of the standard error se.
+    """
+    found = gap(part, Settings(level=level), "first_choice").interval(level)
+    error = mean_error(part.first_choice.p - part.first_choice.y, part.cluster)
+    if found is None or error.se == 0:
+        return None
+    return (found.high - found.low) / 2 + student_quantile(2 * power - 1, error.freedom) * error.se
 
 
 def _quantiles(level: float, power: float) -> float:
@@ -164,7 +173,9 @@ def _needed(wholes: Sequence[Part]) -> int | None:
     if any(one is None for one in ones):
         return None
     gaps = [one.first_choice.p - one.first_choice.y for one in ones if one is not None]
-    spread = float(np.std(gaps[1] - gaps[0]))
+    moved = gaps[1] - gaps[0]
+    alike = prompts_per_observation(moved, ones[0].cluster) if ones[0] is not None else 1.0
+    spread = float(np.std(moved) * np.sqrt(alike))
     return prompts_needed(0.03, spread=spread) if spread > 0 else None
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray, as_groups
 from rmcalib.benchmarks import _official as official
 from rmcalib.benchmarks._official import OfficialScore
 from rmcalib.calibration import votes as votes_of
@@ -195,10 +195,18 @@ def temperature(part: Part, settings: Settings) -> Estimate:
 
 def base_log_loss(part: Part, _: Settings) -> Estimate:
     """Log loss of forecasting the share of correct responses for every response."""
-    events = part.pointwise
+    return Estimate.mean(_base_losses(part.pointwise), cluster=part.pointwise.cluster)
+
+
+def fitted_log_loss_excess(part: Part, _: Settings) -> Estimate:
+    """Log loss with b and T fitted on other prompts, minus that of the base rate: what the rewards are worth."""
+    events = _events(part, "pointwise_fitted")
+    return Estimate.mean(log_losses(events) - _base_losses(events), cluster=events.cluster)
+
+
+def _base_losses(events: Events) -> FloatArray:
     rate = float(np.clip(events.y.mean(), 1e-12, 1 - 1e-12))
-    loss = -(events.y * np.log(rate) + (1 - events.y) * np.log1p(-rate))
-    return Estimate.mean(loss, cluster=events.cluster)
+    return np.asarray(-(events.y * np.log(rate) + (1 - events.y) * np.log1p(-rate)))
 
 
 def within_prompt_auroc(part: Part, _: Settings) -> Estimate:
@@ -245,7 +253,7 @@ def margin(part: Part, _: Settings, which: Literal["mean", "median"]) -> Estimat
     correct = np.minimum.reduceat(np.where(part.is_correct, part.reward, np.inf), part.starts)
     wrong = np.maximum.reduceat(np.where(part.is_correct, -np.inf, part.reward), part.starts)
     if which == "median":
-        return Estimate.median(correct - wrong)
+        return Estimate.median(correct - wrong, cluster=part.cluster)
     return Estimate.mean(correct - wrong, cluster=part.cluster)
 
 
@@ -320,11 +328,13 @@ def ballots(
     if part.ballots is None:
         raise Missing(_ALL_TIED)
     votes, p, agree = part.ballots
+    cluster = part.ballot_cluster
     if of != "model":
         kept = votes.n_votes > 1
         if not kept.any():
             raise Missing("every prompt has a single vote, which does not show how people differ")
         votes, p, agree = votes.take(kept), p[kept], agree[kept]
+        cluster = None if cluster is None else as_groups(cluster[kept], int(kept.sum()))
     if of == "people":
         each = _OF_PEOPLE[what](votes)
     else:
@@ -333,17 +343,17 @@ def ballots(
     if not np.isfinite(each).all():
         raise Missing("what some people chose has probability 0")
     if what == "says":
-        return Estimate.stated(each)
+        return Estimate.stated(each, cluster=cluster)
     if (what, of) in (("agreement", "model"), ("disagreement", "people")):
-        return Estimate.proportion(np.clip(each, 0.0, 1.0))
+        return Estimate.proportion(np.clip(each, 0.0, 1.0), cluster=cluster)
     within = _WITHIN.get(what) if of == "model" else None
-    return Estimate.mean(each, within=within or (-np.inf, np.inf))
+    return Estimate.mean(each, within=within or (-np.inf, np.inf), cluster=cluster)
 
 
 def tie_share(part: Part, _: Settings) -> Estimate:
     """Fraction of people who find the responses equally good."""
     assert part.scores.ties is not None
-    return Estimate.proportion(part.scores.ties[part.starts] / part.scores.n_votes)
+    return Estimate.proportion(part.scores.ties[part.starts] / part.scores.n_votes, cluster=part.cluster)
 
 
 def votes_per_prompt(part: Part, _: Settings) -> Estimate:
@@ -357,13 +367,15 @@ def votes_per_prompt(part: Part, _: Settings) -> Estimate:
 def rewardbench_score(part: Part, settings: Settings) -> Estimate:
     """RewardBench 2's score of a category, or the mean of all categories: accuracy, and in Ties their own score."""
     whole = part.whole or part
-    scores = (whole.prompts("all") or whole).scores
+    decided = whole.prompts("all") or whole
+    scores = decided.scores
     tied, category = official.tied_categories(scores), scores.category[scores.offsets[:-1]]
     accuracy = official.shared_first_place(scores)
     found: dict[str, Estimate] = {}
     for name in dict.fromkeys((category if part.name == whole.name else part.category).tolist()):
         if name not in tied:
-            found[name] = Estimate.proportion(accuracy[category == name])
+            own = np.flatnonzero(category == name)
+            found[name] = Estimate.proportion(accuracy[own], cluster=decided.clusters_of(own))
             continue
         sums = official.ties_sums(scores, name)
         if not sums[:, -1].any():
@@ -373,7 +385,14 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
         )
     value = float(np.mean([one.value or 0.0 for one in found.values()]))
 
+    has_ties = not tied.isdisjoint(found)  # the numbers of Ties are no prompts
+    measured = np.flatnonzero(np.isin(category, list(found)))
+    cluster = None if has_ties else decided.clusters_of(measured)
+
     def limits(level: float) -> Limits | None:
+        if cluster is not None and len(found) > 1:  # it may have prompts of several categories
+            below, above = skew_interval(influence() * len(measured), level, cluster)
+            return max(value + below, 0.0), min(value + above, 1.0)
         each = [one.interval(level) for one in found.values()]
         known = [(one.low - one.value, one.high - one.value) for one in each if one and one.low < one.high]
         if len(known) < len(each):
@@ -387,10 +406,11 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
         for name, one in found.items():
             assert one.influence is not None
             values[category == name] = one.influence() / len(found)
-        return values[np.isin(category, list(found))]
+        return values[measured]
 
-    has_ties = not tied.isdisjoint(found)  # the numbers of Ties are no prompts
-    return Estimate(value, len(part), limits=limits, influence=None if has_ties else influence)
+    return Estimate(
+        value, len(part), limits=limits, influence=None if has_ties else influence, cluster=cluster
+    )
 
 
 def official_score(part: Part, _: Settings) -> Estimate:

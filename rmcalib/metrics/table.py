@@ -12,7 +12,7 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray
 from rmcalib.benchmarks import Benchmark
 from rmcalib.calibration.errors import consistency_band, reliability
-from rmcalib.calibration.estimates import NO_INTERVAL, Estimate
+from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events
 from rmcalib.calibration.maps import corp
 from rmcalib.metrics.catalogue import Metric
@@ -58,8 +58,8 @@ def tidy_row(one: Metric, part: Part, settings: Settings) -> Row | None:
     if limits is not None and not np.isfinite(limits.high):
         limits = None  # the note has the lower limit
     note = found.note
-    if limits is None and found.value is not None and found.limits is not None and found.units == 1:
-        note = note or NO_INTERVAL
+    if limits is None and found.value is not None and found.limits is not None:
+        note = note or found.why_no_interval
     return {
         "category": part.name,
         "metric": one.name,

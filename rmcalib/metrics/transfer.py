@@ -33,7 +33,8 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
     parts = {name: whole_part(one).prompts("one") for name, one in scores.items()}
     kept = {name: part for name, part in parts.items() if part is not None and len(part) >= FEWEST}
     temperatures = temperature_rows("benchmark", kept, level)
-    equality = equal_temperatures([one.scale.model for one in kept.values()]) if len(kept) > 1 else None
+    scales = [one.scale for one in kept.values()]
+    equality = equal_temperatures(scales) if len(kept) > 1 else None
     tried = {"none": 1.0} | {row["benchmark"]: row["temperature"] for row in temperatures}
     if equality is not None:
         tried["all together"] = equality.temperature

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.calibration.intervals import standard_error
+from rmcalib.calibration.clusters import mean_error
 from rmcalib.scores._files import is_frame, read_frame, read_table
 
 if TYPE_CHECKING:
@@ -230,12 +230,10 @@ def _analysis(judge: str, own: pandas.DataFrame, level: float) -> VerdictAnalysi
 
 def _rate(values: Any, prompt: Any, level: float) -> Rate:
     """Return the mean over all rows; its standard error has prompts as clusters."""
-    from scipy.special import ndtri
-
     rows = np.asarray(values, dtype=np.float64)
     names, cluster = np.unique(np.asarray(prompt), return_inverse=True)
     mean = float(rows.mean())
-    width = float(ndtri(0.5 + level / 2)) * standard_error(rows, cluster)
+    width = mean_error(rows, cluster).margin(level)
     return Rate(mean, max(0.0, mean - width), min(1.0, mean + width), len(names))
 
 

@@ -248,19 +248,34 @@ class Part:
         """Rows of the correct and the wrong response of each pair: (P,) each."""
         return decided_pairs(self.prompt, self.label)
 
-    @cached_property
+    @property
     def pair_log_odds(self) -> tuple[FloatArray, IntArray]:
         """Log-odds that the correct response of each pair wins, and its prompt among those with a known pair."""
+        odds, prompt = self._known_pairs
+        return odds, np.unique(prompt, return_inverse=True)[1]
+
+    @property
+    def pair_cluster(self) -> IntArray | None:
+        """Which prompts with a known pair belong together."""
+        return self.clusters_of(np.unique(self._known_pairs[1]))
+
+    def clusters_of(self, prompts: IntArray) -> IntArray | None:
+        """Return which of some prompts (k,), given by their numbers, belong together."""
+        return None if self.cluster is None else as_groups(self.cluster[prompts], len(prompts))
+
+    @cached_property
+    def _known_pairs(self) -> tuple[FloatArray, IntArray]:
+        """Log-odds that the correct response of each known pair wins, and its prompt."""
         one, other = self.decided_pairs
         prompt, stated = self.prompt[one], self.scores.pair_probabilities
         if stated is None:
-            return self.pl.pair_log_odds(one, other), np.unique(prompt, return_inverse=True)[1]
+            return self.pl.pair_log_odds(one, other), prompt
         squares = self.sizes * self.sizes
         base = (np.cumsum(squares) - squares)[prompt]
         start, width = self.starts[prompt], self.sizes[prompt]
         p = stated[base + (one - start) * width + (other - start)]
         known = ~np.isnan(p)
-        return np.asarray(logit(p[known])), np.unique(prompt[known], return_inverse=True)[1]
+        return np.asarray(logit(p[known])), prompt[known]
 
     # The views.
 
@@ -292,7 +307,8 @@ class Part:
         if self.scores.beats is not None or int((self.sizes * (self.sizes - 1)).sum()) > MANY_PAIRS:
             odds, prompt = self.pair_log_odds  # no joint worlds: observed pairs only
             p, y = expit(np.concatenate([odds, -odds])), np.repeat([1.0, 0.0], len(odds))
-            return Events.from_arrays(p, y, groups=np.tile(prompt, 2), draw="independent")
+            cluster = None if self.pair_cluster is None else np.tile(self.pair_cluster[prompt], 2)
+            return Events.from_arrays(p, y, groups=np.tile(prompt, 2), draw="independent", clusters=cluster)
         one, other = _ordered_pairs(self.sizes)
         odds = self.pl.pair_log_odds(one, other)
         p, log_p = np.asarray(expit(odds)), np.asarray(log_expit(odds))
@@ -306,7 +322,7 @@ class Part:
         odds, prompt = self.pair_log_odds
         p, log_p = np.asarray(expit(np.abs(odds))), np.asarray(log_expit(np.abs(odds)))
         y = np.heaviside(odds, 0.5)
-        return Events(p, y, prompt, Independent(p), log_p=log_p, logit=odds)
+        return Events(p, y, prompt, Independent(p), log_p=log_p, logit=odds, cluster=self.pair_cluster)
 
     @cached_property
     def pointwise(self) -> Events:
@@ -352,9 +368,7 @@ class Part:
             mine = np.isin(every.scores.item_id[every.starts], self.scores.item_id[self.starts])
             votes, says, agree = every.ballots
             return votes.take(mine), says[mine], agree[mine]
-        counted = davidson | (
-            np.add.reduceat(self.scores.votes, self.starts) > 0
-        )  # otherwise all votes are ties
+        counted = self._counted
         if not counted.any():
             return None
         kept, sizes = np.repeat(counted, self.sizes), self.sizes[counted]
@@ -373,6 +387,17 @@ class Part:
         )
         return votes, says, agree
 
+    @property
+    def _counted(self) -> BoolArray:
+        """Which prompts (n,) have votes that count: not only ties, unless a tie is forecast, too."""
+        assert self.scores.votes is not None
+        return (self.ties == "davidson") | (np.add.reduceat(self.scores.votes, self.starts) > 0)
+
+    @property
+    def ballot_cluster(self) -> IntArray | None:
+        """Which prompts of `ballots` belong together."""
+        return self.clusters_of(np.flatnonzero(self._counted))
+
     @cached_property
     def votes(self) -> Events | None:
         """Whether a person prefers the first choice: the outcome is the share of votes."""
@@ -385,7 +410,14 @@ class Part:
         mean = (sums.outcome / np.maximum(sums.count, 1))[index]
         correlation = vote_correlation(share, np.clip(mean, 0.0, 1.0), n, sums.count[index])
         with np.errstate(divide="ignore"):
-            return Events(p, share, np.arange(len(p)), Voters(p, n, correlation), log_p=np.log(p))
+            return Events(
+                p,
+                share,
+                np.arange(len(p)),
+                Voters(p, n, correlation),
+                log_p=np.log(p),
+                cluster=self.ballot_cluster,
+            )
 
     # Scales.
 
@@ -397,7 +429,7 @@ class Part:
     @cached_property
     def pair_scale(self) -> Scale:
         """The scale of the pairs."""
-        return Scale(Softmax.of_pairs(*self.pair_log_odds))
+        return Scale(Softmax.of_pairs(*self.pair_log_odds), self.pair_cluster)
 
     @cached_property
     def at_temperature(self) -> Part:

@@ -261,9 +261,9 @@ def _by_category(part: Part, level: float) -> tuple[list[dict[str, Any]], float 
     parts = {name: part.take(part.category == name) for name in dict.fromkeys(part.category.tolist())}
     parts = {name: own for name, own in parts.items() if len(own) >= FEWEST}
     rows = temperature_rows("category", parts, level)
-    if len(parts) < 2 or part.cluster is not None:  # the test draws prompts independently
+    if len(parts) < 2:
         return rows, None
-    return rows, equal_temperatures([own.scale.model for own in parts.values()]).p_value
+    return rows, equal_temperatures([own.scale for own in parts.values()]).p_value
 
 
 def _about(scores: Scores, part: Part, n_clusters: int) -> dict[str, Any]:

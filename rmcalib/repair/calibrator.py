@@ -15,8 +15,7 @@ from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib._util.files import json_hash, write_json
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_json, typed
-from rmcalib.calibration.events import by_cluster
-from rmcalib.calibration.intervals import student_quantile
+from rmcalib.calibration.clusters import mean_error
 from rmcalib.calibration.maps import fit_sigmoid
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
@@ -345,13 +344,12 @@ def fit_pointwise(part: Part, level: float = 0.95) -> Calibrator:
     p = np.asarray(expit(x))
     features = np.column_stack([x, np.ones(len(x))])
     curvature = (features * (p * (1 - p))[:, None]).T @ features
-    scores = np.column_stack([by_cluster(column * (y - p), cluster) for column in features.T])
-    n = len(scores)
-    bread = np.linalg.pinv(curvature)
-    spread = bread @ (scores.T @ scores) @ bread * n / max(n - 1, 1)
-    t, b = fit.temperature, fit.threshold
+    moves = len(x) * (features * (y - p)[:, None]) @ np.linalg.pinv(curvature)
     # log T = −log s and b = b̂ − T·c, to the first order.
-    scale, shift = student_quantile(level, n) * np.sqrt(np.maximum(np.diag(spread), 0.0))
+    of_scale, of_shift, of_both = (mean_error(one, cluster) for one in (*moves.T, moves.sum(axis=1)))
+    scale, shift = of_scale.margin(level), of_shift.margin(level)
+    together = (of_both.se**2 - of_scale.se**2 - of_shift.se**2) / 2
+    t, b = fit.temperature, fit.threshold
     return Calibrator(
         temperature=t,
         low=float(t * np.exp(-scale)),
@@ -360,8 +358,8 @@ def fit_pointwise(part: Part, level: float = 0.95) -> Calibrator:
         threshold=b,
         threshold_low=float(b - shift * t),
         threshold_high=float(b + shift * t),
-        covariance=((spread[0, 0], spread[0, 1]), (spread[1, 0], spread[1, 1])),
-        fitted_on={"n": len(part), "clusters": n},
+        covariance=((of_scale.se**2, together), (together, of_shift.se**2)),
+        fitted_on={"n": len(part), "clusters": len(x) if cluster is None else int(cluster.max()) + 1},
     )
 
 

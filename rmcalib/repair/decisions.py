@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import mean_interval
-from rmcalib.calibration.events import design_effect
-from rmcalib.calibration.intervals import check_level, clopper_pearson
+from rmcalib.calibration.clusters import prompts_per_observation
+from rmcalib.calibration.intervals import check_level, clopper_pearson, jump_interval
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import FEWEST, Part
 from rmcalib.repair.calibrator import labelled_part
@@ -212,26 +212,31 @@ def decide(
     events = part.first_choice
     odds, right = log_odds(events.log_p), events.y
     wrong = right < 1  # of several tied first choices, any may be taken
-    design = _design(wrong, part.cluster)
     return Decisions(
         n=len(part),
         alpha=alpha,
         level=level,
         ask_cost=asking,
-        choice=safe_threshold(odds, wrong, alpha=alpha, level=level, design=design),
-        curve=_curve(odds, events.p, right, level, design),
+        choice=safe_threshold(odds, wrong, alpha=alpha, level=level, cluster=part.cluster),
+        curve=_curve(odds, events.p, right, level, part.cluster),
         best_of=best_of_rows(part, level),
         regret=_regret(part, seed, asking, level),
     )
 
 
 def safe_threshold(
-    odds: FloatArray, wrong: BoolArray, *, alpha: float = 0.1, level: float = 0.95, design: float = 1.0
+    odds: FloatArray,
+    wrong: BoolArray,
+    *,
+    alpha: float = 0.1,
+    level: float = 0.95,
+    cluster: IntArray | None = None,
 ) -> Threshold:
     """Return 0 if everything can be accepted, or the lowest threshold that passes the sequence of tests.
 
     ``odds`` (n,) are the log-odds of the probability of each prompt's first choice, ``wrong`` (n,) whether that
-    choice is wrong. ``design`` is how many prompts count as one, because they belong together.
+    choice is wrong. With ``cluster`` (n,), prompts that belong together count as fewer observations, and no test
+    passes with fewer clusters than prompts are needed: those that are wrong together may all have been missed.
 
     >>> odds = np.repeat([4.0, 1.0], 200)
     >>> wrong = np.repeat([False, True, False], [200, 100, 100])
@@ -239,10 +244,12 @@ def safe_threshold(
     >>> round(found.threshold, 3), found.n, found.wrong, round(found.high, 4)
     (0.75, 200, 0.0, 0.016)
     """
-    everything = float(_upper(wrong.sum() / design, len(wrong) / design, 1 - ALL_SHARE * (1 - level)))
+    for_all = 1 - ALL_SHARE * (1 - level)
+    alike = _alike(wrong, for_all, cluster)
+    everything = float(_upper(wrong.sum() / alike, len(wrong) / alike, for_all))
     level = 1 - (1 - ALL_SHARE) * (1 - level)  # of the sequence
-    fewest = int(np.ceil(_fewest(alpha, level) * design))
-    if everything <= alpha:
+    fewest = int(np.ceil(_fewest(alpha, level) * _cluster_size(cluster)))
+    if everything <= alpha and len(odds) >= fewest:
         return Threshold(0.0, 1.0, len(odds), float(wrong.mean()), everything, fewest)
     if len(odds) < fewest:
         return Threshold(None, 0.0, 0, None, None, fewest)
@@ -251,8 +258,12 @@ def safe_threshold(
         tested = log_odds(np.log(np.array(THRESHOLDS)))
     counts = np.searchsorted(-odds[order], -tested, side="right")
     errors = np.concatenate([[0], np.cumsum(wrong[order])])[counts]
-    high = _upper(errors / design, counts / design, level)
-    start = int(np.argmax(counts >= _first_size(int(len(odds) / design), alpha, level) * design))
+    together, enough = _prefixes(
+        wrong[order], counts, alpha, level, None if cluster is None else cluster[order]
+    )
+    high = np.where(enough, _upper(errors / together, counts / together, level), 1.0)
+    first = _first_size(int(len(odds) / together[-1]), alpha, level)
+    start = int(np.argmax(enough & (counts >= first * together[-1])))
     failed = np.flatnonzero(high[start:] > alpha)
     last = start + (int(failed[0]) if len(failed) else len(high) - start) - 1
     shown = max(last, start)
@@ -321,24 +332,39 @@ def _enough(alpha: float, level: float) -> int:
     return int(n[np.flatnonzero(~passed)[-1] + 1] if not passed.all() else n[0])
 
 
-def _design(wrong: BoolArray, cluster: IntArray | None) -> float:
-    """Return how many prompts count as one, because the prompts of a cluster are wrong together."""
-    if cluster is None:
-        return 1.0
-    if wrong.all() or not wrong.any():  # all agree: count clusters, which may agree because they are alike
-        return len(wrong) / (int(cluster.max()) + 1)
-    return design_effect((wrong - wrong.mean())[:, None], cluster)
+def _alike(wrong: BoolArray, level: float, cluster: IntArray | None) -> float:
+    """Return how many prompts count as one in a one-sided bound: the prompts of a cluster are wrong together."""
+    return prompts_per_observation(wrong.astype(np.float64), cluster, 2 * level - 1)
+
+
+def _cluster_size(cluster: IntArray | None) -> float:
+    """Return the mean size of the cluster of a prompt."""
+    return 1.0 if cluster is None else prompts_per_observation(np.zeros(len(cluster)), cluster)
+
+
+def _prefixes(
+    wrong: BoolArray, counts: IntArray, alpha: float, level: float, cluster: IntArray | None
+) -> tuple[FloatArray, BoolArray]:
+    """Return `_alike` of the first ``counts`` prompts (at least that of all), and whether they have enough clusters."""
+    alike, enough = np.full(len(counts), _alike(wrong, level, cluster)), np.ones(len(counts), dtype=bool)
+    if cluster is not None:
+        for n in np.unique(counts[counts > 0]):
+            members = np.unique(cluster[:n], return_inverse=True)[1]
+            alike[counts == n] = max(alike[-1], _alike(wrong[:n], level, members))
+            enough[counts == n] = n >= _fewest(alpha, level) * _cluster_size(members)
+    return alike, enough
 
 
 def _curve(
-    odds: FloatArray, p: FloatArray, right: FloatArray, level: float, design: float
+    odds: FloatArray, p: FloatArray, right: FloatArray, level: float, cluster: IntArray | None
 ) -> list[dict[str, Any]]:
     """Return the accuracy on the most confident fraction of the prompts, for each fraction."""
+    alike = prompts_per_observation(right, cluster, level)
     order = np.argsort(-odds, kind="stable")
     says, rights = np.cumsum(p[order]), np.cumsum(right[order])
     rows = []
     for n in np.unique(np.maximum(np.ceil(np.array(FRACTIONS) * len(odds) - 1e-9).astype(int), 1)).tolist():
-        low, high = clopper_pearson(rights[n - 1] / design, n / design, level)
+        low, high = clopper_pearson(rights[n - 1] / alike, n / alike, level)
         rows.append(
             {
                 "fraction": n / len(odds),
@@ -393,13 +419,16 @@ def best_of_rows(part: Part, level: float = 0.95) -> list[dict[str, Any]]:
     )
     numbers = np.arange(1, m + 1) if m <= MOST else np.unique([*(2 ** np.arange(m.bit_length())), m])
     weights = _chosen_weights(m, numbers)
-    right = _averaged_over_ties(ranked_reward, ranked_correct) @ weights
+    averaged = _averaged_over_ties(ranked_reward, ranked_correct)
+    right, first = averaged @ weights, averaged[:, :1] * weights[0]
+    if_right, if_wrong = right - first + weights[0], right - first
     says = (ranked_p @ weights).mean(axis=0)
     rows = []
     for i, k in enumerate(numbers):
-        found = mean_interval(right[:, i], clusters=own.cluster, level=level)
-        limits = {"low": max(found.low, 0.0), "high": min(found.high, 1.0)}
-        rows.append({"k": int(k), "n": len(own), "right": found.value, **limits, "says": float(says[i])})
+        low, high = jump_interval(right[:, i], if_right[:, i], [if_wrong[:, i]], level, own.cluster)
+        limits = {"low": max(low, 0.0), "high": min(high, 1.0)}
+        value = float(right[:, i].mean())
+        rows.append({"k": int(k), "n": len(own), "right": value, **limits, "says": float(says[i])})
     return rows
 
 

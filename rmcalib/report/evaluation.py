@@ -328,10 +328,7 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
     }
     if one is None or len(one) < FEWEST:
         return facts
-    spread = float(np.std(one.first_choice.p - one.first_choice.y))
-    facts["smallest_gap"] = (
-        smallest_gap(len(one), spread=spread, level=settings.level) if spread > 0 else None
-    )
+    facts["smallest_gap"] = smallest_gap(one, level=settings.level)
     facts["cancels"] = cancelling(
         one.first_choice, bins=settings.bins, resamples=settings.resamples, seed=settings.seed
     )

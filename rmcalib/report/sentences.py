@@ -261,10 +261,11 @@ def _uncalibrated_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
 def _pointwise_sentences(at: Mapping[str, Row]) -> list[str]:
     start, verdict = _claim(at, "pointwise", "response")
     found = [f"{start}: {verdict}."] if start else []
-    if start and "gap_fitted" in at:
+    excess = at.get("fitted_log_loss_excess")
+    if start and excess is not None:
         found.append(
-            "A model that was trained on pairs states nothing about single responses; with b and T fitted on "
-            f"other prompts the gap is {points(at['gap_fitted'], unit=' points')}."
+            "A model that was trained on pairs states nothing about single responses. With b and T fitted on other "
+            f"prompts, its log loss minus that of the base rate is {bracketed(excess)} nats: {_worth(excess)}."
         )
     order = at.get("within_prompt_auroc")
     if order is None:
@@ -280,6 +281,13 @@ def _pointwise_sentences(at: Mapping[str, Row]) -> list[str]:
             f"random one {percent(at['best_of_n_chance']['value'])}."
         )
     return found
+
+
+def _worth(excess: Row) -> str:
+    """Say what rewards are worth response by response, from their log loss minus that of the base rate."""
+    if excess["high"] is not None and excess["high"] < 0:
+        return "its rewards tell correct responses from wrong ones"
+    return "its rewards are not shown to tell correct responses from wrong ones"
 
 
 def _vote_sentences(at: Mapping[str, Row]) -> list[str]:

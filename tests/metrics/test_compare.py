@@ -11,6 +11,7 @@ from rmcalib.metrics import Settings, compare, leaderboard, prompts_needed
 from rmcalib.metrics.audit import audit, holm, pooled
 from rmcalib.metrics.board import rank_sets
 from rmcalib.metrics.comparison import smallest_gap
+from rmcalib.metrics.measures import gap as gap_of
 from rmcalib.metrics.transfer import transfer
 from rmcalib.metrics.views import whole_part
 from rmcalib.scores import Scores
@@ -205,12 +206,28 @@ def test_groups_are_pooled_and_flags_corrected() -> None:
 
 def test_planned_prompts_show_the_gap() -> None:
     n = prompts_needed(0.1, spread=0.45)
-    assert smallest_gap(n, spread=0.45) == pytest.approx(0.1, rel=0.01)
     rng = np.random.default_rng(0)
     shown = [abs(x.mean()) > 1.96 * x.std() / np.sqrt(n) for x in rng.normal(0.1, 0.45, size=(300, n))]
     assert 0.7 < np.mean(shown) < 0.9
     with pytest.raises(ValueError, match="gap"):
         prompts_needed(0.0)
+
+
+@pytest.mark.parametrize(("n_clusters", "copies"), [(300, 1), (20, 15)])
+def test_the_smallest_gap_is_shown_as_often_as_promised(n_clusters: int, copies: int) -> None:
+    rng, parts = np.random.default_rng(0), []
+    for _ in range(150):
+        rewards = np.repeat(rng.normal(scale=1.5, size=(n_clusters, 4)), copies, axis=0)
+        noise = np.repeat(rng.gumbel(size=(n_clusters, 4)), copies, axis=0)
+        names = np.repeat(np.arange(n_clusters), copies).astype(str).tolist()
+        parts.append(whole_part(Scores.from_arrays(rewards, (rewards + noise).argmax(axis=1), cluster=names)))
+    planned = np.median([smallest_gap(part) or np.nan for part in parts])
+    limits = [gap_of(part, Settings(), "first_choice").interval() for part in parts]
+    shown = [
+        sign * (one.low if sign > 0 else one.high) + planned > 0 for one in limits if one for sign in (1, -1)
+    ]
+    assert np.mean(shown) == pytest.approx(0.8, abs=0.08)
+    assert smallest_gap(whole_part(Scores.from_arrays(rewards, cluster=["a"] * len(rewards)))) is None
 
 
 def test_a_temperature_is_tried_on_other_benchmarks() -> None:

@@ -186,7 +186,10 @@ def test_labels_of_any_kind() -> None:
         slow.ece(list(zip(p.tolist(), (label[known] == 1).tolist(), strict=True)))
     )
     assert found[OVERALL, "pointwise_ece_p_value"]["value"] > 0.02
-    assert abs(found[OVERALL, "gap_fitted"]["value"]) < 0.03
+    excess = found[OVERALL, "fitted_log_loss_excess"]
+    parts = [found[OVERALL, name]["value"] for name in ("pointwise_log_loss_fitted", "base_log_loss")]
+    assert excess["value"] == pytest.approx(parts[0] - parts[1])
+    assert excess["low"] < excess["value"] < excess["high"] < 0
     wins = []
     for row, truth in zip(rewards[20:], label[20:], strict=True):
         good, bad = row[truth == 1], row[truth == 0]
@@ -308,15 +311,23 @@ def test_clusters_widen_intervals_and_nulls() -> None:
     assert together[OVERALL, "ece_p_value"]["value"] > alone[OVERALL, "ece_p_value"]["value"]
 
 
-@pytest.mark.parametrize("n_clusters", [2, 4])
-def test_few_clusters_are_measured(n_clusters: int) -> None:
+@pytest.mark.parametrize(("n_clusters", "shown"), [(2, False), (4, False), (30, False), (6, True)])
+def test_few_clusters_and_one_large_one_have_no_interval(n_clusters: int, shown: bool) -> None:
     scores = calibrated_scores(60, seed=3)
     prompt = np.repeat(np.arange(60), np.diff(scores.offsets))
     category = np.where(prompt < 30, "Math", "Chat")
     cluster = np.where(prompt < 30, 0, 1 + prompt % (n_clusters - 1)).astype(str)
+    if shown:
+        cluster = (prompt // 10).astype(str)
     found = table(Scores.from_columns({**scores.columns(), "category": category, "cluster": cluster}))
     assert found[OVERALL, "nll_at_temperature"]["value"] > 0
-    assert found[OVERALL, "overconfidence"]["low"] is not None
+    assert found[OVERALL, "overconfidence"]["value"] is not None
+    for name in ("overconfidence", "accuracy", "kept_information", "lost_information", "ece"):
+        assert (found[OVERALL, name]["low"] is not None) == shown
+    assert (found[OVERALL, "ece_p_value"]["value"] is not None) == shown
+    assert bool(found[OVERALL, "overconfidence"]["note"]) != shown
+    if shown:
+        return
     alone = found["Math", "overconfidence"]  # a category that is one cluster
     assert alone["value"] is not None
     assert alone["low"] is None
@@ -416,3 +427,37 @@ def test_metrics_of_other_packages(plugged: Callable[[object], dict[str, Any]]) 
         plugged(len)
     with pytest.raises(ValueError, match="'accuracy'"):
         plugged(metric("accuracy", "another one")(len))
+
+
+CLUSTERED = {
+    "labels": (
+        "pairwise_accuracy",
+        "pairwise_overconfidence",
+        "pairwise_lost_information",
+        "margin_median",
+        "margin_mean",
+        "rewardbench_score",
+    ),
+    "votes": ("vote_gap", "vote_agreement", "vote_confidence", "vote_log_loss"),
+}
+
+
+@pytest.mark.parametrize("kind", list(CLUSTERED))
+def test_copies_of_prompts_in_a_cluster_add_nothing(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=(60, 3))
+    best = (rewards + rng.gumbel(size=rewards.shape)).argmax(axis=1)
+    counts = np.eye(3, dtype=int)[best] * 3 + 1
+
+    def width(copies: int, name: str, cluster: bool) -> float:
+        names = np.repeat(np.arange(60), copies).astype(str).tolist() if cluster else None
+        labels: dict[str, Any] = {"correct": np.repeat(best, copies)}
+        if kind == "votes":
+            labels = {"votes": np.repeat(counts, copies, axis=0)}
+        scores = Scores.from_arrays(np.repeat(rewards, copies, axis=0), cluster=names, **labels)
+        row = table(scores, [name])[OVERALL, name]
+        return float(row["high"] - row["low"])
+
+    for name in CLUSTERED[kind]:
+        assert width(8, name, cluster=True) == pytest.approx(width(1, name, cluster=False), rel=0.12), name
+        assert width(8, name, cluster=False) < 0.6 * width(8, name, cluster=True), name
