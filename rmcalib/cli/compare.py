@@ -57,7 +57,7 @@ def command(
                 seed=measuring.seed,
             )
         check_categories(conditions, (row["category"] for row in found.rows))
-        met = holding({one: one.difference(found.rows) for one in conditions})
+        met = holding({one: one.difference(found.rows, found.view) for one in conditions})
         page = write_page(found, as_path(output) / "report.html")
         if to is not None:
             write_csv(to, found.rows)

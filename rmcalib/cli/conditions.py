@@ -15,6 +15,15 @@ from typing import Any
 from rmcalib._util.texts import did_you_mean
 
 OVERALL = "overall"
+_SHOWN = {
+    name: {"top_1": first, "pointwise": f"pointwise_{last}"}
+    for first, short, last in (
+        ("mean_confidence", "says", "confidence"),
+        ("accuracy", "right", "accuracy"),
+        ("overconfidence", "gap", "gap"),
+    )
+    for name in (short, first)
+}
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -42,11 +51,14 @@ class Condition:
     part: str = "value"
     size: bool = False
 
-    def value(self, rows: Iterable[Mapping[str, Any]]) -> float:
-        """Return the metric's value or bound; a ValueError says why there is none."""
+    def value(self, rows: Iterable[Mapping[str, Any]], view: str = "top_1") -> float:
+        """Return the metric's value or bound; a ValueError says why there is none.
+
+        Says, right and gap are those of the view that the page shows.
+        """
         from rmcalib.metrics.table import find_value
 
-        row = find_value(rows, self.metric, self.category)
+        row = find_value(rows, shown_metric(self.metric, view), self.category)
         if row is None or row[self.part] is None:
             what = "value" if self.part == "value" else f"{self.part} end of the interval"
             why = (row or {}).get("note") or "it is not available"
@@ -60,14 +72,23 @@ class Condition:
             return max(abs(low), abs(high))
         return 0.0 if low <= 0 <= high else min(abs(low), abs(high))
 
-    def difference(self, rows: Iterable[Mapping[str, Any]]) -> float:
+    def difference(self, rows: Iterable[Mapping[str, Any]], view: str = "top_1") -> float:
         """Return the same for rows of `compare`; ``abs`` of a gap is |B| − |A|."""
         from rmcalib.metrics import catalogue
 
-        kind = "size_" if self.size and catalogue()[self.metric].better == "zero" else ""
+        kind = "size_" if self.size and catalogue()[shown_metric(self.metric, view)].better == "zero" else ""
         names = {"value": f"{kind}difference", "low": f"{kind}low", "high": f"{kind}high"}
         own = [{**row, **{part: row[name] for part, name in names.items()}} for row in rows]
-        return (replace(self, size=False) if kind else self).value(own)
+        return (replace(self, size=False) if kind else self).value(own, view)
+
+
+def shown_metric(name: str, view: str) -> str:
+    """Return the metric that the page of a view shows under a name, such as `gap`.
+
+    >>> shown_metric("gap", "top_1"), shown_metric("overconfidence", "pointwise"), shown_metric("ece", "top_1")
+    ('overconfidence', 'pointwise_gap', 'ece')
+    """
+    return _SHOWN.get(name, {}).get(view, name)
 
 
 def holding(values: Mapping[Condition, float]) -> dict[str, str]:
@@ -97,7 +118,7 @@ def parse_condition(text: str, names: Iterable[str] | None = None) -> Condition:
     """
     from rmcalib.metrics import catalogue
 
-    have = list(catalogue() if names is None else names)
+    have = list([*catalogue(), *_SHOWN] if names is None else names)
     match = _FORM.fullmatch(text)
     if match is None or bool(match["abs"]) != bool(match["close"]):
         raise ValueError(f"--fail-if '{text}': {_EXPECTED}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -47,6 +47,7 @@ def command(
     calibrator: options.CalibratorFile = None,
     fail_if: options.FailIf = (),
     group_by: Annotated[options.Names, Parameter(metavar="COLUMN", group=MORE)] = (),
+    ties: Annotated[Literal["drop", "davidson"], Parameter(group=MORE)] = "drop",
     markdown: options.Markdown = None,
     dry_run: Annotated[bool, Parameter(group=MORE)] = False,
     reading: Reading = Reading(),
@@ -61,6 +62,8 @@ def command(
         Scores made elsewhere: a file, a run folder, or 'published' for those that RewardBench has published.
     group_by
         Also report the gap by length, responses, or columns of the benchmark.
+    ties
+        Ties of winners, ranks and votes: leave them out, or forecast them with Davidson's model.
     dry_run
         Only count the requests and tokens of a language model that judges.
     """
@@ -73,7 +76,7 @@ def command(
     conditions = [parse_condition(text) for text in fail_if]
     _check(judged, scores, reading, dry_run=dry_run)
     used = None if calibrator is None else Calibrator.load(calibrator)
-    how = {"group_by": group_by, "calibrator": used, **asdict(measuring)}
+    how = {"group_by": group_by, "ties": ties, "calibrator": used, **asdict(measuring)}
     with session(common, markdown=markdown) as screen:
         jobs = _given(scores, judged, reading, screen) if scores else _to_run(judged, screen)
         if dry_run:
@@ -87,7 +90,9 @@ def command(
                 job.scores = job.scores or run_judge(job.name, job.bench, judged, screen)
                 if is_main_process():
                     result = _evaluate(job, scores, judged, screen, how)
-                    job.met = holding({one: one.value(result.rows) for one in conditions})
+                    job.met = holding(
+                        {one: one.value(result.rows, result.facts["view"]) for one in conditions}
+                    )
                     job.result = result
             except (ValueError, OSError, MemoryError) as error:
                 if len(jobs) == 1 or process_rank()[1] > 1:  # a launcher ends all processes

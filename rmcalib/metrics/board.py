@@ -15,15 +15,16 @@ from rmcalib.calibration.clusters import by_cluster
 from rmcalib.metrics import correlation
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.comparison import named_scores
-from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.measures import Settings, pointwise_worth
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, bin_rows, parts_of, rejection_rows, tidy_row
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
-from rmcalib.scores.scale import family_of
+from rmcalib.scores.scale import View, family_of
 
 DEFAULT_METRIC = "kept_information"
-"""The metric that models are sorted by if none is given."""
+DEFAULT_METRIC_OF: dict[View, str] = {"top_1": DEFAULT_METRIC, "pointwise": "pointwise_kept_information"}
+"""The metric that models are sorted by if none is given: a proper score of what is stated."""
 SCORE = "rewardbench_score"
 """The metric that is the score of a model, over all categories and in each of them."""
 BOARD_DRAWS = 200
@@ -130,7 +131,7 @@ def leaderboard(
     scores: Iterable[Any] | Mapping[str, Any],
     *,
     names: Sequence[str] | None = None,
-    metric: str = DEFAULT_METRIC,
+    metric: str | None = None,
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
@@ -143,8 +144,9 @@ def leaderboard(
         The models.
     names : sequence of str, optional
         Their names; default those of the scores. Unnamed and equal ones are numbered.
-    metric : str
-        What to sort by.
+    metric : str, optional
+        What to sort by; default ``kept_information``, or ``pointwise_kept_information`` where labels say of each
+        response whether it is correct.
     resamples, level, seed
         How intervals are computed.
 
@@ -178,12 +180,14 @@ def check_sortable(metric: str) -> None:
 def measure_entries(
     entries: Sequence[Entry],
     *,
-    metric: str = DEFAULT_METRIC,
+    metric: str | None = None,
     settings: Settings,
     on_model: Callable[[int, int, str], None] | None = None,
 ) -> Board:
     """Measure and rank models, reading the scores of one after the other."""
-    check_sortable(metric)
+    if metric is not None:
+        check_sortable(metric)
+    views: dict[str, View] = {}
     metrics: list[Row] = []
     curves: list[Row] = []
     rejection: list[Row] = []
@@ -198,8 +202,16 @@ def measure_entries(
             on_model(i, len(entries), name)
         whole = whole_part(scores, seed=settings.seed)
         metrics += [{"model": name, **row} for row in _board_rows(whole, settings)]
+        views[name] = scores.view
         prompts[name] = _digest(scores)
         sizes[name] = round(len(scores) / scores.n_items, 1)
+        if scores.view == "pointwise":
+            own = whole.prompts("labelled")
+            if own is not None and scores.refusal() is None:
+                curves += [{"model": name, **row} for row in bin_rows(own.pointwise, settings)]
+                worth[name] = _pointwise_worth(own)
+                errors.setdefault((_digest(own.scores), len(worth[name][1])), {})
+            continue
         one = whole.prompts("one")
         if one is not None:
             chance[name] = float((1 / one.sizes).mean())
@@ -213,6 +225,7 @@ def measure_entries(
         # Models may differ in which prompts have one correct response, and in their clusters.
         same = _digest(one.scores), len(worth[name][1])
         errors.setdefault(same, {})[name] = correlation.model_errors(one)
+    metric = metric or DEFAULT_METRIC_OF[_common_view(views)]
     board = rank_models(
         [entry.name for entry in entries],
         metrics,
@@ -221,7 +234,7 @@ def measure_entries(
         chance=chance,
         settings=settings,
     )
-    if metric == DEFAULT_METRIC and len(errors) == 1:
+    if metric in DEFAULT_METRIC_OF.values() and len(errors) == 1:
         sets = dict(zip(worth, rank_sets(list(worth.values()), settings), strict=True))
         for row in board.models:
             row["rank_low"], row["rank_high"] = sets.get(row["model"], (None, None))
@@ -234,6 +247,30 @@ def measure_entries(
         rejection=rejection,
         notes=_size_notes(metric, sizes) + _prompt_notes(prompts),
     )
+
+
+def _common_view(views: Mapping[str, View]) -> View:
+    """Return the view of all models, or raise a ValueError that names two with different ones."""
+    by_view = {view: name for name, view in views.items()}
+    if len(by_view) > 1:
+        raise ValueError(
+            f"labels mean different things: of {by_view['top_1']!r} they name the best response, of "
+            f"{by_view['pointwise']!r} they say which are correct; state it for both (labels_are, --labels-are)"
+        )
+    return next(iter(by_view), "top_1")
+
+
+def _pointwise_worth(part: Part) -> correlation.Measured:
+    """Return the kept information per response, and what each prompt or cluster, by id, contributes to it."""
+    events = part.pointwise
+    worth = pointwise_worth(events)
+    value = float(worth.mean())
+    prompt = part.prompt[~np.isnan(part.label)]
+    of_prompt = np.zeros(len(part))
+    np.add.at(of_prompt, prompt, (worth - value) / len(worth))
+    order = np.argsort(part.scores.item_id[part.starts])
+    cluster = None if part.cluster is None else part.cluster[order]
+    return value, by_cluster(of_prompt[order], cluster)
 
 
 def _board_rows(whole: Part, settings: Settings) -> list[Row]:
@@ -268,7 +305,8 @@ def rank_models(
         values = [rows.get((category, name), {}).get("value") for rows in found.values()]
         return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
-    score = SCORE if np.isfinite(column(SCORE)).any() else "accuracy"
+    known = [name for name in (SCORE, "accuracy", "best_of_n") if np.isfinite(column(name)).any()]
+    score = known[0] if known else "accuracy"
     scores = column(score)
     informed = [_better_than_guess(found[name], (chance or {}).get(name)) for name in models]
     guesses = np.array([one is False for one in informed], dtype=bool)
@@ -298,7 +336,10 @@ def rank_models(
                     for (category, key), row in own.items()
                     if category == OVERALL and row["value"] is not None
                 },
-                "category_scores": {name: own.get((name, SCORE), {}).get("value") for name in categories},
+                "category_scores": {
+                    name: own.get((name, SCORE if score != "best_of_n" else score), {}).get("value")
+                    for name in categories
+                },
                 "ranks": {by: ranks[by][i] for by in ranked_by},
                 "why": "" if ranks[metric][i] is not None else why,
             }
@@ -364,8 +405,13 @@ def _better_than_guess(found: Mapping[tuple[str, str], Row], chance: float | Non
     kept, accuracy, pairs = (
         found.get((OVERALL, name), {}) for name in ("kept_information", "accuracy", "pairwise_accuracy")
     )
-    if kept.get("high") is not None and kept["high"] < 0:
+    of_responses, order = (
+        found.get((OVERALL, name), {}) for name in ("pointwise_kept_information", "within_prompt_auroc")
+    )
+    if any(one.get("high") is not None and one["high"] < 0 for one in (kept, of_responses)):
         return False
+    if of_responses.get("high") is not None and order.get("low") is not None:
+        return bool(order["low"] > 0.5)
     if accuracy.get("low") is not None and chance is not None:
         return bool(accuracy["low"] > chance)
     return bool(pairs["low"] > 0.5) if pairs.get("low") is not None else None  # a judge of pairs only

@@ -24,6 +24,7 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, parts_of, why_missing
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores, load_scores
+from rmcalib.scores.scale import View
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Comparison(Shown):
         How the metrics were computed.
     needed : int or None
         How many prompts a difference of 3 points of the gap would need, at 80% power.
+    view : {"top_1", "pointwise"}
+        Whether one response of a prompt is the best, or each is correct or not.
     """
 
     a: str
@@ -47,6 +50,7 @@ class Comparison(Shown):
     rows: list[Row]
     settings: Settings
     needed: int | None = None
+    view: View = "top_1"
 
     def row(self, metric: str, category: str = OVERALL) -> Row | None:
         """Return one row; None if it was not compared."""
@@ -104,6 +108,14 @@ def compare(
     )
     settings = Settings(bins, resamples, level, seed)
     wanted = chosen_metrics(metrics)
+    for one, name in zip(pair, called, strict=True):
+        if one.labels is None:
+            raise ValueError(f"{name}: {one.refusal()}, so nothing can be compared")
+    if pair[0].view != pair[1].view:
+        meanings = " and ".join(f"{one.labels!r} ({name})" for one, name in zip(pair, called, strict=True))
+        raise ValueError(
+            f"labels mean different things: {meanings}; state it for both (labels_are, --labels-are)"
+        )
     wholes = [whole_part(one, seed=seed) for one in on_common_prompts(pair)]
     rows = [
         {"category": one.name, "metric": metric.name, **row}
@@ -111,7 +123,7 @@ def compare(
         for metric in wanted
         if metric.compared and (row := _row(metric, one, other, settings)) is not None
     ]
-    return Comparison(called[0], called[1], rows, settings, _needed(wholes))
+    return Comparison(called[0], called[1], rows, settings, _needed(wholes), pair[0].view)
 
 
 def prompts_needed(gap: float, *, spread: float = 0.45, level: float = 0.95, power: float = 0.8) -> int:

@@ -209,6 +209,28 @@ def _base_losses(events: Events) -> FloatArray:
     return np.asarray(-(events.y * np.log(rate) + (1 - events.y) * np.log1p(-rate)))
 
 
+def pointwise_kept_information(part: Part, _: Settings) -> Estimate:
+    """Information of P(response is correct) as stated: 1 − log loss / log loss of the base rate."""
+    events = part.pointwise
+    return Estimate.mean(pointwise_worth(events), within=(-np.inf, 1.0), cluster=events.cluster)
+
+
+def pointwise_worth(events: Events) -> FloatArray:
+    """Return what each response contributes to the kept information (N,); their mean is its value.
+
+    With the mean log loss L, the base rate q and its entropy H, the value is 1 − L/H. Its linear part in the
+    responses has −(loss − L)/H + L/H² · log((1 − q)/q) · (y − q).
+    """
+    loss = log_losses(events)
+    rate = float(events.y.mean())
+    if not 0 < rate < 1:
+        raise Missing("all responses have the same label")
+    entropy = -(rate * np.log(rate) + (1 - rate) * np.log1p(-rate))
+    mean = float(loss.mean())
+    of_base_rate = mean / entropy**2 * (np.log1p(-rate) - np.log(rate)) * (events.y - rate)
+    return np.asarray(1 - loss / entropy + of_base_rate)
+
+
 def within_prompt_auroc(part: Part, _: Settings) -> Estimate:
     """How often a correct response has a larger reward than a wrong one of the same prompt (a tie counts 1/2)."""
     one, other = part.decided_pairs

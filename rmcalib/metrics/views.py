@@ -465,6 +465,8 @@ def whole_part(
     seed: int = 0,
 ) -> Part:
     """Return all prompts of scores. ``lengths`` (N,) are those of the responses; default their tokens."""
+    if ties == "davidson" and scores.labels == "best":
+        scores = _with_ballots(scores)
     if lengths is None:
         lengths = np.where(scores.n_tokens >= 0, scores.n_tokens, np.nan)
     return Part(
@@ -477,6 +479,19 @@ def whole_part(
         ties=ties,
         seed=seed,
     )
+
+
+def _with_ballots(scores: Scores) -> Scores:
+    """Return scores whose winners are votes, one per prompt, so that Davidson's model can forecast ties.
+
+    A prompt is tied if all its responses share first place.
+    """
+    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
+    won = scores.is_correct.astype(np.int64)
+    one = np.add.reduceat(won, starts) == 1
+    tied = (np.maximum.reduceat(won, starts) == 0) & (np.minimum.reduceat(scores.label, starts) > 0)
+    votes = np.where(np.repeat(one, sizes), won, 0)
+    return replace(scores, votes=votes, ties=np.repeat(tied.astype(np.int64), sizes))
 
 
 def shares_of_largest(values: FloatArray, sizes: IntArray) -> FloatArray:

@@ -20,7 +20,7 @@ from rmcalib.report import document as doc
 from rmcalib.report import figures, pages, paper_figures, sentences
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, entry, ranged
 from rmcalib.report.paper_figures import FEWEST_MODELS, MOST_CATEGORIES
-from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name, outside_zero
+from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, RESPONSES, Row, Rows, metric_name, outside_zero
 
 if TYPE_CHECKING:
     from rmcalib.report.leaderboards import Report
@@ -164,7 +164,8 @@ def _top_10_caption(rows: Rows) -> str:
 def _ranking(models: Rows, main: str, name: str) -> doc.Table:
     """The models, best first: rank, the ranks that each may have, and the headline metrics."""
     known = {key for row in models for key in row["values"]}
-    wanted = {main: "", **(PAIRS if main.startswith("pairwise_") else HEADLINE)}
+    views = {"pairwise": PAIRS, "pointwise": RESPONSES}
+    wanted = {main: "", **views.get(main.partition("_")[0], HEADLINE)}
     wanted |= {"temperature": "best T", "ece": "ECE"}
     short = display.short_names(dict.fromkeys(row["model"] for row in models))
     columns: Columns = {"model": lambda row: _name_cell(row, short[row["model"]])}
@@ -275,7 +276,7 @@ def _training_table(rows: Rows) -> doc.Table:
         "step": lambda row: Cell(f"{row['step']}{' (best)' if row['best'] else ''}", row["step"])
     }
     known = [name for name in TRAINING_METRICS if any(row[name] is not None for row in rows)]
-    labels = {name: HEADLINE.get(name, "") for name in known}
+    labels = {name: (HEADLINE | RESPONSES).get(name, "") for name in known}
     columns |= pages.metric_columns(labels, lambda row, metric: {"value": row[metric]})
     caption = "Best: the step that keeps the most information."
     return doc.table_of("Training steps", reversed(rows), columns, caption)

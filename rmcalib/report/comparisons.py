@@ -10,9 +10,9 @@ from rmcalib.metrics.comparison import Comparison
 from rmcalib.metrics.views import FEWEST
 from rmcalib.report import document as doc
 from rmcalib.report import figures, pages
-from rmcalib.report.sentences import HEADLINE, PAIRS, Row, Rows, metric_name
+from rmcalib.report.sentences import HEADLINE, PAIRS, RESPONSES, Row, Rows, metric_name
 
-_NAMES = {**HEADLINE, **PAIRS}
+_NAMES = {**HEADLINE, **PAIRS, **RESPONSES}
 
 
 def comparison_document(found: Comparison) -> doc.Document:
@@ -82,9 +82,7 @@ def _difference_table(
 
 def comparison_sentences(found: Comparison) -> list[str]:
     """Return the verdict of a comparison: whose gap is smaller, who is more often right, who keeps more."""
-    gap = found.row("overconfidence") or found.row("pairwise_overconfidence")
-    of_pairs = gap is not None and gap["metric"].startswith("pairwise_")
-    right, kept = found.row("pairwise_accuracy" if of_pairs else "accuracy"), found.row("kept_information")
+    gap, right, kept = (found.row(name) for name in _verdict_metrics(found))
     short = display.short_names([found.a, found.b])
     winner = {"": "", "a": clean_line(short[found.a]), "b": clean_line(short[found.b])}
     accuracy = "accuracy is not measured"
@@ -110,6 +108,15 @@ def comparison_sentences(found: Comparison) -> list[str]:
     enough = found.needed is None or found.needed <= gap["n"]
     need = "" if enough else f"; {found.needed:,} prompts would show one of 3 points"
     return [f"No difference of gap or accuracy is shown{need}."]
+
+
+def _verdict_metrics(found: Comparison) -> tuple[str, str, str]:
+    """Return the names of the gap, of how often a model is right, and of what it keeps."""
+    if found.view == "pointwise":
+        return "pointwise_gap", "best_of_n", "pointwise_kept_information"
+    if found.row("overconfidence") is None and found.row("pairwise_overconfidence") is not None:
+        return "pairwise_overconfidence", "pairwise_accuracy", "kept_information"
+    return "overconfidence", "accuracy", "kept_information"
 
 
 def _by(row: Row, kind: str = "") -> str:

@@ -21,7 +21,7 @@ from rmcalib.metrics.transfer import transfer
 from rmcalib.metrics.views import FEWEST
 from rmcalib.report.boards import PROTOCOL, board_sentences, report_sentences, transfer_sentence, write_report
 from rmcalib.report.runs import runs_by_benchmark, source_notes, training_steps
-from rmcalib.report.sentences import HEADLINE
+from rmcalib.report.sentences import HEADLINE, RESPONSES
 from rmcalib.scores._runs import ScoredRun
 from rmcalib.scores.scale import Scale, family_of, refusal, registered_scale, scale_note
 
@@ -69,7 +69,7 @@ class Report(Shown):
             {"model": row["model"], "benchmark": name, **{key: row[key] for key in keys}}
             for name, board in self.boards.items()
             for row in board.metrics
-            if row["category"] == OVERALL and row["metric"] in HEADLINE
+            if row["category"] == OVERALL and row["metric"] in (*HEADLINE, *RESPONSES)
         ]
 
     @property
@@ -250,7 +250,7 @@ def _board_of_runs(
     runs = [run for run in runs if run.label in kept]
     entries = [ranking.Entry(run.label, run.scores, family_of(run.model)) for run in runs]
     of_pairs = any(run.scale.kind == "pairs" for run in runs)
-    usual = _OF_PAIRS if of_pairs else ranking.DEFAULT_METRIC
+    usual = _OF_PAIRS if of_pairs else None
     board = ranking.measure_entries(entries, metric=metric or usual, settings=settings, on_model=on_model)
     notes = [*source_notes(runs), *_manifest_notes(runs), *notes]
     steps = training_steps(runs)

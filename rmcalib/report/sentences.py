@@ -37,6 +37,15 @@ PAIRS = {
     "pairwise_accuracy": "right in pairs",
     "pairwise_overconfidence": "gap in pairs",
 }
+RESPONSES = {
+    "pointwise_confidence": "says",
+    "pointwise_accuracy": "right",
+    "pointwise_gap": "gap in points",
+    "pointwise_kept_information": "kept information",
+    "within_prompt_auroc": "order within prompts",
+    "best_of_n": "best of n",
+}
+"""The first metrics where labels say of each response whether it is correct."""
 CLAIMS = {
     "top_1": ("mean_confidence", "accuracy", "overconfidence"),
     "pairs": tuple(PAIRS),
