@@ -62,7 +62,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rmcalib needs Python 3.11 or newer; try: make PYTHON=python3.11")'
 	@echo "Installing rmcalib into $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(INSTALL) -e .
+	@$(INSTALL) -e '.[models,tabular]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

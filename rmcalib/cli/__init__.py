@@ -13,6 +13,7 @@ from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter
 
 from rmcalib import __version__
 from rmcalib._util.display import clean_line
+from rmcalib._util.extras import missing_extra
 from rmcalib._util.processes import INTERRUPTED, PeerError, end_now, process_rank
 from rmcalib._util.storage import is_late
 from rmcalib._util.texts import parse_yaml
@@ -83,6 +84,8 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("RMCALIB_DEBUG"):
             raise
+        if isinstance(error, ModuleNotFoundError) and (remedy := missing_extra(error)) is not None:
+            error = ValueError(remedy)
         time.sleep(_seconds_to_wait(error))
         sys.stderr.write(f"rmcalib: error: {_one_line(error)}\n")
         code = 2 if isinstance(error, _BAD_INPUT) else 1

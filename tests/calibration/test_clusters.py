@@ -88,7 +88,7 @@ def test_prompts_that_agree_count_as_one() -> None:
     spread = student_quantile(0.95, 19) / student_quantile(0.95, 99)
     # n/(n − 1) of prompts and of clusters differ.
     assert prompts_per_observation(same, cluster) == pytest.approx(5 * 99 / 95 * spread**2)
-    assert prompts_per_observation(np.arange(100) % 5.0, cluster) == pytest.approx(spread**2)
+    assert prompts_per_observation(np.arange(100.0) % 5, cluster) == pytest.approx(spread**2)
 
 
 def test_a_cluster_with_a_bin_for_itself_counts() -> None:
