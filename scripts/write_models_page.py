@@ -3,20 +3,16 @@
 python scripts/write_models_page.py [--check]
 """
 
-import argparse
 import csv
-import sys
 from pathlib import Path
 
+from pages import write_tables
+
 from rmcalib._util.display import markdown_table
-from rmcalib._util.files import write_text
 from rmcalib.judges import Recipe
 from rmcalib.judges._registry import LEADERBOARD, read_recipes
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "models.md"
-PAPER = ROOT / "results" / "published_reward_models.csv"
-START, END = "<!-- models: start -->", "<!-- models: end -->"
+PAPER = Path(__file__).parents[1] / "results" / "published_reward_models.csv"
 CHECKED = {
     "plain": "stock",
     "recipe": "stock",
@@ -26,18 +22,16 @@ CHECKED = {
 }
 
 
-def updated(page: str) -> str:
-    """Return the page with the table of the registry between its two marks."""
-    before, _, rest = page.partition(START)
-    _, _, after = rest.partition(END)
+def table() -> str:
+    """Return a table with a row for each model of the registry."""
     with PAPER.open(encoding="utf-8", newline="") as file:
         paper = {row["model"] for row in csv.DictReader(file)}
     rows = [
         [recipe.model, "yes" if recipe.model in paper else "", loaded(recipe), checked(recipe)]
         for recipe in read_recipes(LEADERBOARD)
     ]
-    table = markdown_table(["Model", "In the paper", "How it is loaded", "Checked"], rows, escape=False)
-    return f"{before}{START}\n\n" + "\n".join(table) + f"\n\n{END}{after}"
+    lines = markdown_table(["Model", "In the paper", "How it is loaded", "Checked"], rows, escape=False)
+    return "\n".join([*lines, ""])
 
 
 def loaded(recipe: Recipe) -> str:
@@ -66,16 +60,7 @@ def checked(recipe: Recipe) -> str:
 
 
 def main() -> None:
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is stale")
-    options = parser.parse_args()
-    page = PAGE.read_text(encoding="utf-8")
-    if updated(page) == page:
-        return
-    if options.check:
-        sys.exit(f"{PAGE} is stale: run python scripts/write_models_page.py")
-    write_text(PAGE, updated(page))
+    write_tables("models.md", "models", table(), __doc__)
 
 
 if __name__ == "__main__":

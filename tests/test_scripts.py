@@ -26,6 +26,7 @@ RESULTS = ROOT / "results"
 MODULES = {
     "demo_world",
     "measuring",
+    "pages",
     "paper_figures",
     "paper_relations",
     "paper_reward_models",
