@@ -279,6 +279,8 @@ class EndpointJudge:
         self.name, self.settings = name, settings
         self.client = open_client(settings.endpoint, settings.api_key_env, settings.timeout)
         self.recipe = settings.recipe_for(name)
+        self.checks = True
+        """Whether each chunk ends with a check that the server still has the same model."""
 
     @property
     def scale(self) -> Scale | str:
@@ -382,7 +384,8 @@ class EndpointJudge:
                 chunk.append(ScoredItem(item.id, rewards, known, truncated))
                 if progress is not None:
                     progress(len(rewards), sum(known))
-            self._check_same()
+            if self.checks:
+                self._check_same()
             yield chunk
 
     def _rewards(self, items: Sequence[Item], route: Route) -> Iterator[list[Scored]]:
@@ -393,7 +396,8 @@ class EndpointJudge:
             try:
                 return [one for body in bodies for one in self._ask(body, lengths, route)]
             except ServerError as error:
-                raise ServerError(f"{self.name}: prompt {prompt!r}: {error}", error.status) from error
+                message = f"{self.name}: prompt {prompt!r}: {error}"
+                raise ServerError(message, error.status, temporary=error.temporary) from error
 
         # Texts are written here, because tokenizers are not meant for several threads.
         tasks = ((item.id, self._written(item)) for item in items)

@@ -17,6 +17,9 @@ from rmcalib.live.samples import Sample, as_sample, split_conversation
 if TYPE_CHECKING:
     from rmcalib.live.reward import Reward
 
+# What chat templates write. A text with one of these is no plain text.
+_MARKS = re.compile(r"<[|｜][\w ▁-]{1,40}[|｜]>|\[/?INST\]|<(?:start|end)_of_turn>|<</?SYS>>")
+_REMEDY = "name the policy's tokenizer (policy, --policy-tokenizer), which takes texts apart"
 _PROMPT_KEYS = ("prompt", "raw_prompt", "question", "problem")  # of verl's extra_info
 
 
@@ -66,8 +69,13 @@ def openrlhf_samples(
     prompts: Sequence[str] | None,
     labels: Sequence[Any] | None,
     texts: PolicyTexts | None,
+    step: int | None = None,
 ) -> list[Sample]:
-    """Return the samples of OpenRLHF's texts; without a policy's template, a prompt is the text before."""
+    """Return the samples of whole texts, with or without the prompts with which they begin.
+
+    Without the policy's template, prompts and responses must be plain texts: a judge of another family must not
+    read the marks of a template.
+    """
     samples = []
     for number, query in enumerate(queries):
         where = f"query {number}"
@@ -76,10 +84,14 @@ def openrlhf_samples(
         if texts is not None:
             asked, response = texts.pair(query, prompt, where)
         elif prompt is None or not query.startswith(prompt):
-            raise ValueError(f"{where}: does not begin with its prompt, so the response is not known")
+            raise ValueError(
+                f"{where}: does not begin with its prompt, so the response is not known: {_REMEDY}"
+            )
+        elif mark := _MARKS.search(prompt):
+            raise ValueError(f"{where}: has a chat template's mark, {mark[0]!r}: {_REMEDY}")
         else:
             asked, response = prompt, query.removeprefix(prompt)
-        samples.append(Sample(asked, response, label))
+        samples.append(Sample(asked, response, label, step))
     return samples
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Judge
 from rmcalib.judges._http import ServerError
-from rmcalib.judges._judge import scored_chunks
+from rmcalib.judges._judge import RewardError, scored_chunks
+from rmcalib.judges._templates import well_formed
 from rmcalib.live.samples import Sample
 
 _COMPARATIVE = ("log-probabilities", "pairs")  # rewards that depend on the prompt's other responses
@@ -22,7 +24,7 @@ class UnreadableError(ValueError):
 
 def is_away(error: object) -> bool:
     """Return whether the model behind did not answer, so that the same request may succeed later."""
-    return isinstance(error, ServerError) and (error.temporary or error.status is None)
+    return isinstance(error, ServerError) and error.temporary
 
 
 def compares(judge: Judge) -> bool:
@@ -80,7 +82,15 @@ def _score(judge: Any, groups: list[list[Sample]]) -> list[Sequence[float]]:
             raise UnreadableError(
                 f"{judge.name}: this kind of judge reads prompts and responses, not whole texts"
             )
-        return [[value] for value in score_texts([group[0].response for group in groups])]
+        texts = [
+            well_formed(one) if isinstance(one, str) else one
+            for one in (group[0].response for group in groups)
+        ]
+        values = score_texts(texts)
+        wrong = [value for value in values if not math.isfinite(value)]
+        if wrong:
+            raise RewardError(f"{judge.name}: the reward of a text is {wrong[0]}")
+        return [[value] for value in values]
     items = [
         Item(str(number), "live", group[0].prompt, tuple(str(one.response) for one in group), 0)  # type: ignore[arg-type]
         for number, group in enumerate(groups)
