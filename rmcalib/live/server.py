@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rmcalib._util.display import clean_line, shortened
 from rmcalib.judges._http import ServerError
 from rmcalib.judges._judge import RewardError
+from rmcalib.judges._served import EndpointJudge
 from rmcalib.live.batching import Batcher, FullError, Job, Outcome
 from rmcalib.live.canaries import Canaries
 from rmcalib.live.dialects import PATHS, Texts, dialect_of
@@ -106,9 +107,7 @@ class RewardServer:
         self.numbers, self.canaries = Numbers(), Canaries(reward.judge)
         self.draining = False
         self._token = token.encode()
-        self._served = hasattr(reward.judge, "server")  # behind a server, which may change
-        if self._served:
-            reward.judge.checks = False  # type: ignore[attr-defined]  # the canaries do that
+        self._behind: EndpointJudge | None = None  # the model behind another server, which may change
         self._short_check = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self.batcher: Batcher[asyncio.Future[list[Outcome]]] = Batcher(
@@ -123,6 +122,11 @@ class RewardServer:
     def begin(self) -> None:
         """Load the model, or ask its server, and score the canaries; errors are raised here."""
         self.batcher.call(self.reward.judge.identity).result()
+        judge: Any = self.reward.judge
+        behind = getattr(judge, "_served", judge)  # vLLM that was started for it
+        if isinstance(behind, EndpointJudge):
+            self._behind = behind
+            behind.checks = False  # from now on, the canaries do that
         self.batcher.call(self.canaries.begin).result()
 
     def close(self) -> None:
@@ -289,7 +293,7 @@ class RewardServer:
 
     def _score(self, groups: list[Sequence[Sample]]) -> list[list[Outcome]]:
         now = time.monotonic()
-        if self._served and now - self._short_check > _SHORT_CHECK:
+        if self._behind is not None and now - self._short_check > _SHORT_CHECK:
             self._short_check = now
             self._checked(self.canaries.check_short)
         if self.canaries.change is not None and self.on_change == "stop":
