@@ -13,10 +13,18 @@ from rmcalib._util.arrays import FloatArray, check_choice
 if TYPE_CHECKING:
     from rmcalib.judges import Judge
     from rmcalib.repair import Calibrator
+    from rmcalib.scores.scale import Scale
 
 Output = Literal["p", "logit", "raw"]
-# What the numbers of a judge state by themselves, by their scale.
-_STATED = {"log-utilities": "best", "log-probabilities": "best", "probabilities": "correct"}
+# What the numbers of a function state by themselves, by their scale.
+_STATED = {
+    "utility": "best",
+    "logprob": "best",
+    "logit": "best",
+    "log_odds": "correct",
+    "probability": "correct",
+}
+_SQUASHED = ("probability", "logit")  # numbers from 0 to 1, whose log-odds are rewards
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +47,20 @@ class Meaning:
 
     With a calibrator of single responses, P(correct) = σ((r − b)/T); with one of best responses, P(best of its
     prompt) = softmax(r/T) over the responses to the prompt. Rewards beyond the fitted range count as its
-    limits. Without a calibrator, the judge's scale says what it states.
+    limits. Without a calibrator, `stated` is what the judge's own numbers state.
     """
 
     output: Output
-    scale: str
+    stated: str = ""
     calibrator: Calibrator | None = None
+    squashed: bool = False
+    """Whether the judge's numbers are from 0 to 1, and their log-odds are the rewards."""
 
     @property
     def event(self) -> str:
         """What the probability is of: "correct" (each response), "best" (of its prompt), or nothing."""
         if self.calibrator is None:
-            return _STATED.get(self.scale, "")
+            return self.stated
         return "best" if self.calibrator.threshold is None else "correct"
 
     @property
@@ -61,7 +71,7 @@ class Meaning:
     def of(self, keys: Sequence[str], raw: Sequence[float]) -> list[Scored]:
         """Return the rewards of samples with these prompts."""
         given = np.asarray(raw, dtype=np.float64)
-        rewards = _log_odds(given) if self.scale == "probabilities" else given
+        rewards = _log_odds(given) if self.squashed else given
         low, high = self._range()
         log_odds, p = self._read(keys, np.clip(rewards, low, high))
         outside = (rewards < low) | (rewards > high)
@@ -93,7 +103,8 @@ class Meaning:
 def meaning_of(judge: Judge, calibrator: Calibrator | None, output: str) -> Meaning:
     """Return the meaning of a judge's rewards, or raise a ValueError if nothing makes that output of them."""
     check_choice(output, "output", get_args(Output))
-    meaning = Meaning(output, judge.scale, calibrator)  # type: ignore[arg-type]
+    squashed = judge.scale in _SQUASHED
+    meaning = Meaning(output, _stated(judge.scale), calibrator, squashed)  # type: ignore[arg-type]
     if output != "raw" and not meaning.event:
         raise ValueError(
             f"output={output!r}: {judge.name} states no probabilities; give calibrator=FILE (`rmcalib calibrate`), "
@@ -102,10 +113,20 @@ def meaning_of(judge: Judge, calibrator: Calibrator | None, output: str) -> Mean
     return meaning
 
 
+def _stated(scale: Scale | str) -> str:
+    """Return what rewards state by themselves: P(best of its prompt), P(correct), or nothing."""
+    if isinstance(scale, str):
+        return _STATED.get(scale, "")
+    if scale.states_correct:
+        return "correct"
+    utilities = scale.kind == "utility" and not scale.assumed
+    return "best" if utilities or scale.kind == "probability" else ""
+
+
 def _log_odds(p: FloatArray) -> FloatArray:
     """Return the log-odds of probabilities; 0 and 1 are moved inside by the precision of floats."""
     if not ((p >= 0) & (p <= 1)).all():
-        raise ValueError(f"the judge's scale is probabilities, and a reward is {p[(p < 0) | (p > 1)][0]:g}")
+        raise ValueError(f"the judge's numbers are to be from 0 to 1, and one is {p[(p < 0) | (p > 1)][0]:g}")
     inside = np.clip(p, np.finfo(float).tiny, 1 - np.finfo(float).epsneg)
     return np.asarray(np.log(inside) - np.log1p(-inside))
 

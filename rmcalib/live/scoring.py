@@ -12,8 +12,7 @@ from rmcalib.judges._http import ServerError
 from rmcalib.judges._judge import RewardError, scored_chunks
 from rmcalib.judges._templates import well_formed
 from rmcalib.live.samples import Sample
-
-_COMPARATIVE = ("log-probabilities", "pairs")  # rewards that depend on the prompt's other responses
+from rmcalib.scores.scale import Scale
 
 Raw = float | Exception
 
@@ -29,7 +28,10 @@ def is_away(error: object) -> bool:
 
 def compares(judge: Judge) -> bool:
     """Return whether a judge rewards the responses of a prompt by comparing them."""
-    return judge.scale in _COMPARATIVE
+    scale = judge.scale
+    return isinstance(scale, Scale) and (
+        scale.kind == "pairs" or (scale.kind, scale.of) == ("probability", "best")
+    )
 
 
 def raw_rewards(judge: Judge, samples: Sequence[Sample]) -> list[Raw]:

@@ -25,7 +25,7 @@ class Length:
     """A judge whose reward is the length of a response. It can be away, slow, or wrong."""
 
     name: str = "length"
-    scale: str = "unknown"
+    scale: str = "reward"
     away: bool = False
     seconds: float = 0.0
     factor: float = 1.0

@@ -29,9 +29,9 @@ TOP_1 = Calibrator(2.0, 1.8, 2.2, reference=(0.0, 3.0, 8.0))
 class Counting:
     """A judge whose reward is the length of a response; it remembers what it was asked."""
 
-    name, scale = "length", "unknown"
+    name, scale = "length", "reward"
 
-    def __init__(self, scale: str = "unknown") -> None:
+    def __init__(self, scale: str = "reward") -> None:
         self.asked: list[list[Item]] = []
         self.scale = scale
         self.away = False
@@ -99,9 +99,9 @@ def test_probabilities_need_something_that_states_them() -> None:
         Reward(Counting())
     with pytest.raises(ValueError, match="output"):
         Reward(Counting(), output="percent")  # type: ignore[arg-type]
-    stated = Reward(lambda _, responses: [0.25] * len(responses), name="f", scale="probabilities")
+    stated = Reward(lambda _, responses: [0.25] * len(responses), name="f", scale="probability")
     assert stated(["a"], ["x"]) == [pytest.approx(0.25)]
-    logit = Reward(lambda _, rs: [0.25] * len(rs), name="f", scale="probabilities", output="logit")
+    logit = Reward(lambda _, rs: [0.25] * len(rs), name="f", scale="probability", output="logit")
     assert logit(["a"], ["x"]) == [pytest.approx(math.log(1 / 3))]
 
 
