@@ -58,6 +58,9 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python scripts/bench_evaluation.py
 	$(BIN)/python scripts/bench_prolr.py
 	$(BIN)/python scripts/bench_scoring.py --prompts 16
+	$(BIN)/python scripts/bench_serve.py
+	$(BIN)/python scripts/bench_serve.py --pair-ms 4 --requests 1000
+	$(BIN)/python scripts/bench_serve.py --faults
 
 clean:
 	rm -rf $(VENV) .venv-lowest .venv-vllm .venv-frameworks runs site
