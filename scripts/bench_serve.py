@@ -111,7 +111,7 @@ def asked(port: int, bodies: list[bytes], n: int) -> tuple[float, list[list[tupl
     process.start()
     result = ours.recv()
     process.join()
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 class Server:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib.benchmarks import Item, load_benchmark
@@ -65,7 +65,7 @@ def canaries(limit: int | None = None) -> tuple[Item, ...]:
     return tuple(items)
 
 
-def explain(expected: Sequence[float], given: Sequence[float], lengths: Sequence[int] | None = None) -> Cause:
+def explain(expected: ArrayLike, given: ArrayLike, lengths: ArrayLike | None = None) -> Cause:
     """Say why given rewards differ from the expected ones, as far as the numbers tell.
 
     Parameters

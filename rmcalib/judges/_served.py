@@ -401,7 +401,7 @@ class EndpointJudge:
 
     def tokens(self, prompt: Prompt, response: str) -> list[int]:
         """Return the token ids that vLLM makes of a response with its prompt."""
-        body = {"model": self.server.model, "messages": conversation(prompt, response)}
+        body: dict[str, Any] = {"model": self.server.model, "messages": conversation(prompt, response)}
         body |= {"add_generation_prompt": False, "chat_template_kwargs": PINNED_DATE}
         return self.server.ask(
             "/tokenize", body, lambda answer: [int(one) for one in answer["tokens"]], "vLLM"

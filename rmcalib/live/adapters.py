@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,7 +114,7 @@ def slime(reward: Reward) -> Callable[..., Any]:
         samples = [
             as_sample(one.prompt, one.response, f"sample {n}", label=one.label) for n, one in enumerate(group)
         ]
-        scored = _all(await asyncio.wrap_future(reward.submit(samples)))
+        scored = _all(await _awaited(reward.submit(samples)))
         rewards = [one.reward for one in scored]
         return rewards if isinstance(sample, list) else rewards[0]
 
@@ -146,7 +147,7 @@ def verl(reward: Reward) -> Callable[..., Any]:
 
 async def verl_score(reward: Reward, sample: Sample) -> dict[str, Any]:
     """Return verl's score of a sample, with what its rollout files keep."""
-    (one,) = _all(await asyncio.wrap_future(reward.submit([sample])))
+    (one,) = _all(await _awaited(reward.submit([sample])))
     known = {} if one.probability is None else {"probability": one.probability}
     return {"score": one.reward, "raw": one.raw, "outside": float(one.outside), **known}
 
@@ -192,7 +193,11 @@ def _column(columns: dict[str, Any], name: str, n: int) -> Sequence[Any]:
     if values is None or len(values) != n:
         have = ", ".join(sorted(key for key, one in columns.items() if isinstance(one, list))) or "none"
         raise ValueError(f"label: the data set has no column {name!r} (has {have})")
-    return values  # type: ignore[no-any-return]
+    return values
+
+
+async def _awaited(future: Future[list[Outcome]]) -> list[Outcome]:
+    return await asyncio.wrap_future(future)
 
 
 def _all(outcomes: Sequence[Outcome]) -> list[Scored]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -91,7 +91,7 @@ class PolicyTexts:
         before, found, rest = told.partition(_SYSTEM)
         if not found:
             return plain
-        return Marks(*parts[:3], parts[4], header, before, rest.partition(_FIRST)[0])
+        return replace(plain, system_start=before, system_to_user=rest.partition(_FIRST)[0])
 
     def pair(self, query: str, prompt: str | None, where: str) -> tuple[Prompt, str]:
         """Return the prompt's messages and the response of a whole text.

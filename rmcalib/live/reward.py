@@ -23,7 +23,8 @@ from rmcalib.live.scoring import raw_rewards
 
 if TYPE_CHECKING:
     from rmcalib.live.policy import PolicyTexts
-    from rmcalib.repair import Calibration, Calibrator
+    from rmcalib.repair import Calibrator
+    from rmcalib.repair.calibration import Calibration
 
 CONFIGURATION = "RMCALIB_REWARD"
 """The environment variable with the file that `configured_reward` reads."""

@@ -277,17 +277,17 @@ class RewardServer:
         done, _ = await asyncio.wait({job.future}, timeout=1.0)
         if done:
             return True
-        gone = asyncio.ensure_future(receive())
+        gone: asyncio.Future[Any] = asyncio.ensure_future(receive())
+        either: set[asyncio.Future[Any]] = {job.future, gone}
         try:
-            done, _ = await asyncio.wait(
-                {job.future, gone}, timeout=self.limits.hold - 1.0, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(either, timeout=self.limits.hold - 1.0, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            left = gone.done()
             gone.cancel()
-        if gone in done and job.future not in done:
+        if left and not job.future.done():
             self.batcher.cancel(job)
             raise ConnectionError
-        return job.future in done
+        return job.future.done()
 
     # In the judge's thread
 
@@ -437,7 +437,7 @@ def serve(
         stack.callback(app.close)
         app.begin()
         config = uvicorn.Config(
-            app,  # type: ignore[arg-type]
+            app,
             lifespan="off",
             log_config=None,
             access_log=False,

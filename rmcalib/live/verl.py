@@ -34,7 +34,7 @@ def _manager() -> type:
     """Return the class of managers; verl is imported for its base."""
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-    class RewardManager(RewardManagerBase):  # type: ignore[misc, no-any-unimported]
+    class RewardManager(RewardManagerBase):  # type: ignore[misc]
         """Rewards each sample by the judge in `RMCALIB_REWARD`, with the prompt's own messages."""
 
         def __init__(self, config: Any, tokenizer: Any, compute_score: Any, **_: Any) -> None:

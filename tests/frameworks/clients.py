@@ -105,7 +105,7 @@ def verl_manager(task: dict[str, Any]) -> Any:
 
     chosen = {"source": "importlib", "name": "RewardManager", "module": {"path": "pkg://rmcalib.live.verl"}}
     config = verl_config(reward_manager=chosen)
-    manager: Any = resolve_reward_manager_cls(config)(config, Tokenizer(), None)  # type: ignore[arg-type]
+    manager: Any = resolve_reward_manager_cls(config)(config, Tokenizer(), None)
 
     async def ask() -> Any:
         data = [verl_data(prompt, response, {}) for prompt, response in task["conversations"]]

@@ -69,7 +69,7 @@ def serving_rewards(reward: Reward, **options: Any) -> Iterator[Running]:
     """Serve a reward on a free port until the block ends."""
     app = RewardServer(reward, **options)
     app.begin()
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_config=None, access_log=False)  # type: ignore[arg-type]
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[assignment]
     thread = threading.Thread(target=server.run, daemon=True)
