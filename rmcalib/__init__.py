@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rmcalib.integrations import Watcher as Watcher
     from rmcalib.integrations import watch as watch
     from rmcalib.judges import load_judge as load_judge
+    from rmcalib.live import Reward as Reward
     from rmcalib.metrics import compare as compare
     from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.metrics import metric as metric
@@ -44,6 +45,7 @@ _HOMES = {
     "Calibrator": "rmcalib.repair",
     "Comparison": "rmcalib.metrics.comparison",
     "Evaluation": "rmcalib.report",
+    "Reward": "rmcalib.live",
     "Scores": "rmcalib.scores",
     "Watcher": "rmcalib.integrations",
     "apply": "rmcalib.repair",

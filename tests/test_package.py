@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("metrics", "repair", "integrations"),
     },
 }
+MAY_IMPORT["live"] = {"benchmarks", "scores", "judges", "runs", "metrics", "repair"}
 MAY_IMPORT["cli"] = {*MAY_IMPORT}
 # Results show themselves: these import the renderer when a page is asked for.
 SHOWS_ITSELF = {"to_html", "_repr_html_", "__repr__", "plot"}

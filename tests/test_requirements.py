@@ -8,7 +8,14 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("models", "tabular", "peft", "ray", "dev")  # without `docs` and `trl`: they are not installed there
+EXTRAS = (
+    "models",
+    "tabular",
+    "peft",
+    "ray",
+    "serve",
+    "dev",
+)  # without `docs` and `trl`: they are not installed there
 NOT_HERE = re.compile(r"torch|mypy|ruff|types-.*|.*-stubs")  # the Makefile chooses these
 
 

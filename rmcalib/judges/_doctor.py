@@ -2,30 +2,39 @@
 
 `diagnose` scores a part of the demo benchmark with the demo model on every device, in every dtype, and
 compares with the CPU in float32. Each device is checked in its own process, which may crash. `compare_served`
-compares a server with the model loaded here.
+compares a server with the model loaded here, or its tokens with the tokenizer's, and names the cause of a
+difference.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.processes import isolated, package_versions
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import _devices as devices
+from rmcalib.judges._causes import HEALTHY, Cause, canaries, explain
+from rmcalib.judges._files import find_files
 from rmcalib.judges._judge import scored_chunks
+from rmcalib.judges._model import load_tokenizer
 from rmcalib.judges._scoring import Classifier
 from rmcalib.judges._settings import LoadOptions, ServedSettings, checked_settings
+from rmcalib.judges._templates import TEMPLATES, encode
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
     from rmcalib.judges._judge import Judge
+    from rmcalib.judges._served import EndpointJudge
 
 
 # Largest differences of rewards, relative to the largest reward (or to 1).
@@ -54,7 +63,9 @@ class Check:
     seconds : float, optional
         Time for scoring, without loading.
     note : str
-        Why it failed.
+        Why it failed, or why a server's rewards differ.
+    cause : str
+        The name of the cause of a server's difference, such as `sigmoid`, `truncated`, `second bos` or `template`.
     about : dict[str, Any]
         What else is known about a server: its kind, version and model, and the time that scoring took here.
     """
@@ -66,6 +77,7 @@ class Check:
     probability_difference: float | None = None
     seconds: float | None = None
     note: str = ""
+    cause: str = ""
     about: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -144,9 +156,18 @@ def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
 
 
 def compare_served(
-    model: str, endpoint: str, *, prompts: int = 8, here: LoadOptions | None = None, **settings: Any
+    model: str,
+    endpoint: str,
+    *,
+    weights: bool = True,
+    here: LoadOptions | None = None,
+    **settings: Any,
 ) -> Check:
-    """Score prompts of the demo with a server and with the same model loaded here, and compare the rewards.
+    """Compare a server with the same model on this machine, on canary texts: short, long, unusual, two turns.
+
+    The texts are sent twice, to notice noise. A difference is explained by the numbers (sigmoid, affine, negated,
+    rounded, clipped, truncated), or by scoring the texts here as the server may read them: with a second or no
+    beginning-of-text token, with another template, or cut.
 
     Parameters
     ----------
@@ -154,8 +175,9 @@ def compare_served(
         Hub id or folder of the model.
     endpoint : str
         Address of the server.
-    prompts : int
-        Number of prompts, with four responses each.
+    weights : bool
+        Load the model here. Otherwise only the tokenizer is loaded, and compared with the tokens of the server
+        (vLLM's `/tokenize`).
     here : LoadOptions, optional
         Settings for loading the model on this machine.
     **settings
@@ -164,32 +186,148 @@ def compare_served(
     Returns
     -------
     Check
-        The largest differences. `.healthy` is True if they are only rounding.
+        The largest differences and their cause. `.healthy` is True if they are only rounding.
 
     Examples
     --------
     With a running server::
 
         check = rmcalib.judges.compare_served("org/name", "http://localhost:8000")
-        print(check.status, check.reward_difference)
+        print(check.status, check.cause, check.reward_difference)
     """
     from rmcalib.judges._served import EndpointJudge
 
-    items = load_benchmark("demo", limit=prompts).items
     served = EndpointJudge(model, checked_settings(ServedSettings, {"endpoint": endpoint, **settings}))
+    served.checks = False  # what is wrong is compared, not refused
     server = served.server  # an unsuitable server is reported before the model is loaded
+    about = {"model": model, **server.identity(), **server.about()}
+    if not weights:
+        cause = compare_tokens(served)
+        status = "right" if cause.name == "equal" else "differs"
+        return Check(server.client.url, "", status, cause=cause.name, note=cause.text, about=about)
+    items = canaries(served.limit)
     there, seconds = timed(served, items)
-    loaded = Classifier(model, here)
+    again, _ = timed(served, items)
+    loaded = Classifier(model, dataclasses.replace(here or LoadOptions(), max_length=served.limit))
     own, seconds_here = timed(loaded, items)
-    about = {
-        "model": model,
-        "n_responses": sum(map(len, own)),
-        "seconds_here": seconds_here,
-        **server.identity(),
-        **server.about(),
-    }
+    cause = _explain(loaded, items, own, there, again)
+    about |= {"n_responses": sum(map(len, own)), "seconds_here": seconds_here}
+    found = compared(there, own)
+    found["status"] = {"equal": "right", "rounded": "rounding"}.get(cause.name, "differs")
     dtype = str(loaded.model.dtype).removeprefix("torch.")
-    return Check(server.client.url, dtype, **compared(there, own), seconds=seconds, about=about)
+    return Check(
+        server.client.url, dtype, **found, seconds=seconds, cause=cause.name, note=cause.text, about=about
+    )
+
+
+Rewards = Sequence[tuple[float, ...]]
+
+
+def _explain(
+    loaded: Classifier, items: Sequence[Item], own: Rewards, there: Rewards, again: Rewards
+) -> Cause:
+    """Return why a server's rewards differ from those here: by the numbers, or by reading other texts."""
+    expected, given, repeated = ([r for rewards in each for r in rewards] for each in (own, there, again))
+    if explain(given, repeated).name not in HEALTHY and all(map(math.isfinite, given)):
+        most = max(abs(a - b) for a, b in zip(given, repeated, strict=True))
+        return Cause("noise", f"the same texts get other rewards each time, by up to {most:.3g}")
+    texts = _token_ids(loaded, items)
+    cause = explain(expected, given, [len(ids) for ids in texts])
+    if cause.name in ("equal", "not finite", "constant", "sigmoid", "tanh", "negated", "clipped"):
+        return cause
+    off = max(abs(a - b) for a, b in zip(expected, given, strict=True))
+    for suspicion, variant in _suspicions(loaded, items, texts):
+        would = loaded.score_texts(variant)
+        left = max(abs(a - b) for a, b in zip(would, given, strict=True))
+        if explain(would, given).name in HEALTHY and left <= off / 5:
+            return suspicion
+    return cause
+
+
+def _token_ids(loaded: Classifier, items: Sequence[Item], template: str | None = None) -> list[list[int]]:
+    """Return the token ids of canaries, as the model reads them or with another template."""
+    model = loaded.model
+    recipe = model.recipe if template is None else dataclasses.replace(model.recipe, template=template)
+    rows = encode(
+        items,
+        model.tokenizer,
+        max_length=model.max_length,
+        template=recipe.template,
+        append=recipe.append_token_id,
+    )
+    return [list(text.input_ids) for texts in rows for text in texts]
+
+
+def _suspicions(
+    loaded: Classifier, items: Sequence[Item], texts: list[list[int]]
+) -> Iterator[tuple[Cause, list[list[int]]]]:
+    """Yield how a server may read texts wrongly, with the token ids that it would read then."""
+    tokenizer, limit = loaded.model.tokenizer, loaded.model.max_length
+    bos, eos = (getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos"))
+    begin = bos is not None and all(ids[0] == bos for ids in texts)
+    if begin:
+        yield (
+            Cause("missing bos", "the server leaves out the beginning-of-text token"),
+            [ids[1:] for ids in texts],
+        )
+    if bos is not None:
+        name, what = ("second bos", "a second") if begin else ("added bos", "a")
+        yield (
+            Cause(name, f"the server adds {what} beginning-of-text token"),
+            [[bos, *ids][:limit] for ids in texts],
+        )
+    if eos is not None:
+        yield (
+            Cause("added eos", "the server adds an end-of-text token"),
+            [[*ids[: limit - 1], eos] for ids in texts],
+        )
+    yield Cause("cut end", "the server leaves out the last token"), [ids[:-1] for ids in texts]
+    longest = max(map(len, texts))
+    for cut in sorted(
+        {limit * share // 256 for share in (8, 16, 32, 64, 128)} | {64, 128, 256, 512, 1024, 2048}
+    ):
+        if 8 <= cut < longest:
+            yield Cause("truncated", f"the server cuts texts to {cut} tokens"), [ids[:cut] for ids in texts]
+            yield (
+                Cause("truncated", f"the server keeps only the last {cut} tokens of texts"),
+                [ids[-cut:] for ids in texts],
+            )
+    for template in TEMPLATES:
+        if template != loaded.model.recipe.template:
+            with contextlib.suppress(ValueError):  # it has no such messages
+                what = f"the server writes texts with another template ({template})"
+                yield Cause("template", what), _token_ids(loaded, items, template)
+
+
+def compare_tokens(served: EndpointJudge) -> Cause:
+    """Compare the tokens of a vLLM server with the tokenizer's, without the model's weights."""
+    if served.server.kind != "vllm":
+        raise ValueError(f"{served.client.url}: only vLLM's server shows its tokens (/tokenize)")
+    if served.writer.tokenizer is not None:
+        return Cause("equal", "the server gets token ids, which are written here")
+    tokenizer = load_tokenizer(
+        find_files(served.name, LoadOptions(recipe=served.recipe), small_files_only=True)
+    )
+    bos = getattr(tokenizer, "bos_token_id", None)
+    for item in canaries(served.limit):
+        (rows,) = encode([item], tokenizer, max_length=10**9, template=served.recipe.template)
+        for number, response in enumerate(item.responses):
+            own = list(rows[number].input_ids)
+            there = served.tokens(item.prompt, response)
+            if there == own or len(own) > served.limit:
+                continue
+            if bos is not None and there == [bos, *own]:
+                return Cause("second bos", "the server adds a second beginning-of-text token")
+            if own[:1] == [bos] and there == own[1:]:
+                return Cause("missing bos", "the server leaves out the beginning-of-text token")
+            if len(there) < len(own) and there == own[: len(there)]:
+                return Cause("truncated", f"the server cuts texts to {len(there)} tokens")
+            place = next((n for n, (a, b) in enumerate(zip(own, there, strict=False)) if a != b), len(there))
+            return Cause(
+                "template",
+                f"the server writes other tokens ({item.id}: {len(there)}, not {len(own)}; from token {place})",
+            )
+    return Cause("equal", "the server writes the tokenizer's tokens; its weights were not compared")
 
 
 def timed(judge: Judge, items: Sequence[Item]) -> tuple[list[tuple[float, ...]], float]:

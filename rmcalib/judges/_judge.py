@@ -24,6 +24,10 @@ Progress = Callable[[int, int], None]
 """A callback: it is called with the number of responses just scored and the number of their tokens."""
 
 
+class RewardError(ValueError):
+    """A judge returned something that is not a reward of its responses: the judge is wrong, not the text."""
+
+
 @dataclass(frozen=True)
 class ScoredItem:
     """The rewards of one prompt's responses, in the order of the benchmark.
@@ -198,17 +202,17 @@ def _checked(name: str, item: Item, scored: ScoredItem) -> ScoredItem:
     """Return a scored prompt with all its columns as Python numbers; raise if they do not fit its responses."""
     n = len(item.responses)
     if len(scored.rewards) != n:
-        raise ValueError(
+        raise RewardError(
             f"{name}: prompt {item.id!r}: {count(len(scored.rewards), 'reward')} for {count(n, 'response')}"
         )
     for number, reward in enumerate(scored.rewards):
         if not math.isfinite(reward):
-            raise ValueError(f"{name}: prompt {item.id!r}, response {number}: the reward is {reward}")
+            raise RewardError(f"{name}: prompt {item.id!r}, response {number}: the reward is {reward}")
     lengths = scored.n_tokens or (UNKNOWN_LENGTH,) * n
     truncated = scored.truncated or (False,) * n
     for column, values in {"n_tokens": lengths, "truncated": truncated, **scored.details}.items():
         if len(values) != n:
-            raise ValueError(f"{name}: prompt {item.id!r}: {len(values)} {column} for {n} responses")
+            raise RewardError(f"{name}: prompt {item.id!r}: {len(values)} {column} for {n} responses")
     details = {column: tuple(map(float, values)) for column, values in scored.details.items()}
     rewards = tuple(map(float, scored.rewards))
     return ScoredItem(scored.id, rewards, tuple(map(int, lengths)), tuple(map(bool, truncated)), details)

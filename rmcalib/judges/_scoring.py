@@ -30,7 +30,7 @@ from rmcalib.judges._model import RewardModel, load_model
 from rmcalib.judges._registry import ABOUT, Recipe, hashed_recipe, scale_of
 from rmcalib.judges._settings import LoadOptions
 from rmcalib.judges._sharing import Row, Sharing, Text, Tree, row_length
-from rmcalib.judges._templates import Encoded, checkpoint_pad, encode, pooled_position
+from rmcalib.judges._templates import Encoded, checkpoint_pad, encode, pooled_position, text_ids
 from rmcalib.scores.scale import Scale
 
 if TYPE_CHECKING:
@@ -141,6 +141,13 @@ class Classifier:
         self._scorer.progress = progress
         yield from self._scorer.chunks(items)
 
+    def score_texts(self, texts: Sequence[str | Sequence[int]]) -> list[float]:
+        """Score whole texts, or token ids, as they are: no chat template is applied."""
+        if self._scorer is None:
+            self._scorer = ItemScorer(self.model, self.options.token_budget)
+        self._scorer.progress = None
+        return self._scorer.texts(texts)
+
 
 @dataclass
 class Work:
@@ -215,6 +222,22 @@ class ItemScorer:
             scored = scored_items(window, encoded, self.rewards(encoded).tolist()) if window else []
             for first in range(0, len(scored), CHUNK):
                 yield scored[first : first + CHUNK]
+
+    def texts(self, texts: Sequence[str | Sequence[int]]) -> list[float]:
+        """Return the rewards of whole texts, or of token ids."""
+        model, longest = self.model, self.model.max_length
+        written = [text for text in texts if isinstance(text, str)]
+        append = model.recipe.append_token_id
+        rows = iter(text_ids(written, model.tokenizer, max_length=longest, append=append) if written else ())
+        encoded = []
+        for text in texts:
+            ids, truncated = (
+                next(rows) if isinstance(text, str) else (list(text)[:longest], len(text) > longest)
+            )
+            if not ids:
+                raise ValueError("a text without any token")
+            encoded.append((Encoded(tuple(ids), len(ids), truncated),))
+        return self.rewards(encoded).tolist() if encoded else []
 
     def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
         """Return the rewards of the responses of some prompts as a flat array, prompt after prompt."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,14 +22,15 @@ from rmcalib._util.display import clean_line
 from rmcalib._util.files import read_object
 from rmcalib._util.hub import HubError
 from rmcalib.benchmarks import Item, load_benchmark
-from rmcalib.judges._files import find_files
+from rmcalib.judges._causes import canaries
+from rmcalib.judges._files import find_files, is_local
 from rmcalib.judges._http import Client, ServerError, in_parallel, open_client
 from rmcalib.judges._judge import Progress, ScoredItem
 from rmcalib.judges._model import allowed_length, load_tokenizer
 from rmcalib.judges._registry import ABOUT, scale_of
 from rmcalib.judges._scoring import CHUNK
 from rmcalib.judges._settings import LoadOptions, ServedSettings
-from rmcalib.judges._templates import conversation, encode, pooled_position, render
+from rmcalib.judges._templates import Prompt, conversation, encode, pooled_position, render
 from rmcalib.scores.scale import Scale, as_scale
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
@@ -38,6 +40,8 @@ PINNED_DATE = {"date_string": "26 Jul 2024"}
 OTHER = "other"  # a server of which only the chat API is known
 _MOVED = 0.1  # largest change of a probe's reward, relative to the largest reward (or 1); rounding is less
 _LONGEST_NAME = 300
+_SAFE = 2.0  # characters per token of a text that is certainly shorter than the limit
+_UNKNOWN_LIMIT = 512  # tokens that a server must read if it does not report its limit
 T = TypeVar("T")
 Scored = tuple[float, int | None, bool]
 """The reward of a text, its number of tokens if that is known, and whether it was truncated."""
@@ -279,6 +283,8 @@ class EndpointJudge:
         self.name, self.settings = name, settings
         self.client = open_client(settings.endpoint, settings.api_key_env, settings.timeout)
         self.recipe = settings.recipe_for(name)
+        self.checks = True
+        """Whether a server that gives no raw rewards, cuts texts, or has changed is refused."""
 
     @property
     def scale(self) -> Scale | str:
@@ -301,16 +307,21 @@ class EndpointJudge:
             raise ValueError(
                 f"{self.name}: OpenRLHF's server cannot append a token to texts (append_token_id)"
             )
-        options = LoadOptions(
-            recipe=recipe, revision=settings.revision, trust_remote_code=settings.trust_remote_code
-        )
         try:
-            files = find_files(self.name, options, small_files_only=True)
+            files = find_files(self.name, self._options, small_files_only=True)
             pad = read_object(files.weights / "config.json").get("pad_token_id")
             source = files.sources.get("tokenizer") or f"{self.name}@{files.commit}"
             return Writer(load_tokenizer(files), source, pad if isinstance(pad, int) else None)
         except HubError as error:
             raise HubError(f"{self.name}: its tokenizer is needed here to write texts: {error}") from error
+
+    @property
+    def _options(self) -> LoadOptions:
+        """How the tokenizer is found."""
+        settings = self.settings
+        return LoadOptions(
+            recipe=self.recipe, revision=settings.revision, trust_remote_code=settings.trust_remote_code
+        )
 
     @cached_property
     def limit(self) -> int:
@@ -337,16 +348,18 @@ class EndpointJudge:
             squashed = self._probe(route._replace(raw={"use_activation": True}))
             # If the parameter changes the numbers, the server supports it, and these are rewards.
             if not np.allclose(rewards, squashed, rtol=1e-4, atol=1e-6):
+                self._check_texts(route)
                 return route._replace(probes=rewards)
         reason = why_squashed(
             rewards, bounded_is_fine=self.recipe.scale is not None or as_scale(self.scale).kind == "rating"
         )
-        if reason is not None:
+        if reason is not None and self.checks:
             raise ServerError(
                 f"{self.name}: the server at {self.client.url} does not return raw rewards: {reason}. "
                 f"{DIALECTS[kind].remedy}. If these are the model's rewards, state their scale in a recipe "
                 "(such as `scale: rating`)"
             )
+        self._check_texts(route)
         return route._replace(probes=rewards)
 
     def identity(self) -> dict[str, Any]:
@@ -382,8 +395,32 @@ class EndpointJudge:
                 chunk.append(ScoredItem(item.id, rewards, known, truncated))
                 if progress is not None:
                     progress(len(rewards), sum(known))
-            self._check_same()
+            if self.checks:
+                self._check_same()
             yield chunk
+
+    def tokens(self, prompt: Prompt, response: str) -> list[int]:
+        """Return the token ids that vLLM makes of a response with its prompt."""
+        body: dict[str, Any] = {"model": self.server.model, "messages": conversation(prompt, response)}
+        body |= {"add_generation_prompt": False, "chat_template_kwargs": PINNED_DATE}
+        return self.server.ask(
+            "/tokenize", body, lambda answer: [int(one) for one in answer["tokens"]], "vLLM"
+        )
+
+    def score_texts(self, texts: Sequence[str | Sequence[int]]) -> list[float]:
+        """Score whole texts, or token ids, as they are: no chat template is applied."""
+        kind, cut = self.server.kind, {"truncate_prompt_tokens": self.limit}
+        fields = {"vllm": "input", "sglang": "text", "openrlhf": "query"}
+
+        def call(text: str | Sequence[int]) -> float:
+            if not isinstance(text, str) and kind == "openrlhf":
+                raise ValueError(f"{self.name}: OpenRLHF's server takes texts, not token ids")
+            field = fields[kind] if isinstance(text, str) else DIALECTS[kind].texts
+            sent = text if isinstance(text, str) else list(text)
+            body = {field: [sent], **(cut if kind == "vllm" else {})}
+            return self._ask(body, [(None, False)], self.route)[0][0]
+
+        return list(in_parallel(call, texts, workers=self.settings.concurrency))
 
     def _rewards(self, items: Sequence[Item], route: Route) -> Iterator[list[Scored]]:
         """Yield the rewards of each prompt's responses, with lengths and whether texts were truncated."""
@@ -393,7 +430,8 @@ class EndpointJudge:
             try:
                 return [one for body in bodies for one in self._ask(body, lengths, route)]
             except ServerError as error:
-                raise ServerError(f"{self.name}: prompt {prompt!r}: {error}", error.status) from error
+                message = f"{self.name}: prompt {prompt!r}: {error}"
+                raise ServerError(message, error.status, temporary=error.temporary) from error
 
         # Texts are written here, because tokenizers are not meant for several threads.
         tasks = ((item.id, self._written(item)) for item in items)
@@ -442,9 +480,10 @@ class EndpointJudge:
         field = DIALECTS[self.server.kind].texts
         if self.server.kind == "openrlhf":
             texts = [render(item.prompt, each, tokenizer, recipe.template) for each in item.responses]
+            # The server's tokenizer adds no special tokens (add_special_tokens=False), so texts carry theirs.
             bos = getattr(tokenizer, "bos_token", None) or ""
-            if bos and tokenizer(texts[0])["input_ids"][:2] == [tokenizer.bos_token_id] * 2:
-                texts = [text.removeprefix(bos) for text in texts]  # the server's tokenizer adds it
+            if bos and tokenizer(texts[0])["input_ids"][:1] == [tokenizer.bos_token_id]:
+                texts = [text if text.startswith(bos) else bos + text for text in texts]
             return [{field: texts}], [(None, False)] * len(texts)
         (encoded,) = encode(
             [item], tokenizer, max_length=self.limit, template=recipe.template, append=recipe.append_token_id
@@ -457,6 +496,61 @@ class EndpointJudge:
     def _probe(self, route: Route, n_prompts: int = 4) -> tuple[float, ...]:
         results = self._rewards(probes()[:n_prompts], route)
         return tuple(reward for result in results for reward, _, _ in result)
+
+    def _check_texts(self, route: Route) -> None:
+        """Raise a `ServerError` if the server cuts long texts; warn if it counts other tokens than the tokenizer.
+
+        If a text has another reward with another beginning, but not with another end, the server cuts.
+        """
+        if not self.checks:
+            return
+        known = self.limit if self.server.max_length is not None else min(self.limit, _UNKNOWN_LIMIT)
+        items = (canaries(known)[-1], *canaries()[-2:])
+        characters = int(known * _SAFE)
+        while True:
+            text = items[0].responses[0][:characters]
+            ends = (f"{text} The answer is four.", f"{text} I do not care, go away!")
+            long = dataclasses.replace(items[0], responses=(*ends, f"Nobody knows! {ends[0]}"))
+            first, second, begun = next(self._rewards([long], route))
+            if not first[2] or characters < _SAFE:  # within the limit, not cut there as it should be
+                break
+            characters //= 2
+        others = list(self._rewards(items[1:], route))
+        same = 1e-6 * max(1.0, abs(first[0]))
+        if abs(first[0] - second[0]) <= same < abs(first[0] - begun[0]):
+            counted = f" (it counts {first[1]} tokens)" if self.writer.tokenizer is None else ""
+            raise ServerError(
+                f"{self.name}: the server at {self.client.url} cuts long texts{counted}: two of {len(ends[0]):,} "
+                f"characters that differ at their end have the same reward, and its limit is {known:,} tokens. "
+                f"Start it without a shorter limit: {DIALECTS[self.server.kind].start}"
+            )
+        tokenizer = None if self.writer.tokenizer is not None else self._tokenizer_at_hand()
+        if tokenizer is None:
+            return
+        here = encode((long, *items[1:]), tokenizer, max_length=self.limit, template=self.recipe.template)
+        counts = [one[1] for rows in ((first, second, begun), *others) for one in rows]
+        own = [len(text) for texts in here for text in texts]
+        if counts != own:
+            place = next(n for n, pair in enumerate(zip(counts, own, strict=True)) if pair[0] != pair[1])
+            warnings.warn(
+                f"{self.name}: the server at {self.client.url} counts {counts[place]} tokens where the model's "
+                f"tokenizer counts {own[place]}: it reads other texts. `rmcalib doctor --model {self.name} "
+                "--endpoint URL` says more; -J tokenize_here=yes sends tokens",
+                stacklevel=2,
+            )
+
+    def _tokenizer_at_hand(self) -> Any:
+        """Return the model's tokenizer if it is on this machine; None otherwise."""
+        from huggingface_hub import try_to_load_from_cache
+
+        try:
+            if is_local(self.name) or isinstance(
+                try_to_load_from_cache(self.name, "tokenizer_config.json"), str
+            ):
+                return load_tokenizer(find_files(self.name, self._options, small_files_only=True))
+        except ValueError:  # a name that is no Hub id, or a folder without a tokenizer
+            pass
+        return None
 
     def _check_same(self) -> None:
         """Raise a `ServerError` if the server's model was replaced since the judge was first used."""

@@ -153,12 +153,7 @@ def encode(
                 raise ValueError(f"item {item.id!r}, response {number}: {error}") from error
     if not texts:
         return []
-    tokens = tokenizer(texts, return_special_tokens_mask=True, return_attention_mask=False, verbose=False)
-    bos = getattr(tokenizer, "bos_token_id", None)
-    cut = []
-    for ids, mask in zip(tokens["input_ids"], tokens["special_tokens_mask"], strict=True):
-        ended, n_trailing = _ended(_single_bos(ids, bos), _trailing(mask), append)
-        cut.append(_cut(ended, n_trailing, max_length))
+    cut = text_ids(texts, tokenizer, max_length=max_length, append=append)
     encoded, start = [], 0
     for item in items:
         rows = cut[start : start + len(item.responses)]
@@ -168,6 +163,21 @@ def encode(
         shared = common_prefix([ids for ids, _ in rows])
         encoded.append(tuple(Encoded(tuple(ids), shared, truncated) for ids, truncated in rows))
     return encoded
+
+
+def text_ids(
+    texts: Sequence[str], tokenizer: Any, *, max_length: int, append: int | None = None
+) -> list[tuple[list[int], bool]]:
+    """Return the token ids of each text, at most `max_length`, and whether it was truncated."""
+    tokens = tokenizer(
+        list(texts), return_special_tokens_mask=True, return_attention_mask=False, verbose=False
+    )
+    bos = getattr(tokenizer, "bos_token_id", None)
+    cut = []
+    for ids, mask in zip(tokens["input_ids"], tokens["special_tokens_mask"], strict=True):
+        ended, n_trailing = _ended(_single_bos(ids, bos), _trailing(mask), append)
+        cut.append(_cut(ended, n_trailing, max_length))
+    return cut
 
 
 def response_starts(
