@@ -29,7 +29,9 @@ class World:
     name: str
     n: int
     m: int = 16
-    signal: float = 1.0  # how much larger the reward of a correct sample is, in standard deviations of the noise
+    signal: float = (
+        1.0  # how much larger the reward of a correct sample is, in standard deviations of the noise
+    )
     trick: float = 0.0  # fraction of samples that are wrong and have a reward larger by 4
     right: tuple[float, float] = (1.0, 1.4)  # the Beta distribution of P(correct) over prompts
     always: float = 0.0  # fraction of prompts whose samples are all correct
@@ -43,7 +45,9 @@ class World:
         """Whether more samples are never worse."""
         return self.trick == 0
 
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, IntArray, IntArray | None]:
+    def draw(
+        self, n: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray, IntArray, IntArray | None]:
         """Rewards and labels of all samples (N,), the numbers of samples (n,), and clusters."""
         sizes = rng.integers(self.shortest or self.m, self.m + 1, size=n)
         p = np.repeat(rng.beta(*self.right, size=-(-n // self.together)), self.together)[:n]
@@ -97,7 +101,12 @@ def compared(world: World) -> IntArray:
 
 
 def measure(world: World, runs: int) -> list[Row]:
-    rng, k, truth, start = np.random.default_rng(world.n), compared(world), truth_of(world), time.perf_counter()
+    rng, k, truth, start = (
+        np.random.default_rng(world.n),
+        compared(world),
+        truth_of(world),
+        time.perf_counter(),
+    )
     first, last = np.triu_indices(len(k), 1)
     moved = truth[last] - truth[first]
     counts = dict.fromkeys(("pairs", "curve", "over_optimised", "helps"), 0)
@@ -152,9 +161,9 @@ intervals of all differences between 1, 2, 4, ... samples hold at once (promised
 intervals of how often the best of n is right. **over-optimised**: how often more samples were called harmful. A rate of
 .95 is known up to ±{uncertainty(runs):.3f}.
 
-The lowest joint coverage is {lowest[0]:.3f} for pairs and {lowest[1]:.3f} for the curve. Over-optimisation is named in at
-most {max(clean):.1%} of the data sets of a clean world, where more samples never do harm. Where nearly all prompts are
-always right, intervals allow for errors that were not seen, and hold more often than promised.
+The lowest joint coverage is {lowest[0]:.3f} for pairs and {lowest[1]:.3f} for the curve. Over-optimisation is named in
+at most {max(clean):.1%} of the data sets of a clean world, where more samples never do harm. Where nearly all prompts
+are always right, intervals allow for errors that were not seen, and hold more often than promised.
 
 {markdown(shown)}
 
@@ -162,6 +171,10 @@ By `python scripts/measure_best_of_n.py`, seeds fixed; the rows are in [best_of_
 """
 
 
-if __name__ == "__main__":
+def main() -> None:
     assert __doc__
     measure_all("best_of_n", __doc__, {(one.name, one.n): one for one in WORLDS}, measure, report)
+
+
+if __name__ == "__main__":
+    main()

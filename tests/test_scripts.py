@@ -43,6 +43,7 @@ CASES: dict[str, tuple[str, str]] = {
     "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.parquet"),
     "fuzz": ("--files 20 --options 3 --models 1 --kills 0 --seed 2", "\n0 surprises"),
     "measure_alarms": ("--runs 1 --to {}/alarms.md", "calibrated"),
+    "measure_best_of_n": ("--runs 2 --only one --output {}", "200 prompts"),
     "measure_clusters": ("--runs 1 --output {}", "80 × 15"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
     "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),

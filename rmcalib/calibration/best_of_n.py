@@ -51,12 +51,12 @@ class Gains:
         shown = [int(k) for k in np.unique(self.more) if (self.low[self.more == k] > 0).all()]
         return max(shown, default=1)
 
-    def enough_at(self, allowed: Callable[[IntArray], FloatArray]) -> int | None:
-        """Return the smallest k after which no gain can exceed what is ``allowed`` for l − k more samples.
+    def enough_at(self, allowed: float, cost: float = 0.0) -> int | None:
+        """Return the smallest k after which no larger number can gain more than ``allowed`` + cost · (l − k).
 
         None if every k but the largest, after which nothing is known, may still gain more.
         """
-        small = self.high <= allowed(self.more - self.fewer)
+        small = self.high <= allowed + cost * (self.more - self.fewer)
         return next((int(k) for k in np.unique(self.fewer) if small[self.fewer == k].all()), None)
 
     def over_optimised_from(self) -> int | None:
@@ -186,23 +186,36 @@ def gains_of(
     level: float = 0.95,
     seed: int = 0,
 ) -> Gains:
-    """Return the differences of all pairs of columns of values (n, K) of `best_of_values`, with joint limits.
-
-    Where all or nearly all prompts show no difference, others may: the limits are those of `jump_interval`,
-    with the largest difference that is possible for a prompt of its size. They are united with symmetric ones,
-    because correcting for skewness pays for one limit with the other, and both are used here.
-    """
+    """Return the differences of all pairs of columns of values (n, K) of `best_of_values`, with joint limits."""
     first, last = np.triu_indices(len(k), 1)
     moved = values[:, last] - values[:, first]
+    low, high = difference_limits(moved, _largest_gains(k, sizes), cluster, level=level, seed=seed)
+    return Gains(k[first], k[last], moved.mean(axis=0), low, high)
+
+
+def difference_limits(
+    moved: FloatArray,
+    possible: FloatArray,
+    cluster: IntArray | None = None,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[FloatArray, FloatArray]:
+    """Return limits of the means of differences (n, P), which hold for all P at once: (P,) each.
+
+    Where all or nearly all prompts show no difference, others may: the limits are those of `jump_interval`, with
+    the largest ``possible`` difference of each prompt (n, P). They are united with symmetric ones, because
+    correcting for skewness pays for one limit with the other, and both are used here.
+    """
     single = joint_level(moved, cluster, level=level, seed=seed)
-    n = len(values) if cluster is None else int(cluster.max()) + 1
-    still, mean = np.zeros(len(values)), moved.mean(axis=0)
+    n = len(moved) if cluster is None else int(cluster.max()) + 1
+    still, mean = np.zeros(len(moved)), moved.mean(axis=0)
     low, high = np.empty(len(mean)), np.empty(len(mean))
-    for i, possible in enumerate(_largest_gains(k, sizes).T):
-        below, above = jump_interval(moved[:, i], still, (possible, -possible), single, cluster)
+    for i, largest in enumerate(possible.T):
+        below, above = jump_interval(moved[:, i], still, (largest, -largest), single, cluster)
         half = student_quantile(single, n) * standard_error(moved[:, i], cluster)
         low[i], high[i] = min(below, mean[i] - half), max(above, mean[i] + half)
-    return Gains(k[first], k[last], mean, low, high)
+    return low, high
 
 
 def _largest_gains(k: IntArray, sizes: IntArray) -> FloatArray:
@@ -212,8 +225,19 @@ def _largest_gains(k: IntArray, sizes: IntArray) -> FloatArray:
     weights sum to one, the smallest is its negative.
     """
     first, last = np.triu_indices(len(k), 1)
-    found = np.empty((len(sizes), len(first)))
-    for m in np.unique(sizes).tolist():
-        weights = chosen_weights(m, k)
-        found[sizes == m] = np.maximum(weights[:, last] - weights[:, first], 0.0).sum(axis=0)
-    return found
+    return _of_sizes(sizes, lambda m: _positive((w := chosen_weights(m, k))[:, last] - w[:, first]))
+
+
+def largest_disagreements(k: IntArray, sizes: IntArray) -> FloatArray:
+    """Return how much two judges can differ in the best of k of a prompt (n, K): most if their orders are opposite."""
+    return _of_sizes(sizes, lambda m: _positive((w := chosen_weights(m, k)) - w[::-1]))
+
+
+def _positive(weights: FloatArray) -> FloatArray:
+    return np.asarray(np.maximum(weights, 0.0).sum(axis=0))
+
+
+def _of_sizes(sizes: IntArray, function: Callable[[int], FloatArray]) -> FloatArray:
+    """Return a row of numbers for each prompt, which depend on its number of samples only."""
+    every, index = np.unique(sizes, return_inverse=True)
+    return np.stack([function(m) for m in every.tolist()])[index]

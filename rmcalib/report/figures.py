@@ -196,6 +196,37 @@ def decisions_figure(decisions: Any) -> Figure:
     return figure
 
 
+def best_of_n_figure(found: Any) -> Figure:
+    """Draw how often the best of n is right, what the judge says, and pass@n, against n."""
+    from matplotlib.ticker import NullLocator, PercentFormatter
+
+    figure = _figure(4.8, 3.4)
+    axes = figure.subplots()
+    rows = found.rows
+    n = _column(rows, "n")
+    axes.fill_between(n, _column(rows, "low"), _column(rows, "high"), color=BLUE, alpha=0.18, linewidth=0)
+    marker = {"marker": "o", "markersize": 4 if len(rows) < 12 else 2.5}
+    axes.plot(n, _column(rows, "pass_at_n"), color=GREY, linestyle=":", label="pass@n, the ceiling")
+    if rows[0]["says"] is not None:
+        axes.plot(n, _column(rows, "says"), color=BAD, linestyle="--", label="says", **marker)
+    axes.plot(n, _column(rows, "right"), color=BLUE, label="right", **marker)
+    if found.second is not None:
+        name = _shown(found.second, 30)
+        axes.plot(
+            n, _column(rows, "second_right"), color=GOOD, linestyle="-.", label=f"right: {name}", **marker
+        )
+    _plain(axes, grid="y")
+    axes.set_xscale("log", base=2)
+    ticks = sorted({one for one in n if one & (one - 1) == 0} | {n[-1]})
+    axes.set_xticks(ticks, [str(one) for one in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("samples to choose from")
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8, labelcolor=INK)
+    return figure
+
+
 # Several models.
 
 

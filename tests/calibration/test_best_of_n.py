@@ -88,24 +88,21 @@ def gains(low: list[float], high: list[float]) -> Gains:
 
 
 def test_what_limits_say() -> None:
-    def one_point(more: np.ndarray) -> np.ndarray:
-        return np.full(len(more), 0.01)
-
     helps = gains([0.1, 0.2, 0.05], [0.2, 0.3, 0.1])
-    assert (helps.useful_up_to(), helps.enough_at(one_point), helps.over_optimised_from()) == (4, None, None)
+    assert (helps.useful_up_to(), helps.enough_at(0.01), helps.over_optimised_from()) == (4, None, None)
     first = gains([0.1, 0.1, -0.02], [0.2, 0.2, 0.009])
-    assert (first.useful_up_to(), first.enough_at(one_point), first.over_optimised_from()) == (2, 2, None)
+    assert (first.useful_up_to(), first.enough_at(0.01), first.over_optimised_from()) == (2, 2, None)
     falls = gains([0.1, -0.1, -0.3], [0.2, 0.1, -0.1])
-    assert (falls.useful_up_to(), falls.enough_at(one_point), falls.over_optimised_from()) == (2, 2, 4)
+    assert (falls.useful_up_to(), falls.enough_at(0.01), falls.over_optimised_from()) == (2, 2, 4)
     unknown = gains([-0.1] * 3, [0.1] * 3)
-    assert (unknown.useful_up_to(), unknown.enough_at(one_point), unknown.over_optimised_from()) == (
+    assert (unknown.useful_up_to(), unknown.enough_at(0.01), unknown.over_optimised_from()) == (
         1,
         None,
         None,
     )
     # With a cost of a sample, gains may be larger the more samples they take.
-    assert unknown.enough_at(lambda more: 0.1 * more) == 1
-    assert unknown.enough_at(lambda more: 0.06 * more) == 2
+    assert unknown.enough_at(0.0, cost=0.1) == 1
+    assert unknown.enough_at(0.0, cost=0.06) == 2
 
 
 def drawn(n: int, m: int, p: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
