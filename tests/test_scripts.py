@@ -40,6 +40,10 @@ CASES: dict[str, tuple[str, str]] = {
     "bench_report": ("--models 2 --resamples 20", "the baseline"),
     "bench_scoring": ("--prompts 1 --batches 1 --layers 1 --lengths even", "of the bound"),
     "count_lines": (str(SCRIPTS), "modules"),
+    "downstream_grpo": ("--seeds 1 --steps 1 --first-steps 2 --only raw --output {}", "seed 0"),
+    "downstream_report": ("--output {}", "downstream.md"),
+    "downstream_scores": ("--splits 1 --output {}", "rewardmath"),
+    "downstream_worlds": ("--worlds 1 --output {}", "best of 16"),
     "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.parquet"),
     "fuzz": ("--files 20 --options 3 --models 1 --kills 0 --seed 2", "\n0 surprises"),
     "measure_alarms": ("--runs 1 --to {}/alarms.md", "calibrated"),
@@ -85,7 +89,7 @@ def test_every_script_has_a_case() -> None:
 def test_it_runs_through(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if name == "train_with_rmcalib" and importlib.util.find_spec("trl") is None:
+    if name in ("train_with_rmcalib", "downstream_grpo") and importlib.util.find_spec("trl") is None:
         pytest.skip("TRL is not installed (pip install 'rmcalib[trl]')")
     if name == "fuzz" and not may_fuzz():
         pytest.skip("as root, this needs a mount namespace of its own")
@@ -165,6 +169,10 @@ def iris_only(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
 
 PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {
     "bench_report": no_limit_of_memory,
+    "downstream_grpo": ("--seeds 1 --steps 1 --first-steps 2 --only raw --output {}", "seed 0"),
+    "downstream_report": ("--output {}", "downstream.md"),
+    "downstream_scores": ("--splits 1 --output {}", "rewardmath"),
+    "downstream_worlds": ("--worlds 1 --output {}", "best of 16"),
     "embed_real": small_files,
     "measure_decisions": few_prompts,
     "measure_differences": few_prompts,
