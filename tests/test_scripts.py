@@ -169,10 +169,6 @@ def iris_only(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
 
 PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {
     "bench_report": no_limit_of_memory,
-    "downstream_grpo": ("--seeds 1 --steps 1 --first-steps 2 --only raw --output {}", "seed 0"),
-    "downstream_report": ("--output {}", "downstream.md"),
-    "downstream_scores": ("--splits 1 --output {}", "rewardmath"),
-    "downstream_worlds": ("--worlds 1 --output {}", "best of 16"),
     "embed_real": small_files,
     "measure_decisions": few_prompts,
     "measure_differences": few_prompts,

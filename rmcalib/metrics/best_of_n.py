@@ -183,7 +183,7 @@ def best_of_n(
         right[:, np.isin(n, compared)], compared, part.sizes, part.cluster, level=level, seed=seed
     )
     columns = (gains.fewer, gains.more, gains.value, gains.low, gains.high)
-    names = [str(one.manifest.get("model") or "the judge") for one in given]
+    names = [one.name for one in given]
     return BestOfN(
         name=names[0],
         n_prompts=len(part),
@@ -196,7 +196,7 @@ def best_of_n(
         useful_up_to=gains.useful_up_to(),
         enough_at=gains.enough_at(TOLERANCE) if cost is None else gains.enough_at(0.0, cost),
         over_optimised_from=gains.over_optimised_from(),
-        labels=_labels(part),
+        labels="correct" if part.scores.view == "pointwise" else "best",
         level=level,
         cost=cost,
         no_says=no_says,
@@ -234,16 +234,12 @@ def _with_enough_samples(part: Part, up_to: int | None) -> tuple[Any, int, list[
     return kept, most, notes
 
 
-def _labels(part: Part) -> str:
-    """Return what the labels mean: "best" or "correct"."""
-    return "best" if part.usual_view == "top_1" else "correct"
-
-
 def _stated(part: Part) -> tuple[FloatArray | None, str]:
     """Return the stated probability of each sample (N,), or None and the reason."""
-    if _labels(part) == "best":
-        return np.exp(part.log_p), ""
-    return part.pointwise.p, ""
+    reason = part.scores.refusal()
+    if reason is not None:
+        return None, reason
+    return (np.exp(part.log_p) if part.scores.view == "top_1" else part.pointwise.p), ""
 
 
 def _rows(

@@ -77,6 +77,19 @@ def test_one_best_response_of_each_prompt() -> None:
     assert found.row(4)["says"] == pytest.approx(p.max(axis=1).mean())
 
 
+def test_says_needs_a_scale_that_states_probabilities() -> None:
+    reward, label = sampled(60, 4)
+    scores = Scores.from_arrays(reward, label, scale="utility")
+    found = best_of_n(scores)
+    assert found.table["says"].isna().all()
+    assert found.no_says == scores.refusal()
+    calibrator = rmcalib.Calibrator(2.0, 1.9, 2.1, threshold=0.5)
+    calibrated = best_of_n(calibrator.apply(scores))
+    assert calibrated.no_says == ""
+    assert calibrated.row(1)["says"] == pytest.approx((1 / (1 + np.exp(-(reward - 0.5) / 2))).mean())
+    assert calibrated.table["right"].tolist() == pytest.approx(found.table["right"].tolist())
+
+
 def ragged(sizes: list[int], *, unlabelled: int = 0) -> Scores:
     rng = np.random.default_rng(1)
     item = np.repeat(np.arange(len(sizes)), sizes)
