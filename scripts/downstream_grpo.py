@@ -155,7 +155,7 @@ def train(start: Path, form: str, normalised: bool, world: World, steps: int) ->
         samples.append((prompts, s, right))
         return [given(form, one) for one in s]
 
-    class Measure(TrainerCallback):
+    class Measure(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, _: Any, state: Any, __: Any, model: Any = None, **___: Any) -> None:
             if state.global_step % EVERY == 0:
                 rows.append({"step": state.global_step, **named(exact_gold(model, words))})

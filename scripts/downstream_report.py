@@ -16,13 +16,14 @@ from measuring import RESULTS, markdown
 from rmcalib._util.files import write_bytes, write_text
 from rmcalib.report.figures import BAD, BLUE, GOOD, INK, LINE, figure_bytes
 
+Frame = Any  # the types of pandas know no index of several columns
 COLOURS = {"on scale": BLUE, "raw": BAD, "probability": GOOD}
 STYLES = {"on scale": "-", "raw": "--", "probability": "-."}
 BOARDS = {"rewardmath": "RewardMATH", "reward-bench-2": "RewardBench 2"}
 RULES = {"stated p ≥ .9": BAD, "calibrated p ≥ .9": BLUE, "the rule of decide": GOOD}
 
 
-def costs_figure(worlds: pd.DataFrame) -> Any:
+def costs_figure(worlds: Frame) -> Any:
     """Costs of each error for each use, as given and after one temperature and offset."""
     from matplotlib.figure import Figure
 
@@ -49,7 +50,7 @@ def costs_figure(worlds: pd.DataFrame) -> Any:
     return figure
 
 
-def promises_figure(scores: pd.DataFrame) -> Any:
+def promises_figure(scores: Frame) -> Any:
     """How often accepted first choices are wrong, where at most 10% were promised."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter
@@ -88,12 +89,12 @@ def promises_figure(scores: pd.DataFrame) -> Any:
     return figure
 
 
-def is_used(rows: pd.DataFrame, name: tuple[str, str]) -> bool:
+def is_used(rows: Frame, name: tuple[str, str]) -> bool:
     """Whether some rule accepts more than 1% of the prompts."""
     return bool(rows.loc[name]["value", "accepted"].max() > 0.01)
 
 
-def training_figure(grpo: pd.DataFrame) -> Any:
+def training_figure(grpo: Frame) -> Any:
     """Gold against steps: advantages normalised or a KL penalty, with and without the flaw."""
     from matplotlib.figure import Figure
 
@@ -129,7 +130,7 @@ def training_figure(grpo: pd.DataFrame) -> Any:
 # Numbers of the page.
 
 
-def measured(scores: pd.DataFrame, *, board: str, model: str, rule: str, measure: str) -> str:
+def measured(scores: Frame, *, board: str, model: str, rule: str, measure: str) -> str:
     row = scores[
         (scores["board"] == board)
         & (scores["model"] == model)
@@ -139,7 +140,7 @@ def measured(scores: pd.DataFrame, *, board: str, model: str, rule: str, measure
     return f"{100 * row['value']:.1f} ± {100 * row['standard_error']:.1f}"
 
 
-def stopping_rows(scores: pd.DataFrame) -> list[dict[str, Any]]:
+def stopping_rows(scores: Frame) -> list[dict[str, Any]]:
     rows = scores[(scores["task"] == "stop") & (scores["board"] == "reward-bench-2")]
     found = []
     for (model, rule), own in rows.groupby(["model", "rule"], sort=False):
@@ -161,7 +162,7 @@ def stopping_rows(scores: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def training_rows(grpo: pd.DataFrame) -> list[dict[str, Any]]:
+def training_rows(grpo: Frame) -> list[dict[str, Any]]:
     found = []
     for key, part in grpo.groupby(["normalised", "flawed", "form"], sort=False):
         normalised, flawed, form = key
@@ -183,7 +184,7 @@ def training_rows(grpo: pd.DataFrame) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["training"] != "normalised", row["flaw"] == "yes"))
 
 
-def alarm(runs: pd.DataFrame, part: pd.DataFrame, name: str, sign: int) -> str:
+def alarm(runs: Frame, part: Frame, name: str, sign: int) -> str:
     """How many runs have an alarm of this sign, and their gold at that step."""
     first = part.groupby("seed").first()
     steps = first[name][sign * first[f"{name}_gap"] > 0]
@@ -191,7 +192,7 @@ def alarm(runs: pd.DataFrame, part: pd.DataFrame, name: str, sign: int) -> str:
     return f"{len(steps)} of {len(first)}{then}"
 
 
-def at_alarm(runs: pd.DataFrame, alarms: pd.Series) -> pd.Series:
+def at_alarm(runs: Frame, alarms: Frame) -> Frame:
     """Gold of each run at the last measured step before its alarm."""
     return pd.Series(
         {seed: runs.loc[runs.index <= step, seed].iloc[-1] for seed, step in alarms.dropna().items()},
@@ -199,7 +200,7 @@ def at_alarm(runs: pd.DataFrame, alarms: pd.Series) -> pd.Series:
     )
 
 
-def spread(values: pd.Series) -> str:
+def spread(values: Frame) -> str:
     """Mean ± standard error over seeds."""
     if not len(values):
         return "–"
@@ -207,7 +208,7 @@ def spread(values: pd.Series) -> str:
     return f"{values.mean():.2f}{error}"
 
 
-def page(worlds: pd.DataFrame, scores: pd.DataFrame, grpo: pd.DataFrame) -> str:
+def page(worlds: Frame, scores: Frame, grpo: Frame) -> str:
     sums = {
         board: {
             rule: measured(scores, board=board, model="all pairs", rule=rule, measure="right")
@@ -265,7 +266,7 @@ COSTS = {
 """Costs that the page names: use, error, and whether the reward was repaired."""
 
 
-def named_costs(worlds: pd.DataFrame) -> dict[str, str]:
+def named_costs(worlds: Frame) -> dict[str, str]:
     table = worlds.set_index(["use", "error", "repaired"])
     rows = {name: table.loc[key] for name, key in COSTS.items()}
     return {name: f"{row['cost']:.1f} ± {row['standard_error']:.1f}" for name, row in rows.items()}

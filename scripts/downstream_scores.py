@@ -23,7 +23,7 @@ from scipy.special import expit, softmax
 import rmcalib
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib._util.files import write_csv
-from rmcalib.calibration.best_of_n import best_of_values
+from rmcalib.calibration.best_of import best_of_values
 from rmcalib.calibration.maps import fit_sigmoid
 from rmcalib.calibration.temperature import Softmax
 from rmcalib.repair.decisions import log_odds, safe_threshold

@@ -23,7 +23,7 @@ from measuring import RESULTS, Row
 from scipy.optimize import brentq, minimize
 from scipy.special import expit, log_expit, logit, softmax
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib._util.files import write_csv
 
 PROMPTS, ANSWERS, CATEGORIES = 200, 8, 4
@@ -40,7 +40,7 @@ class World:
     right: FloatArray
     safe: FloatArray
     category: IntArray
-    trick: FloatArray
+    trick: BoolArray
     noise: FloatArray
 
 
@@ -218,7 +218,7 @@ USES: dict[str, Callable[[World, FloatArray], float]] = {
 def costs(world: World) -> dict[tuple[str, str, bool], float]:
     s = logit(world.right)
     best = {name: use(world, s) for name, use in USES.items()}
-    found = {}
+    found: dict[tuple[str, str, bool], float] = {}
     for error, change in ERRORS.items():
         wrong = change(world, s)
         for repaired, r in ((False, wrong), (True, recalibrated(world, wrong))):

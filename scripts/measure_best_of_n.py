@@ -17,7 +17,7 @@ import numpy as np
 from measuring import Row, markdown, measure_all, uncertainty
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.calibration.best_of_n import best_of_values, curve_limits, doubled, gains_of
+from rmcalib.calibration.best_of import best_of_values, curve_limits, doubled, gains_of
 
 TRUTH_PROMPTS = 100_000
 

@@ -1,6 +1,6 @@
 """Metrics: the catalogue (view × measure), comparisons, leaderboards, best of n."""
 
-from rmcalib.metrics.best_of_n import best_of_n
+from rmcalib.metrics.best_of import best_of_n
 from rmcalib.metrics.board import leaderboard
 from rmcalib.metrics.catalogue import Metric, catalogue, metric
 from rmcalib.metrics.comparison import compare, prompts_needed

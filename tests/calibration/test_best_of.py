@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import comb
 
-from rmcalib.calibration.best_of_n import (
+from rmcalib.calibration.best_of import (
     Gains,
     best_of_values,
     chosen_weights,
@@ -22,7 +23,7 @@ from rmcalib.calibration.best_of_n import (
 )
 
 
-def brute_force(rewards: list[float], values: list[float], k: int) -> float:
+def brute_force(rewards: Sequence[float], values: Sequence[float], k: int) -> float:
     """Average over all subsets of k samples, and over equal rewards."""
     found = []
     for subset in combinations(range(len(rewards)), k):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 
 import rmcalib
 from rmcalib import Scores, best_of_n
-from rmcalib.metrics.best_of_n import TOLERANCE
+from rmcalib.metrics.best_of import TOLERANCE
 
 
 def sampled(
@@ -56,7 +57,7 @@ def test_a_reward_that_is_fooled_by_a_trick() -> None:
 def test_enough_follows_from_the_gains() -> None:
     scores = Scores.from_arrays(*sampled(3000, 16, signal=4.0, p=0.7))
     found = best_of_n(scores)
-    later = {row["fewer"]: [] for row in found.gains}
+    later: dict[int, list[bool]] = {row["fewer"]: [] for row in found.gains}
     for row in found.gains:
         later[row["fewer"]].append(row["high"] <= TOLERANCE)
     assert found.enough_at == min(k for k, small in later.items() if all(small))
@@ -128,6 +129,16 @@ def test_clusters_count_once() -> None:
         assert other["high"] - other["low"] == pytest.approx(one["high"] - one["low"], rel=0.1)
 
 
+def test_too_few_clusters_have_no_intervals_and_no_verdict() -> None:
+    reward, label = sampled(60, 4, signal=5.0)
+    cluster = ["one"] * 55 + [str(i) for i in range(5)]
+    found = best_of_n(Scores.from_arrays(reward, label, cluster=cluster), Scores.from_arrays(-reward, label))
+    assert (found.useful_up_to, found.enough_at, found.over_optimised_from) == (1, None, None)
+    assert found.table[["low", "high", "difference_low", "difference_high"]].isna().all(axis=None)
+    assert len(found.notes) == 1
+    assert "svg" in found._repr_html_()
+
+
 def test_a_second_judge_is_compared_on_the_same_samples() -> None:
     reward, label = sampled(300, 8, signal=0.5)
     noise = np.random.default_rng(5).normal(size=reward.shape)
@@ -149,7 +160,7 @@ def test_a_second_judge_is_compared_on_the_same_samples() -> None:
     ("options", "name"),
     [({"up_to": 5}, "up_to"), ({"up_to": 0}, "up_to"), ({"cost": -1}, "cost"), ({"level": 1.0}, "level")],
 )
-def test_bad_values_are_named(options: dict[str, float], name: str) -> None:
+def test_bad_values_are_named(options: dict[str, Any], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         best_of_n(Scores.from_arrays(*sampled(10, 4)), **options)
 

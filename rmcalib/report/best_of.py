@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from rmcalib._util.display import bracketed, clean_line, count, percent, points
-from rmcalib.metrics.best_of_n import TOLERANCE, BestOfN
+from rmcalib.metrics.best_of import TOLERANCE, BestOfN
 from rmcalib.report import document as doc
 from rmcalib.report import figures
 from rmcalib.report.sentences import Row
@@ -110,8 +110,9 @@ def _over_optimised(found: BestOfN) -> str:
 
 
 def _second(found: BestOfN) -> str:
-    better = [row["n"] for row in found.rows if row["difference_low"] > 0]
-    worse = [row["n"] for row in found.rows if row["difference_high"] < 0]
+    known = [row for row in found.rows if row["difference_low"] is not None]
+    better = [row["n"] for row in known if row["difference_low"] > 0]
+    worse = [row["n"] for row in known if row["difference_high"] < 0]
     last, second = found.rows[-1], clean_line(found.second or "")
     if better and worse:
         return f"{second} is better for some numbers of samples and worse for others; see the table."

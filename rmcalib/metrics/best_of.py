@@ -9,7 +9,8 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_integer
 from rmcalib._util.display import count
-from rmcalib.calibration.best_of_n import (
+from rmcalib.calibration.best_of import (
+    Gains,
     best_of_values,
     curve_limits,
     difference_limits,
@@ -18,6 +19,7 @@ from rmcalib.calibration.best_of_n import (
     largest_disagreements,
     numbers_of_samples,
 )
+from rmcalib.calibration.clusters import too_few_clusters
 from rmcalib.calibration.intervals import check_level
 from rmcalib.metrics.comparison import on_common_prompts
 from rmcalib.metrics.results import Shown
@@ -177,22 +179,18 @@ def best_of_n(
     stated, no_says = _stated(part)
     rows = _rows(part, n, right, stated, level, seed)
     for other in others:
-        _add_second(rows, n, right, other, level, seed)
+        _add_second(rows, n, right, other, part.cluster, level, seed)
     compared = doubled(most)
     gains = gains_of(
         right[:, np.isin(n, compared)], compared, part.sizes, part.cluster, level=level, seed=seed
     )
-    columns = (gains.fewer, gains.more, gains.value, gains.low, gains.high)
     names = [one.name for one in given]
     return BestOfN(
         name=names[0],
         n_prompts=len(part),
         n_clusters=len(part) if part.cluster is None else int(part.cluster.max()) + 1,
         rows=rows,
-        gains=[
-            dict(zip(("fewer", "more", "gain", "low", "high"), one, strict=True))
-            for one in zip(*(column.tolist() for column in columns), strict=True)
-        ],
+        gains=_gain_rows(gains),
         useful_up_to=gains.useful_up_to(),
         enough_at=gains.enough_at(TOLERANCE) if cost is None else gains.enough_at(0.0, cost),
         over_optimised_from=gains.over_optimised_from(),
@@ -231,6 +229,8 @@ def _with_enough_samples(part: Part, up_to: int | None) -> tuple[Any, int, list[
     few = int((labelled & ~kept).sum())
     if few:
         notes.append(f"{count(few, 'prompt')} with fewer than {most} samples: left out.")
+    if too_few_clusters(part.cluster if kept.all() else part.take(kept).cluster):
+        notes.append("There are too few clusters, or one is too large, for intervals.")
     return kept, most, notes
 
 
@@ -240,6 +240,24 @@ def _stated(part: Part) -> tuple[FloatArray | None, str]:
     if reason is not None:
         return None, reason
     return (np.exp(part.log_p) if part.scores.view == "top_1" else part.pointwise.p), ""
+
+
+def _gain_rows(gains: Gains) -> list[dict[str, Any]]:
+    """Return one row per pair of numbers of samples."""
+    return [
+        {
+            "fewer": int(gains.fewer[i]),
+            "more": int(gains.more[i]),
+            "gain": float(gains.value[i]),
+            "low": _known(gains.low[i]),
+            "high": _known(gains.high[i]),
+        }
+        for i in range(len(gains.value))
+    ]
+
+
+def _known(limit: float) -> float | None:
+    return float(limit) if np.isfinite(limit) else None
 
 
 def _rows(
@@ -253,8 +271,8 @@ def _rows(
         {
             "n": int(one),
             "right": float(right[:, i].mean()),
-            "low": limits[i][0],
-            "high": limits[i][1],
+            "low": _known(limits[i][0]),
+            "high": _known(limits[i][1]),
             "says": None if says is None else float(says[i]),
             "pass_at_n": float(ceiling[i]),
         }
@@ -263,16 +281,22 @@ def _rows(
 
 
 def _add_second(
-    rows: list[dict[str, Any]], n: IntArray, right: FloatArray, other: Part, level: float, seed: int
+    rows: list[dict[str, Any]],
+    n: IntArray,
+    right: FloatArray,
+    other: Part,
+    cluster: IntArray | None,
+    level: float,
+    seed: int,
 ) -> None:
     """Add what the second judge reaches, and the difference with limits that hold for all n at once."""
     second = _best_values(other, other.label, n)
     moved, possible = second - right, largest_disagreements(n, other.sizes)
-    low, high = difference_limits(moved, possible, other.cluster, level=level, seed=seed)
+    low, high = difference_limits(moved, possible, cluster, level=level, seed=seed)
     for i, row in enumerate(rows):
         row |= {
             "second_right": float(second[:, i].mean()),
             "difference": float(moved[:, i].mean()),
-            "difference_low": float(low[i]),
-            "difference_high": float(high[i]),
+            "difference_low": _known(low[i]),
+            "difference_high": _known(high[i]),
         }

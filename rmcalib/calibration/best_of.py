@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.calibration.events import by_cluster
-from rmcalib.calibration.intervals import Limits, jump_interval, standard_error, student_quantile
+from rmcalib.calibration.clusters import by_cluster, mean_error, too_few_clusters
+from rmcalib.calibration.intervals import Limits, jump_interval
 
 MOST = 32
 """Up to this many samples, every k has a value; above it, only powers of two and the largest k."""
@@ -161,8 +161,10 @@ def curve_limits(
     """Return limits of the means of values (n, K) in [0, 1], which hold for all K at once.
 
     If nearly all samples of all prompts are right, a prompt whose samples are wrong may have been missed; see
-    `jump_interval`.
+    `jump_interval`. NaN if there are too few clusters.
     """
+    if too_few_clusters(cluster):
+        return [(np.nan, np.nan)] * values.shape[1]
     single = joint_level(values, cluster, level=level, seed=seed)
     limits = []
     for column in values.T:
@@ -205,16 +207,18 @@ def difference_limits(
 
     Where all or nearly all prompts show no difference, others may: the limits are those of `jump_interval`, with
     the largest ``possible`` difference of each prompt (n, P). They are united with symmetric ones, because
-    correcting for skewness pays for one limit with the other, and both are used here.
+    correcting for skewness pays for one limit with the other, and both are used here. NaN if there are too few
+    clusters.
     """
     single = joint_level(moved, cluster, level=level, seed=seed)
-    n = len(moved) if cluster is None else int(cluster.max()) + 1
     still, mean = np.zeros(len(moved)), moved.mean(axis=0)
-    low, high = np.empty(len(mean)), np.empty(len(mean))
+    low, high = np.full(len(mean), np.nan), np.full(len(mean), np.nan)
+    if too_few_clusters(cluster):
+        return low, high
     for i, largest in enumerate(possible.T):
         below, above = jump_interval(moved[:, i], still, (largest, -largest), single, cluster)
-        half = student_quantile(single, n) * standard_error(moved[:, i], cluster)
-        low[i], high[i] = min(below, mean[i] - half), max(above, mean[i] + half)
+        margin = mean_error(moved[:, i], cluster).margin(single)
+        low[i], high[i] = min(below, mean[i] - margin), max(above, mean[i] + margin)
     return low, high
 
 
