@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rmcalib.integrations import watch as watch
     from rmcalib.judges import load_judge as load_judge
     from rmcalib.live import Reward as Reward
+    from rmcalib.metrics import best_of_n as best_of_n
     from rmcalib.metrics import compare as compare
     from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.metrics import metric as metric
@@ -49,6 +50,7 @@ _HOMES = {
     "Scores": "rmcalib.scores",
     "Watcher": "rmcalib.integrations",
     "apply": "rmcalib.repair",
+    "best_of_n": "rmcalib.metrics",
     "calibrate": "rmcalib.repair",
     "combine": "rmcalib.repair",
     "compare": "rmcalib.metrics",

@@ -346,6 +346,7 @@ LINES = (
     "calibrate --model demo --benchmark demo --limit 4 --to out/c.json -o out",
     "apply ../inputs/s.csv --calibrator ../inputs/c.json --to out/p.csv",
     "decide ../inputs/s.csv",
+    "best-of-n ../inputs/s.csv --second ../inputs/t.csv -o out",
     "combine ../inputs/s.csv ../inputs/t.csv --to out/panel.parquet",
     "card ../inputs/runs -o out",
     "list models",
@@ -672,7 +673,7 @@ def inside(folder: Path, args: argparse.Namespace) -> int:
     from rmcalib.cli import COMMANDS
 
     for name in COMMANDS:
-        importlib.import_module(f"rmcalib.cli.{name}")
+        importlib.import_module(f"rmcalib.cli.{name.replace('-', '_')}")
     for name in (
         "torch",
         "datasets",

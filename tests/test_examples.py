@@ -37,9 +37,14 @@ def test_a_temperature_closes_the_gap_of_a_table() -> None:
 
 
 def test_the_most_accurate_model_is_not_accepted_blindly() -> None:
-    choice = names_of("choose_for_best_of_n.ipynb")["decisions"].choice
+    names = names_of("choose_for_best_of_n.ipynb")
+    choice = names["decisions"].choice
     assert choice.threshold is None  # more than 30% of its surest choices may be wrong
     assert choice.high > 0.3
+    best = names["choice"].table
+    assert best["right"].is_monotonic_increasing
+    assert best["pass_at_n"].iloc[-1] == 1
+    assert names["sampled"].useful_up_to < names["sampled"].over_optimised_from
 
 
 def test_the_alarm_of_a_folder_is_that_of_a_loop() -> None:

@@ -53,7 +53,7 @@ for _place, (_heading, _names) in enumerate(_GROUPS.items()):
     _group = Group(_heading, sort_key=_place)
     for _name, _about in _names.items():
         app.command(
-            f"rmcalib.cli.{_name}:command",
+            f"rmcalib.cli.{_name.replace('-', '_')}:command",
             name=_name,
             group=_group,
             sort_key=list(COMMANDS).index(_name),

@@ -1,8 +1,18 @@
-"""Metrics: the catalogue (view × measure), comparisons, leaderboards."""
+"""Metrics: the catalogue (view × measure), comparisons, leaderboards, best of n."""
 
+from rmcalib.metrics.best_of import best_of_n
 from rmcalib.metrics.board import leaderboard
 from rmcalib.metrics.catalogue import Metric, catalogue, metric
 from rmcalib.metrics.comparison import compare, prompts_needed
 from rmcalib.metrics.measures import Settings
 
-__all__ = ["Metric", "Settings", "catalogue", "compare", "leaderboard", "metric", "prompts_needed"]
+__all__ = [
+    "Metric",
+    "Settings",
+    "best_of_n",
+    "catalogue",
+    "compare",
+    "leaderboard",
+    "metric",
+    "prompts_needed",
+]

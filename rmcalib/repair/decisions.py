@@ -1,4 +1,4 @@
-"""Decide with probabilities: when to accept a judge's choice, what it costs, and best-of-k.
+"""Decide with probabilities: when to accept a judge's choice, and what it costs.
 
 The threshold has a guarantee: accept everything, or fixed-sequence testing, with exact binomial bounds.
 
@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import mean_interval
 from rmcalib.calibration.clusters import prompts_per_observation
-from rmcalib.calibration.intervals import check_level, clopper_pearson, jump_interval
+from rmcalib.calibration.intervals import check_level, clopper_pearson
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import FEWEST, Part
 from rmcalib.repair.calibrator import labelled_part
@@ -41,8 +41,6 @@ ALL_SHARE = 0.2
 """The share of 1 − level with which accepting everything is tested first."""
 FRACTIONS = tuple(round(0.05 * i, 2) for i in range(1, 21))
 """The fractions of prompts for which the accuracy-rejection curve is computed."""
-MOST = 32
-"""Up to this many responses, every k is reported; above it, only powers of two and the largest k."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +126,6 @@ class Decisions(Shown):
     curve : list of dict
         The accuracy-rejection curve: one row per fraction of prompts, the most confident ones first
         (fraction, n, threshold, says, right, low, high). The limits are exact for each point alone.
-    best_of : list of dict
-        One row per k (k, n, right, low, high, says): the choice among k responses drawn at random.
     regret : Regret, optional
         The cost of acting on the stated probabilities; None with fewer than 20 prompts.
     """
@@ -140,7 +136,6 @@ class Decisions(Shown):
     ask_cost: float
     choice: Threshold
     curve: list[dict[str, Any]]
-    best_of: list[dict[str, Any]]
     regret: Regret | None
 
     def table_rows(self) -> list[dict[str, Any]]:
@@ -219,7 +214,6 @@ def decide(
         ask_cost=asking,
         choice=safe_threshold(odds, wrong, alpha=alpha, level=level, cluster=part.cluster),
         curve=_curve(odds, events.p, right, level, part.cluster),
-        best_of=best_of_rows(part, level),
         regret=_regret(part, seed, asking, level),
     )
 
@@ -398,64 +392,3 @@ def _regret(part: Part, seed: int, asking: float, level: float) -> Regret | None
         low=found.low,
         high=found.high,
     )
-
-
-def best_of_rows(part: Part, level: float = 0.95) -> list[dict[str, Any]]:
-    """Return how often the best of k responses is correct, and the judge's probability of it, for k = 1..m.
-
-    The k responses are drawn at random from the m of a prompt, and the one with the largest reward is chosen.
-    Both numbers are exact averages over all subsets. "says" is the mean probability of the chosen response
-    among all m. Only prompts with the most common number of responses are used.
-    """
-    sizes, counts = np.unique(part.sizes, return_counts=True)
-    m = int(sizes[np.argmax(counts)])
-    own = part if len(sizes) == 1 else part.take(part.sizes == m)
-    shape = (len(own), m)
-    reward, p = own.reward.reshape(shape), np.exp(own.log_p).reshape(shape)
-    correct = own.is_correct.reshape(shape).astype(np.float64)
-    order = np.argsort(-reward, axis=1, kind="stable")
-    ranked_reward, ranked_p, ranked_correct = (
-        np.take_along_axis(values, order, axis=1) for values in (reward, p, correct)
-    )
-    numbers = np.arange(1, m + 1) if m <= MOST else np.unique([*(2 ** np.arange(m.bit_length())), m])
-    weights = _chosen_weights(m, numbers)
-    averaged = _averaged_over_ties(ranked_reward, ranked_correct)
-    right, first = averaged @ weights, averaged[:, :1] * weights[0]
-    if_right, if_wrong = right - first + weights[0], right - first
-    says = (ranked_p @ weights).mean(axis=0)
-    rows = []
-    for i, k in enumerate(numbers):
-        low, high = jump_interval(right[:, i], if_right[:, i], [if_wrong[:, i]], level, own.cluster)
-        limits = {"low": max(low, 0.0), "high": min(high, 1.0)}
-        value = float(right[:, i].mean())
-        rows.append({"k": int(k), "n": len(own), "right": value, **limits, "says": float(says[i])})
-    return rows
-
-
-def _chosen_weights(m: int, k: IntArray) -> FloatArray:
-    """Return the probability that the response of rank r (best first) is the best of k drawn out of m.
-
-    C(m − 1 − r, k − 1) / C(m, k) for r = 0..m − 1: float (m, K) for K values of k. Columns sum to one.
-
-    >>> _chosen_weights(3, np.array([1, 2, 3])).round(3)
-    array([[0.333, 0.667, 1.   ],
-           [0.333, 0.333, 0.   ],
-           [0.333, 0.   , 0.   ]])
-    """
-    from scipy.special import gammaln
-
-    below = np.arange(m - 1, -1, -1)[:, None]
-    possible = below >= k - 1
-    left = np.where(possible, below - (k - 1), 0)
-    logs = (gammaln(below + 1) - gammaln(left + 1)) - (gammaln(m + 1) - gammaln(m - k + 1)) + np.log(k)
-    return np.where(possible, np.exp(logs), 0.0)
-
-
-def _averaged_over_ties(reward: FloatArray, values: FloatArray) -> FloatArray:
-    """Replace values (n, m) by their mean over equal rewards, which are in descending order."""
-    new = np.ones(reward.shape, dtype=bool)
-    new[:, 1:] = reward[:, 1:] != reward[:, :-1]
-    group = np.cumsum(new.ravel()) - 1
-    means = np.bincount(group, values.ravel()) / np.bincount(group)
-    averaged: FloatArray = means[group].reshape(reward.shape)
-    return averaged

@@ -169,30 +169,57 @@ def histogram_figure(values: npt.ArrayLike, xlabel: str, ylabel: str) -> Figure:
 
 
 def decisions_figure(decisions: Any) -> Figure:
-    """Draw the accuracy of the surest choices, and of the best of k, each beside what the model says."""
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    """Draw the accuracy of the surest choices beside what the model says."""
+    from matplotlib.ticker import PercentFormatter
 
-    figure = _figure(4.6, 5.6)
-    left, right = figure.subplots(2, 1)
-    left.axhline(1 - decisions.alpha, color=INK, linewidth=0.8, linestyle=":")
+    figure = _figure(4.6, 3.0)
+    axes, rows = figure.subplots(), decisions.curve
+    axes.axhline(1 - decisions.alpha, color=INK, linewidth=0.8, linestyle=":")
     if decisions.choice.threshold is not None:
-        left.axvline(decisions.choice.accepted, color=GOOD, label=f"at most {decisions.alpha:.0%} wrong")
-    left.set_title("Accept the surest choices", loc="left", fontsize=11, color=INK)
-    left.set_xlabel("prompts accepted, the surest first")
-    left.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    right.set_title("Best of k", loc="left", fontsize=11, color=INK)
-    right.set_xlabel("responses to choose from")
-    right.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
-    for axes, rows, along in ((left, decisions.curve, "fraction"), (right, decisions.best_of, "k")):
-        x, marker = _column(rows, along), "o" if along == "k" else ""
-        ends = _column(rows, "low"), _column(rows, "high")
-        axes.fill_between(x, *ends, color=BLUE, alpha=0.18, linewidth=0)
-        axes.plot(x, _column(rows, "right"), marker=marker, color=BLUE, markersize=4, label="right")
-        axes.plot(x, _column(rows, "says"), marker=marker, color=GREY, markersize=4, ls="--", label="says")
-        plain_axes(axes, grid="y")
-        axes.set_ylim(0, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.legend(loc="lower right", frameon=False, fontsize=8, labelcolor=INK)
+        axes.axvline(decisions.choice.accepted, color=GOOD, label=f"at most {decisions.alpha:.0%} wrong")
+    x = _column(rows, "fraction")
+    axes.fill_between(x, _column(rows, "low"), _column(rows, "high"), color=BLUE, alpha=0.18, linewidth=0)
+    axes.plot(x, _column(rows, "right"), color=BLUE, label="right")
+    axes.plot(x, _column(rows, "says"), color=GREY, ls="--", label="says")
+    plain_axes(axes, grid="y")
+    axes.set_title("Accept the surest choices", loc="left", fontsize=11, color=INK)
+    axes.set_xlabel("prompts accepted, the surest first")
+    axes.set_ylim(0, 1.02)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.legend(loc="lower right", frameon=False, fontsize=8, labelcolor=INK)
+    return figure
+
+
+def best_of_n_figure(found: Any) -> Figure:
+    """Draw how often the best of n is right, what the judge says, and pass@n, against n."""
+    from matplotlib.ticker import NullLocator, PercentFormatter
+
+    figure = _figure(4.8, 3.4)
+    axes = figure.subplots()
+    rows = found.rows
+    n = _column(rows, "n")
+    if rows[0]["low"] is not None:
+        axes.fill_between(n, _column(rows, "low"), _column(rows, "high"), color=BLUE, alpha=0.18, linewidth=0)
+    marker: dict[str, Any] = {"marker": "o", "markersize": 4 if len(rows) < 12 else 2.5}
+    axes.plot(n, _column(rows, "pass_at_n"), color=GREY, linestyle=":", label="pass@n, the ceiling")
+    if rows[0]["says"] is not None:
+        axes.plot(n, _column(rows, "says"), color=BAD, linestyle="--", label="says", **marker)
+    axes.plot(n, _column(rows, "right"), color=BLUE, label="right", **marker)
+    if found.second is not None:
+        name = shown_text(found.second, 30)
+        axes.plot(
+            n, _column(rows, "second_right"), color=GOOD, linestyle="-.", label=f"right: {name}", **marker
+        )
+    plain_axes(axes, grid="y")
+    axes.set_xscale("log", base=2)
+    ticks = sorted({one for one in n if one & (one - 1) == 0} | {n[-1]})
+    axes.set_xticks(ticks, [str(one) for one in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("samples to choose from")
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8, labelcolor=INK)
     return figure
 
 

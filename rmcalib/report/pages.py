@@ -80,11 +80,13 @@ def plot(result: Any) -> Figure:
 
 def document_of(result: Any) -> Document:
     """Return the document of any result."""
-    from rmcalib.report import boards, comparisons
+    from rmcalib.metrics.best_of import BestOfN
+    from rmcalib.report import best_of, boards, comparisons
     from rmcalib.report.leaderboards import Report
 
     builders: dict[type, Callable[[Any], Document]] = {
         Evaluation: evaluation_document,
+        BestOfN: best_of.best_of_n_document,
         Comparison: comparisons.comparison_document,
         Board: boards.board_document,
         Report: boards.report_document,

@@ -79,13 +79,6 @@ def decision_sentences(found: Decisions) -> list[str]:
             f"with calibrated probabilities it is {regret.calibrated_cost:.3f}. The difference is "
             f"{regret.value:z.3f} [{regret.low:z.3f}, {regret.high:z.3f}]{chance}."
         )
-    if len(found.best_of) > 1:
-        last = found.best_of[-1]
-        sentences.append(
-            f"The best of {last['k']} responses by its rewards is right {percent(last['right'])} of the time, and "
-            f"it says {percent(last['says'])}. One response at random is right "
-            f"{percent(found.best_of[0]['right'])} of the time."
-        )
     return sentences
 
 
@@ -102,13 +95,18 @@ def decisions_document(found: Decisions) -> Document:
             Tile("accepts", percent(choice.accepted), meaning="of the prompts"),
             Tile("wrong, at most", percent(choice.high), meaning=sure),
         ],
-        first=[decisions_drawing(found)],
+        first=[
+            decisions_drawing(found),
+            doc.Words(
+                ["How many responses to choose from, and whether more of them do harm: rmcalib best-of-n."]
+            ),
+        ],
     )
 
 
 def decisions_drawing(found: Decisions) -> Drawing:
     """Return the figure of decisions."""
-    label = "Accuracy of the surest choices, and of the best of k responses"
+    label = "Accuracy of the surest choices"
     return Drawing("decisions-figure", partial(figures.decisions_figure, found), label)
 
 

@@ -35,6 +35,8 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("eval", "--part", "3/2"), "3/2"),
     ((*SCORES, "--fail-if", "ece[Maths]>0.1"), "Maths"),
     (("decide", "s.csv", "--wrong-at-most", "2"), "--wrong-at-most"),
+    (("best-of-n", "s.csv", "--cost", "2"), "--cost"),
+    (("best-of-n", "s.csv", "--second", "missing.csv"), "missing.csv"),
     (("combine", "s.csv", "s.csv"), "s.csv"),
     (("prolr", "--k", "1000"), "1000"),
     (("prolr", "--k", "2,x"), "--k 2,x"),

@@ -71,6 +71,32 @@ def test_compare_with_conditions_and_files(two: tuple[str, str], tmp_path: Path,
     assert "| right |" in (tmp_path / "m.md").read_text()
 
 
+def test_best_of_n_with_a_second_judge_and_files(
+    two: tuple[str, str], tmp_path: Path, invoke: Invoke
+) -> None:
+    done = invoke("best-of-n", two[0], "--second", two[1], "--to", "rows.csv", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert [row["n"] for row in found["rows"]] == [1, 2, 3, 4]
+    assert found["rows"][0]["right"] == pytest.approx(0.25)
+    assert (found["second"], Path(found["page"]).is_file()) == ("b", True)
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        assert float(list(csv.DictReader(file))[-1]["right"]) == pytest.approx(found["rows"][-1]["right"])
+    rows = [
+        {"prompt": i, "reward": (i + j) % 5, "correct": int((i + j) % 5 == 4), "step": 0}
+        for i in range(30)
+        for j in range(3)
+    ]
+    write_rows(tmp_path / "samples.jsonl", rows)
+    cheap = json.loads(invoke("best-of-n", "samples.jsonl", "--cost", 0.9, "--up-to", 2, "--json").out)
+    assert (cheap["labels"], cheap["enough_at"], len(cheap["rows"])) == ("correct", 1, 2)
+    assert invoke("best-of-n", "samples.jsonl", "--markdown", "page.md").code == 0
+    assert "pass@n" in (tmp_path / "page.md").read_text()
+    more = invoke("best-of-n", "samples.jsonl", "--up-to", 4)
+    assert more.code == 2
+    assert "4" in more.err
+
+
 def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
     write_scores(tmp_path / "a.csv")
     done = invoke("calibrate", "a.csv", "--json")

@@ -1,8 +1,6 @@
-"""Decisions: thresholds with a guarantee, the surest choices, best-of-k, and regret."""
+"""Decisions: thresholds with a guarantee, the surest choices, and regret."""
 
 from __future__ import annotations
-
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from rmcalib.repair.decisions import (
     THRESHOLDS,
     _fewest,
     _first_size,
-    best_of_rows,
     safe_threshold,
 )
 from rmcalib.scores import Scores
@@ -88,35 +85,14 @@ def test_a_judge_that_is_mostly_right_is_accepted_although_its_surest_choices_ar
     assert found.high <= 0.1
 
 
-@given(st.integers(2, 6), st.data())
-@settings(max_examples=40)
-def test_best_of_k_is_the_average_over_all_subsets(m: int, data: st.DataObject) -> None:
-    levels = st.lists(st.integers(0, 3), min_size=m, max_size=m)  # with ties
-    rewards = np.array(data.draw(st.lists(levels, min_size=1, max_size=4)), dtype=float)
-    correct = data.draw(st.lists(st.integers(0, m - 1), min_size=len(rewards), max_size=len(rewards)))
-    rows = best_of_rows(whole_part(Scores.from_arrays(rewards, correct)))
-    p = np.exp(rewards) / np.exp(rewards).sum(axis=1, keepdims=True)
-    for k, row in enumerate(rows, start=1):
-        right, says = [], []
-        for i, (own, answer) in enumerate(zip(rewards, correct, strict=True)):
-            for subset in combinations(range(m), k):
-                best = [j for j in subset if own[j] == max(own[list(subset)])]
-                right.append(np.mean([j == answer for j in best]))
-                says.append(np.mean([p[i, j] for j in best]))
-        assert row["k"] == k
-        assert row["right"] == pytest.approx(np.mean(right))
-        assert row["says"] == pytest.approx(np.mean(says))
-
-
-def test_both_curves_end_at_the_overall_accuracy_and_confidence() -> None:
+def test_the_curve_ends_at_the_overall_accuracy_and_confidence() -> None:
     scores = drawn(400, scale=2.0)
     found = decide(scores)
     first = whole_part(scores).first_choice
     headline = {"accuracy": first.y.mean(), "mean_confidence": first.p.mean()}
-    for last in (found.curve[-1], found.best_of[-1]):
-        assert last["right"] == pytest.approx(headline["accuracy"])
-        assert last["says"] == pytest.approx(headline["mean_confidence"])
-    assert found.best_of[0]["right"] == pytest.approx(0.25)
+    last = found.curve[-1]
+    assert last["right"] == pytest.approx(headline["accuracy"])
+    assert last["says"] == pytest.approx(headline["mean_confidence"])
     assert [row["n"] for row in found.curve] == [20 * i for i in range(1, 21)]
     assert found.table["right"].iloc[0] > found.table["right"].iloc[-1]
     for row in found.curve:

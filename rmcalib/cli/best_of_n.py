@@ -1,0 +1,62 @@
+"""``rmcalib best-of-n``: how many samples are worth it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from rmcalib.cli import options
+from rmcalib.cli.screen import session
+from rmcalib.cli.sources import calibrated
+
+
+def command(
+    source: options.Source,
+    /,
+    *,
+    second: Annotated[options.Name | None, Parameter(metavar="RUN")] = None,
+    up_to: Annotated[int | None, Parameter(metavar="N", validator=Number(gte=1))] = None,
+    cost: Annotated[float | None, Parameter(metavar="COST", validator=Number(gte=0, lt=1))] = None,
+    calibrator: options.CalibratorFile = None,
+    to: options.OutputFile | None = None,
+    markdown: options.Markdown = None,
+    output: options.Place = "runs/best-of-n",
+    seed: options.Seed = 0,
+    reading: options.Reading = options.Reading(),
+    common: options.Common = options.Common(),
+) -> int:
+    """Report how often the best of n samples is right, for every n.
+
+    Parameters
+    ----------
+    second
+        Scores of a second judge of the same samples, to compare.
+    up_to
+        Largest number of samples; default what nine of ten prompts have.
+    cost
+        Cost of a sample, as a fraction of the worth of a right answer; default: a gain of 1 point counts.
+    to
+        Write the table as CSV; - is standard output.
+    """
+    from rmcalib._util.files import write_csv, write_text
+    from rmcalib._util.storage import as_path
+    from rmcalib.metrics import best_of_n
+    from rmcalib.repair import Calibrator
+    from rmcalib.report.card import markdown_summary
+    from rmcalib.report.pages import document_of, write_page
+
+    sources = [source] if second is None else [source, second]
+    with session(common, sources, to=to, markdown=markdown) as screen:
+        scores = [reading.open(one) for one in sources]
+        if calibrator is not None:
+            scores[0] = calibrated(scores[0], Calibrator.load(calibrator), screen)
+        found = best_of_n(*scores, up_to=up_to, cost=cost, seed=seed)
+        page = write_page(found, as_path(output) / "report.html")
+        if to is not None:
+            write_csv(to, found.rows)
+        if markdown is not None:
+            write_text(markdown, markdown_summary([document_of(found)], ()))
+        screen.finish(found, {**found.content(), "page": str(page)}, written={"Report": page})
+    return 0

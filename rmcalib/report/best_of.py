@@ -1,0 +1,124 @@
+"""The document of `best_of_n`, and its sentences."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rmcalib._util.display import bracketed, clean_line, count, percent, points
+from rmcalib.metrics.best_of import TOLERANCE, BestOfN
+from rmcalib.report import document as doc
+from rmcalib.report import figures
+from rmcalib.report.sentences import Row
+
+_MADE = (
+    "One response of each prompt is the best, and the others were made for the benchmark: the numbers say how well the "
+    "judge finds it among n of these. What your policy gains is shown by labelled samples of your policy."
+)
+
+
+def best_of_n_document(found: BestOfN) -> doc.Document:
+    """Return the document of `best_of_n`: three sentences, one figure, one table."""
+    compared = {1, *(row["more"] for row in found.gains)}
+    shown = [row for row in found.rows if row["n"] in compared]
+    columns: doc.Columns = {
+        "n": lambda row: doc.Cell(str(row["n"]), row["n"]),
+        doc.Column("right", "The sample with the largest reward of n is correct"): partial(_cell, "right"),
+        doc.Column("says", "Mean stated probability of the chosen sample"): doc.entry("says", percent),
+        doc.Column("pass@n", "At least one of n samples is correct"): doc.entry("pass_at_n", percent),
+    }
+    if found.second is not None:
+        columns[doc.Column("second right", clean_line(found.second))] = doc.entry("second_right", percent)
+        columns["second − first, in points"] = _difference
+    caption = f"Brackets are {found.level:.0%} intervals, which hold for all n at once."
+    size = count(found.n_prompts, "prompt")
+    if found.n_clusters < found.n_prompts:
+        size = f"{count(found.n_clusters, 'question')}, {size}"
+    against = "" if found.second is None else f" against {clean_line(found.second)}"
+    label = ", ".join(f"best of {row['n']} is right {percent(row['right'])}" for row in shown)
+    notes = [*found.notes, *([f"No stated probability: {found.no_says}."] if found.no_says else [])]
+    return doc.Document(
+        title=f"Best of n by {clean_line(found.name)}{against}",
+        subtitle=f"{size}, up to {count(found.rows[-1]['n'], 'sample')}",
+        sentences=best_of_n_sentences(found),
+        first=[
+            doc.Drawing("best-of-n", partial(figures.best_of_n_figure, found), f"Over all prompts, {label}"),
+            doc.table_of("Best of n", shown, columns, caption),
+        ],
+        notes=[_MADE, *notes] if found.labels == "best" else notes,
+    )
+
+
+def _cell(key: str, row: Row) -> doc.Cell:
+    return doc.Cell(bracketed({**row, "value": row[key]}, percent), row[key])
+
+
+def _difference(row: Row) -> doc.Cell:
+    both = {"value": row["difference"], "low": row["difference_low"], "high": row["difference_high"]}
+    return doc.Cell(points(both), row["difference"])
+
+
+def best_of_n_sentences(found: BestOfN) -> list[str]:
+    """Return how many samples help, how many are enough, and whether more do harm."""
+    sentences = [_useful(found), _enough(found), _over_optimised(found)]
+    if found.second is not None:
+        sentences.append(_second(found))
+    return sentences
+
+
+def _useful(found: BestOfN) -> str:
+    one, last = found.row(1), found.rows[-1]["n"]
+    if found.useful_up_to == 1:
+        best = found.rows[-1]
+        return (
+            f"More samples are not shown to help: one sample is right {percent(one['right'])} of the time, the best of "
+            f"{last} {percent(best['right'])}."
+        )
+    best = found.row(found.useful_up_to)
+    return (
+        f"More samples help up to {found.useful_up_to}: the best of {found.useful_up_to} is right "
+        f"{percent(best['right'])} of the time, one sample {percent(one['right'])}, and a perfect judge would reach "
+        f"{percent(best['pass_at_n'])}."
+    )
+
+
+def _enough(found: BestOfN) -> str:
+    last = found.rows[-1]["n"]
+    if last == 1:
+        return "There is one sample per prompt: more of them show whether they are worth it."
+    what = f"{100 * TOLERANCE:g} point" if found.cost is None else "its samples cost"
+    if found.enough_at is None:
+        return f"It is not shown how many are enough: up to {last}, more samples may still gain more than {what}."
+    enough = "One sample is" if found.enough_at == 1 else f"{found.enough_at} samples are"
+    return f"{enough} enough: no larger number up to {last} gains more than {what}."
+
+
+def _over_optimised(found: BestOfN) -> str:
+    last = found.rows[-1]
+    says = ""
+    if last["says"] is not None:
+        says = f" For the best of {last['n']} it says {percent(last['says'])}, and is right {percent(last['right'])}."
+    if found.over_optimised_from is None:
+        return f"More samples are not shown to do harm.{says}"
+    worst = min(found.gains, key=lambda row: (row["more"] != found.over_optimised_from, row["high"]))
+    loss = points(
+        {"value": worst["gain"], "low": worst["low"], "high": worst["high"]}, sign=False, unit=" points"
+    )
+    return (
+        f"From {found.over_optimised_from} samples on, the reward is over-optimised: the best of {worst['more']} is "
+        f"right less often than the best of {worst['fewer']}, by {loss}.{says}"
+    )
+
+
+def _second(found: BestOfN) -> str:
+    known = [row for row in found.rows if row["difference_low"] is not None]
+    better = [row["n"] for row in known if row["difference_low"] > 0]
+    worse = [row["n"] for row in known if row["difference_high"] < 0]
+    last, second = found.rows[-1], clean_line(found.second or "")
+    if better and worse:
+        return f"{second} is better for some numbers of samples and worse for others; see the table."
+    if not better and not worse:
+        return f"{second} is not shown to differ: at {last['n']} samples by {_difference(last).text} points."
+    verdict, shown = ("better", better) if better else ("worse", worse)
+    row = found.row(shown[-1])
+    both = {"value": row["difference"], "low": row["difference_low"], "high": row["difference_high"]}
+    return f"{second} is {verdict}: at {shown[-1]} samples by {points(both, sign=False, unit=' points')}."
