@@ -10,6 +10,7 @@ import numpy as np
 
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, clean_line, count, number, percent, points
+from rmcalib.calibration.binning import CROWDED
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import OVERALL, disagreements
 from rmcalib.metrics.views import FEWEST, Part
@@ -65,7 +66,6 @@ _NOTHING = (
     "give two or more responses per prompt, and label the best one, or correct and wrong ones."
 )
 _LITTLE_MASS = 0.5
-_CROWDED = 0.8  # of all probabilities in one bin
 _READ_AS = {
     "reward": "rewards",
     "probability": "probabilities",
@@ -413,7 +413,7 @@ def _crowded_notes(whole: Part) -> list[str]:
     counts, edges = np.histogram(one.top_1.p, 10, (0.0, 1.0))
     fullest = int(counts.argmax())
     share = float(counts[fullest] / counts.sum())
-    if share < _CROWDED:
+    if share <= CROWDED:
         return []
     place = f"{edges[fullest]:.3g} to {edges[fullest + 1]:.3g}"
     return [f"{percent(share)} of all probabilities are in one bin of the ECE ({place}). Use the gap."]
