@@ -351,10 +351,11 @@ def _few_margin(sums: FloatArray, error: MeanError, level: float) -> float:
     The variance of C values with kurtosis κ has 2C/(κ − 1) degrees of freedom. If two models differ on a handful
     of prompts only, these are about twice their number.
     """
-    fourth = float((sums**4).sum())
-    if fourth <= 0:
+    largest = float(np.abs(sums).max())
+    if largest == 0:
         return 0.0
-    kurtosis = len(sums) * fourth / float((sums**2).sum()) ** 2
+    squares = (sums / largest) ** 2
+    kurtosis = len(sums) * float((squares**2).sum()) / float(squares.sum()) ** 2
     freedom = min(error.freedom, 2 * len(sums) / max(kurtosis - 1, 1e-9))
     return student_quantile(level, freedom) * error.se if freedom < _FEW_FREEDOM else 0.0
 
