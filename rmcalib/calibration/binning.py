@@ -51,6 +51,8 @@ class ErrorOptions:
         check_integer(self.bins, "bins", 1)
 
 
+CROWDED = 0.8
+"""If one bin has more of all probabilities, an error in bins of equal width hides what is wrong inside it."""
 USUAL = ErrorOptions()
 
 

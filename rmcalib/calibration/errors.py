@@ -25,6 +25,7 @@ from rmcalib.calibration.intervals import Interval, Limits
 from rmcalib.calibration.simulation import Alternatives, Features, Simulation
 
 _WIDE = ErrorOptions(bins=4)  # about as wide as what the smooth error averages over
+ONE_BIN = "all probabilities are in one bin, where this error is 0 whatever the rewards are worth"
 TrueError = Callable[[FloatArray], FloatArray]
 
 
@@ -284,7 +285,14 @@ def binned(
 ) -> Estimate:
     """Estimate the binned error of a table. It is simulated when the interval or the test is asked for."""
     made = lru_cache(lambda: _binned(events, options, resamples, rng))
-    return _estimate(event_error(events, options), events, made)
+    found = _estimate(event_error(events, options), events, made)
+    if options.spacing != "width" or not len(events):
+        return found
+    count = np.bincount(binning.bin_index(events.p, binning.bin_edges(events.p, options)))
+    fullest = float(count.max() / count.sum())
+    if fullest == 1 and isinstance(events.joint, OneOf):  # exactly one event of each prompt happens
+        return replace(found, null=None, fullest=fullest, note=ONE_BIN)
+    return replace(found, fullest=fullest)
 
 
 def smooth(

@@ -69,8 +69,11 @@ class Estimate:
     cluster : int (n,), optional
         Which prompts belong together.
     ranks : float (N,), optional
-        The rewards up to their scale. Two models whose rewards differ only in scale have the same first
-        choices.
+        The rewards up to their scale. Two models whose rewards differ only in scale have the same choices.
+    step : float (n,), optional
+        What one other choice changes, if ``ranks`` is given; default 1.
+    fullest : float
+        The fraction of probabilities in the fullest bin of an error in bins of equal width.
     """
 
     value: float | None
@@ -85,6 +88,8 @@ class Estimate:
     centre: Callable[[], float] | None = None
     cluster: IntArray | None = None
     ranks: FloatArray | None = None
+    step: FloatArray | None = None
+    fullest: float = 0.0
 
     @classmethod
     def missing(cls, n: int, note: str) -> Estimate:
@@ -268,7 +273,8 @@ def _paired(a: Estimate, b: Estimate) -> tuple[FloatArray | None, list[FloatArra
         jump = np.abs(b.if_wrong - a.if_wrong - base)  # either model may be the one that was surer
         return base, [base - jump, base + jump]
     # One model may be right and the other wrong, even if that was never seen.
-    return base, [] if _same_ranks(a.ranks, b.ranks) else [base - 1, base + 1]
+    step = 1.0 if a.step is None else a.step
+    return base, [] if _same_ranks(a.ranks, b.ranks) else [base - step, base + step]
 
 
 def _same_ranks(one: FloatArray, other: FloatArray) -> bool:

@@ -31,6 +31,7 @@ from rmcalib.calibration.clusters import (
 )
 
 Limits = tuple[float, float]
+_FEW_FREEDOM = 20.0  # of a difference that few prompts decide
 
 
 @dataclass(frozen=True)
@@ -339,7 +340,24 @@ def mean_difference(
     moved = b - a
     value = float(moved.mean())
     low, high = jump_interval(moved, moved if base is None else base, others, level, cluster)
+    margin = _few_margin(by_cluster(moved - value, cluster), mean_error(moved, cluster), level)
+    low, high = min(low, value - margin), max(high, value + margin)
     return Difference(value, low, high, _p_value(value, value - low, high - value, level))
+
+
+def _few_margin(sums: FloatArray, error: MeanError, level: float) -> float:
+    """Return the distance of the limits of a mean that few of its deviations (C,) decide; 0 if many do.
+
+    The variance of C values with kurtosis κ has 2C/(κ − 1) degrees of freedom. If two models differ on a handful
+    of prompts only, these are about twice their number.
+    """
+    largest = float(np.abs(sums).max())
+    if largest == 0:
+        return 0.0
+    squares = (sums / largest) ** 2
+    kurtosis = len(sums) * float((squares**2).sum()) / float(squares.sum()) ** 2
+    freedom = min(error.freedom, 2 * len(sums) / max(kurtosis - 1, 1e-9))
+    return student_quantile(level, freedom) * error.se if freedom < _FEW_FREEDOM else 0.0
 
 
 def check_level(level: float) -> None:

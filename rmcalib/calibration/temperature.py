@@ -361,11 +361,11 @@ class Scale:
 
     def temperature_interval(self, level: float = 0.95) -> Interval:
         """Return the temperature with its likelihood-ratio interval, robust to a wrong model."""
-        return Interval(self.fit.optimum, *self._temperature_limits(level), level)
+        return Interval(self.fit.optimum, *self.temperature_limits(level), level)
 
     def lost_interval(self, level: float = 0.95) -> Interval:
         """Return lost information with its interval."""
-        limits, more = self._temperature_limits(level), self._with_more_errors(level)
+        limits, more = self.temperature_limits(level), self._with_more_errors(level)
         on_scale = limits[0] <= 1 <= limits[1]
         low, high = self._root_limits(self._gain, self.delta, self._near(on_scale), level)
         known = [one for one in map(self.model.divergence, limits) if one is not None]
@@ -387,12 +387,13 @@ class Scale:
 
     def lost_centre(self, level: float = 0.95) -> float:
         """Return lost information without the bias of noise, for differences."""
-        limits = self._temperature_limits(level)
+        limits = self.temperature_limits(level)
         near = self._near(limits[0] <= 1 <= limits[1])
         # For rewards on the right scale, delta is near² χ²/2 with one degree of freedom, of median 0.455.
         return max(self.delta - 0.455 * near**2 / 2, 0.0) / self.unit
 
-    def _temperature_limits(self, level: float) -> Limits:
+    def temperature_limits(self, level: float) -> Limits:
+        """Return the limits of the temperature; the upper one may be infinite."""
         low, high = self._likelihood_limits(level)
         return low, max(high, self._with_more_errors(level).temperature, self._linear_high(level))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, chunks
 from rmcalib._util.display import clean_line
-from rmcalib.calibration.clusters import by_cluster
+from rmcalib.calibration.clusters import by_cluster, student_quantile, too_few_clusters
 from rmcalib.metrics import correlation
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.comparison import named_scores
@@ -221,6 +221,8 @@ def measure_entries(
         rejection += [{"model": name, **row} for row in rejection_rows(one, settings.seed)]
         order = np.argsort(one.scores.item_id[one.starts])
         cluster = None if one.cluster is None else one.cluster[order]
+        if too_few_clusters(cluster):
+            continue
         worth[name] = one.scale.kept, by_cluster(one.scale.kept_influence()[order], cluster)
         # Models may differ in which prompts have one correct response, and in their clusters.
         same = _digest(one.scores), len(worth[name][1])
@@ -375,8 +377,11 @@ def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> l
 
     Models are given by their values, of which larger ones are better, and what each prompt, or cluster of them,
     contributes to the deviation of that value (n,). A model is surely better if the difference is larger than the
-    95% point of the largest of all standardised differences, from a multiplier bootstrap (Mogstad et al. 2024).
+    95% point of the largest of all standardised differences, from a multiplier bootstrap (Mogstad et al. 2024), as a
+    quantile of Student's t instead of the normal distribution.
     """
+    from scipy.special import ndtr
+
     value = np.array([value for value, _ in measured])
     influence = np.array([influence for _, influence in measured])
     n_models, n = influence.shape
@@ -392,7 +397,8 @@ def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> l
         moved = rng.standard_normal((part.stop - part.start, n)) @ influence.T
         ratio = np.abs(moved[:, one] - moved[:, other])[:, known] / spread[known]
         largest.append(ratio.max(axis=1, initial=0.0))
-    limit = float(np.quantile(np.concatenate(largest), settings.level))
+    normal = float(ndtr(np.quantile(np.concatenate(largest), settings.level)))
+    limit = student_quantile(2 * normal - 1, n - 1)
     difference = value[one] - value[other]
     surely = np.where(known, np.abs(difference) > limit * spread, np.abs(difference) > 1e-12)
     better, worse = np.where(difference > 0, one, other)[surely], np.where(difference > 0, other, one)[surely]

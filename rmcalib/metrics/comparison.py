@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rmcalib.calibration.binning import CROWDED
 from rmcalib.calibration.clusters import mean_error, prompts_per_observation, student_quantile
 from rmcalib.calibration.estimates import difference_of, size_difference_of
 from rmcalib.calibration.intervals import Difference
@@ -206,6 +207,8 @@ def _row(metric: Metric, part_a: Part, part_b: Part, settings: Settings) -> Row 
         sizes = size_difference_of(a, b, settings.level) if metric.better == "zero" else None
         moved = b.value - a.value if found is None else found.value
         better = _better(metric, a.value, b.value, sizes if metric.better == "zero" else found)
+        if max(a.fullest, b.fullest) > CROWDED:
+            better = ""  # the error of probabilities that are all alike is small, whatever they are worth
     return {
         "a": a.value,
         "b": b.value,

@@ -68,7 +68,7 @@ def says(part: Part, _: Settings, view: ViewName) -> Estimate:
 def right(part: Part, _: Settings, view: ViewName) -> Estimate:
     """How often the events happened."""
     if view == "preferred":
-        return _jumping(part, view, lambda one: one.y, (0.0, 1.0))
+        return _jumping(part, view, lambda one: one.y, (0.0, 1.0), counts=True)
     events = _events(part, view)
     found = Estimate.proportion(events.per_prompt(events.y), cluster=events.cluster)
     if view != "first_choice":
@@ -79,7 +79,7 @@ def right(part: Part, _: Settings, view: ViewName) -> Estimate:
 
 def gap(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Mean stated probability minus how often it happened."""
-    return _jumping(part, view, lambda one: one.p - one.y, (-1.0, 1.0))
+    return _jumping(part, view, lambda one: one.p - one.y, (-1.0, 1.0), counts=True)
 
 
 def brier(part: Part, _: Settings, view: ViewName) -> Estimate:
@@ -499,8 +499,18 @@ def _lengths(part: Part) -> FloatArray:
     return part.length
 
 
-def _jumping(part: Part, view: ViewName, value: Callable[[Events], FloatArray], within: Limits) -> Estimate:
-    """Return the mean of one number per event. It jumps with the outcome, even if that was never seen."""
+def _jumping(
+    part: Part,
+    view: ViewName,
+    value: Callable[[Events], FloatArray],
+    within: Limits,
+    *,
+    counts: bool = False,
+) -> Estimate:
+    """Return the mean of one number per event. It jumps with the outcome, even if that was never seen.
+
+    If it ``counts`` outcomes, it jumps by 1 where one of two models is right and the other is wrong.
+    """
     events = _events(part, view)
     values, right, wrong = events.per_prompt(value(events)), None, None
     if view in ("first_choice", "preferred"):
@@ -513,7 +523,11 @@ def _jumping(part: Part, view: ViewName, value: Callable[[Events], FloatArray], 
         share = 1.0 if events.joint.share is None else events.joint.share
         right, wrong = (value(replace(events, y=y * share)) for y in (likely, 1 - likely))
     found = Estimate.mean(values, right, wrong, within=within, cluster=events.cluster)
-    return replace(found, ranks=part.ranks) if view == "first_choice" else found
+    if view == "first_choice":
+        return replace(found, ranks=part.ranks)
+    if view == "preferred" and counts:
+        return replace(found, ranks=part.ranks, step=1 / np.bincount(events.prompt))
+    return found
 
 
 def _top_1_mean(part: Part, loss: Callable[[Part], FloatArray], most: float) -> Estimate:

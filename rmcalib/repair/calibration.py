@@ -12,6 +12,7 @@ from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib._util.display import count
 from rmcalib.calibration import equal_temperatures, mean_interval
+from rmcalib.calibration.clusters import too_few_clusters
 from rmcalib.calibration.intervals import check_level
 from rmcalib.metrics.catalogue import chosen_metrics
 from rmcalib.metrics.measures import Settings, log_losses
@@ -124,8 +125,8 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
     Raises
     ------
     RefusedError
-        If the held-out log loss is not lower than without a temperature, or not lower than that of a guess;
-        or if there are fewer than 20 prompts.
+        If the interval of the temperature holds 1; if the held-out log loss is not lower than without a
+        temperature, or not lower than that of a guess; if there are fewer than 20 prompts, or too few clusters.
 
     Examples
     --------
@@ -152,6 +153,11 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
             "few", f"{count(len(part), 'prompt')} with {what}; a temperature needs at least {FEWEST}"
         )
     part = replace(part, seed=seed)
+    if too_few_clusters(part.cluster):
+        raise RefusedError(
+            "few",
+            "the clusters of prompts are too few, or one is too large, to tell a temperature from chance",
+        )
     fit = (_top_1 if view == "top_1" else _pointwise)(part, level)
     _refuse(fit)
     gained = mean_interval(fit.before - fit.after, clusters=fit.cluster, level=level)
@@ -188,7 +194,8 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
 class _Fit:
     """A fitted calibrator, and log losses (n,) before it, after it on held-out prompts, and of a guess.
 
-    ``held_out`` are the rewards with held-out calibration, ``cluster`` is that of the losses.
+    ``held_out`` are the rewards with held-out calibration, ``cluster`` is that of the losses, and ``off_scale`` says
+    whether rewards as they are are shown to be off.
     """
 
     calibrator: Calibrator
@@ -197,6 +204,7 @@ class _Fit:
     after: FloatArray
     guess: FloatArray
     cluster: IntArray | None
+    off_scale: bool
 
 
 def _top_1(part: Part, level: float) -> _Fit:
@@ -215,7 +223,8 @@ def _top_1(part: Part, level: float) -> _Fit:
     before, after = (-one.log_p[one.is_correct] for one in (part, held_out))
     calibrator = Calibrator(fit.temperature, best.low, best.high, level)
     rewards = part.reward / np.repeat(held_out.pl.temperature, part.sizes)
-    return _Fit(calibrator, rewards, before, after, np.log(part.sizes), part.cluster)
+    off_scale = not best.low <= 1 <= best.high
+    return _Fit(calibrator, rewards, before, after, np.log(part.sizes), part.cluster, off_scale)
 
 
 def _pointwise(part: Part, level: float) -> _Fit:
@@ -231,11 +240,15 @@ def _pointwise(part: Part, level: float) -> _Fit:
     before, after, guess = (log_losses(one) for one in (stated, held_out, base_rate))
     rewards = part.reward.copy()
     rewards[~np.isnan(part.label)] = held_out.logit
-    return _Fit(calibrator, rewards, before, after, guess, stated.cluster)
+    wide = fit_pointwise(part, (1 + level) / 2)  # two numbers are looked at, T and b
+    assert wide.threshold_low is not None
+    assert wide.threshold_high is not None
+    off_scale = not (wide.low <= 1 <= wide.high and wide.threshold_low <= 0 <= wide.threshold_high)
+    return _Fit(calibrator, rewards, before, after, guess, stated.cluster, off_scale)
 
 
 def _refuse(fit: _Fit) -> None:
-    """Refuse a temperature that does not lower the held-out log losses."""
+    """Refuse a temperature that does not lower the held-out log losses, or that chance can explain."""
     best = fit.calibrator
     stated, held_out, guessed = (float(one.mean()) for one in (fit.before, fit.after, fit.guess))
     losses = f"held-out log loss: {held_out:.4f} with a temperature, {stated:.4f} without, {guessed:.4f} of a guess"
@@ -247,7 +260,7 @@ def _refuse(fit: _Fit) -> None:
             else "these prompts do not show that the rewards say anything"
         )
         raise RefusedError("uninformative" if worse else "not shown", f"{losses}: {why}")
-    if held_out >= stated:
+    if held_out >= stated or not fit.off_scale:
         known = best.low >= 1 / _CLOSE and best.high <= _CLOSE
         why = "on the right scale already" if known else "not shown to be off by these prompts"
         raise RefusedError(

@@ -111,7 +111,9 @@ def board_document(board: Board) -> Document:
         draw = partial(figures.says_right_figure, _in_order(board))
         first.append(Drawing("says_right", draw, label, _SAYS))
     if board.training:
-        label = "Says and right, kept information, temperature and ECE over the training steps"
+        label = (
+            "Says and right, kept information, temperature and ECE (all responses) over the training steps"
+        )
         steps = Drawing("training", partial(figures.curves_figure, board.training, figures.TRAINING), label)
         first = [steps, _training_table(board.training), *first]
     first += _paper_figures(board)
@@ -166,7 +168,7 @@ def _ranking(models: Rows, main: str, name: str) -> doc.Table:
     known = {key for row in models for key in row["values"]}
     views = {"pairwise": PAIRS, "pointwise": RESPONSES}
     wanted = {main: "", **views.get(main.partition("_")[0], HEADLINE)}
-    wanted |= {"temperature": "best T", "ece": "ECE"}
+    wanted |= {"temperature": "best T", "ece": "ECE (all responses)"}
     short = display.short_names(dict.fromkeys(row["model"] for row in models))
     columns: Columns = {"model": lambda row: _name_cell(row, short[row["model"]])}
     several = any("benchmark" in row for row in models)

@@ -10,7 +10,7 @@ from rmcalib.metrics.comparison import Comparison
 from rmcalib.metrics.views import FEWEST
 from rmcalib.report import document as doc
 from rmcalib.report import figures, pages
-from rmcalib.report.sentences import HEADLINE, PAIRS, RESPONSES, Row, Rows, metric_name
+from rmcalib.report.sentences import HEADLINE, PAIRS, RESPONSES, Row, Rows, metric_name, p_text
 
 _NAMES = {**HEADLINE, **PAIRS, **RESPONSES}
 
@@ -58,8 +58,13 @@ def _difference_table(
         return doc.Cell(points(both) if in_points else bracketed(both, display.signed), row["difference"])
 
     def p(row: Row) -> doc.Cell:
-        value = row["p_value"] if row["size_p_value"] is None else row["size_p_value"]
-        return doc.Cell(p_value(value), value)
+        return doc.Cell(p_value(row["p_value"]), row["p_value"])
+
+    def size(row: Row) -> doc.Cell:
+        if row["size_difference"] is None:
+            return doc.Cell("")
+        ends = {name: row[f"size_{name}"] for name in ("low", "high")} | {"value": row["size_difference"]}
+        return doc.Cell(f"{points(ends)}, {p_text(row['size_p_value'])}", row["size_difference"])
 
     def side(which: str, row: Row) -> doc.Cell:
         return pages.metric_cell({"value": row[which]}, row["metric"])
@@ -70,11 +75,16 @@ def _difference_table(
         "A": partial(side, "a"),
         "B": partial(side, "b"),
         "B − A": change,
-        doc.Column("p-value", "Of gaps: that their sizes are equal"): p,
+        doc.Column("p-value", "That B − A is 0"): p,
+        doc.Column(
+            "|B| − |A|", "Of gaps: the difference of their sizes, and the p-value that they are equal"
+        ): size,
         "better": lambda row: doc.Cell(row["better"].upper(), tone="good"),
     }
     if not by_category:
         del columns["category"]
+    if all(row["size_difference"] is None for row in rows):
+        columns = {name: cell for name, cell in columns.items() if cell is not size}
     level = f"{found.settings.level:.0%}"
     caption = f"Paired over prompts, with {level} intervals. Of two gaps the smaller size is better.{left}"
     return doc.table_of(name, rows, columns, caption)
@@ -90,7 +100,7 @@ def comparison_sentences(found: Comparison) -> list[str]:
         accuracy = f"accuracy is {percent(right['a'])} and {percent(right['b'])}"
     elif right is not None:
         more = f"{winner[right['better']]} is more often right, by {_by(right)}"
-        accuracy = more if right["better"] else "accuracy does not differ"
+        accuracy = more if right["better"] else "no difference in accuracy is shown"
     if gap is None or gap["size_difference"] is None:
         return [f"Calibration cannot be compared; {accuracy}."]
     if gap["n"] < FEWEST:

@@ -17,11 +17,12 @@ from rmcalib._util.storage import as_path, remove_file
 from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.calibration.estimates import difference_of
 from rmcalib.metrics import table as tables
-from rmcalib.metrics.audit import audit, cancelling, check_groupings
+from rmcalib.metrics.audit import audit, check_groupings
 from rmcalib.metrics.catalogue import Metric, catalogue, chosen_metrics
 from rmcalib.metrics.comparison import smallest_gap
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
+from rmcalib.metrics.statements import corrected, shown_statements, statement_tests
 from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
 from rmcalib.repair.calibration import Calibration
@@ -58,8 +59,9 @@ class Evaluation(Shown):
     facts : dict
         What sentences need beside the metrics: view ("top_1": one response is the best; "pointwise": each is
         correct or not), prompts, responses, clusters, chance (accuracy of a random
-        choice), smallest_gap (that these prompts can show), cancels (p-value that errors of both signs
-        cancel), gain (of a temperature on other prompts, with its interval).
+        choice), smallest_gap (that these prompts can show), gain (of a temperature on other prompts, with its
+        interval), tests (the p-value of each statement against the model: gap, cancels, groups, scale, check),
+        shown (those statements that hold after the correction for all of them).
     reliability, isotonic : list of dict
         The tables that figures are drawn from.
     decisions : Decisions, optional
@@ -232,12 +234,16 @@ def evaluate(
     if group_by and shown is None:
         raise ValueError(f"group by: {reason or 'no prompts with one correct response, so there is no gap'}")
     named = None if metrics is None else [one.name for one in wanted]
+    rows = tables.metric_rows(whole, wanted, settings)
+    groups = [] if shown is None else audit(shown, groupings, columns, level=level)
+    tests = statement_tests(whole, shown, rows, groups, settings)
     return Evaluation(
         model=name,
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
-        rows=tables.metric_rows(whole, wanted, settings),
-        groups=[] if shown is None else audit(shown, groupings, columns, level=level),
-        facts=_facts(whole, shown, settings, reason) | {"view": view},
+        rows=rows,
+        groups=_flagged(groups, tests, level),
+        facts=_facts(whole, shown, settings, reason)
+        | {"view": view, "tests": tests, "shown": shown_statements(tests, level)},
         reliability=[] if reason else tables.reliability_rows(whole, settings, view),
         isotonic=tables.isotonic_rows(whole) if curve == "isotonic" and shown is not None else [],
         decisions=None if shown is None or metrics is not None else decide(shown, level=level, seed=seed),
@@ -248,6 +254,18 @@ def evaluate(
         scores=own,
         texts=texts,
     )
+
+
+def _flagged(groups: list[Row], tests: Mapping[str, float], level: float) -> list[Row]:
+    """Return groups that are flagged after the correction for all groups, and for the other statements of a page."""
+    if "groups" not in tests:
+        return groups
+    factor = corrected(tests)["groups"] / tests["groups"]
+    for row in groups:
+        if row["p_adjusted"] is not None:
+            row["p_adjusted"] = min(factor * row["p_adjusted"], 1.0)
+            row["flagged"] = row["p_adjusted"] <= 1 - level + 1e-9
+    return groups
 
 
 def made_from(
@@ -323,15 +341,11 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
         "chance": None if single is None else float((1 / single.sizes).mean()),
         "no_calibration": reason,
         "smallest_gap": None,
-        "cancels": None,
         "gain": None,
     }
     if one is None or len(one) < FEWEST:
         return facts
     facts["smallest_gap"] = smallest_gap(one, level=settings.level)
-    facts["cancels"] = cancelling(
-        one.first_choice, bins=settings.bins, resamples=settings.resamples, seed=settings.seed
-    )
     before, after = (
         tables.estimate_of(catalogue()[name], whole, settings) for name in ("nll_at_temperature", "nll")
     )

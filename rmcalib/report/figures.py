@@ -321,7 +321,7 @@ TRAINING: _Panels = {
     "says and right": {"accuracy": ("right", BLUE, "o-"), "mean_confidence": ("says", BAD, "v--")},
     "kept information": {"kept_information": ("", BLUE, "o-")},
     "best temperature": {"temperature": ("", BLUE, "o-")},
-    "ECE": {"ece": ("measured", BLUE, "o-"), "ece_null_mean": ("if calibrated", GREY, "s--")},
+    "ECE (all responses)": {"ece": ("measured", BLUE, "o-"), "ece_null_mean": ("if calibrated", GREY, "s--")},
 }
 """The curves of a reward model's training steps: label, colour and style, by panel and metric."""
 WATCHED: _Panels = {

@@ -39,7 +39,7 @@ _POINTWISE = {
     "pointwise_confidence": "says",
     "pointwise_accuracy": "right",
     "pointwise_gap": "gap in points",
-    "pointwise_ece": "ECE",
+    "pointwise_ece": "ECE (each response)",
     "within_prompt_auroc": "order within prompts",
     "best_of_n": "best of n",
     "best_of_n_chance": "by chance",
@@ -262,7 +262,8 @@ def _diagrams(result: Evaluation) -> Iterator[Drawing]:
 
 def _category_table(result: Evaluation) -> doc.Table | None:
     """Return the headline metrics and the ECE, overall and by category."""
-    names = {**HEADLINE, "ece": "ECE", "ece_p_value": "ECE p-value"}
+    names = {**HEADLINE, "confidence_ece": "ECE (top choice)", "ece": "ECE (all responses)"}
+    names |= {"ece_p_value": "p-value of ECE (all responses)"}
     if result.facts["view"] == "pointwise":
         names = _POINTWISE
     elif result.facts["no_calibration"] is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util import display
-from rmcalib._util.display import bracketed, clean_line, count, number, percent, temperature_text
+from rmcalib._util.display import bracketed, clean_line, count, number, percent, points, temperature_text
 from rmcalib.integrations.watching import Watch
 from rmcalib.repair.calibration import Calibration
 from rmcalib.repair.calibrator import Applied, Calibrator, CalibratorCheck
@@ -170,6 +170,14 @@ def calibration_sentences(found: Calibration) -> list[str]:
         f"{moved}Divide the rewards by T = {bracketed(best, temperature_text)}: the log loss on held-out prompts "
         f"falls by an estimated {bracketed(gain)}{shown}."
     ]
+    gaps = [
+        row
+        for row in found.rows
+        if row["category"] == "overall" and row["metric"] in ("overconfidence", "pointwise_gap")
+    ]
+    if len(gaps) == 2 and None not in (gaps[0]["value"], gaps[1]["value"]):
+        before, after = (points(row, unit=" points") for row in gaps)
+        sentences.append(f"Its gap there goes from {before} to {after}.")
     if found.p_equal is not None:
         p = p_text(found.p_equal)
         if found.p_equal < 1 - fitted.level:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, clean_line, count, number, percent, points
+from rmcalib.calibration.binning import CROWDED
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import OVERALL, disagreements
 from rmcalib.metrics.views import FEWEST, Part
@@ -53,6 +55,7 @@ CLAIMS = {
     "votes": ("vote_confidence", "vote_agreement", "vote_gap"),
 }
 """What a model says, what happens, and the gap between them, in each view."""
+_STATEMENTS = {"top_1": "gap", "pairs": "pairs", "pointwise": "pointwise", "votes": "votes"}
 _CLAIM_WORDS = {
     "top_1": "It says {} and is right {} of the time",
     "pairs": "In pairs it says {} and is right {} of the time",
@@ -65,7 +68,7 @@ _NOTHING = (
     "give two or more responses per prompt, and label the best one, or correct and wrong ones."
 )
 _LITTLE_MASS = 0.5
-_CROWDED = 0.8  # of all probabilities in one bin
+_REPEATED = 0.05  # of all prompts
 _READ_AS = {
     "reward": "rewards",
     "probability": "probabilities",
@@ -110,9 +113,9 @@ def evaluation_sentences(evaluation: Evaluation) -> list[str]:
     at, facts = overall_values(evaluation.rows), evaluation.facts
     found = [_meaning_sentence(evaluation.manifest)]
     if facts["view"] == "pointwise":
-        found += _pointwise_sentences(at)
+        found += _pointwise_sentences(at, facts)
     else:
-        found += _vote_sentences(at)
+        found += _vote_sentences(at, facts)
         if facts["one_answer"] == 1:
             found.append("One prompt shows nothing about calibration.")
         elif facts["one_answer"]:
@@ -140,7 +143,7 @@ def _meaning_sentence(manifest: Row) -> str:
     return f"{start} but were read as rewards; if that is wrong, say --scale {looks}."
 
 
-def _claim(at: Mapping[str, Row], view: str, unit: str = "prompt") -> tuple[str, str]:
+def _claim(at: Mapping[str, Row], view: str, facts: Row, unit: str = "prompt") -> tuple[str, str]:
     """Return what a model says and what happens, and the verdict on its gap; nothing if a number is missing."""
     if not set(CLAIMS[view]) <= at.keys():
         return "", ""
@@ -148,31 +151,35 @@ def _claim(at: Mapping[str, Row], view: str, unit: str = "prompt") -> tuple[str,
     start = _CLAIM_WORDS[view].format(percent(says["value"]), percent(right["value"]))
     if gap["n"] < FEWEST:
         return start, f"{count(gap['n'], unit)} are too few for a verdict"
-    if outside_zero(gap):
+    if gap["low"] is None:
+        return start, f"no verdict ({clean_line(gap['note'])})"
+    if _STATEMENTS[view] in facts["shown"]:
         return start, f"{direction(gap['value'])} by {points(gap, sign=False, unit=' points')}"
-    return start, f"not shown to be over- or under-confident (gap {points(gap, unit=' points')})"
+    look = f", corrected for {count(len(facts['tests']), 'statement')}" if outside_zero(gap) else ""
+    return start, f"not shown to be over- or under-confident (gap {points(gap, unit=' points')}{look})"
 
 
 def _choice_sentences(evaluation: Evaluation, at: Mapping[str, Row]) -> list[str]:
     """Return what the first choices of prompts with one correct response show."""
     facts = evaluation.facts
-    start, verdict = _claim(at, "top_1")
+    start, verdict = _claim(at, "top_1", facts)
     if not start:
         return [_reversed_sentence(at, facts), *_uncalibrated_sentences(at, facts)]
     gap, least = at["overconfidence"], facts["smallest_gap"]
     found = [_reversed_sentence(at, facts), f"{start}: {verdict}."]
-    if gap["n"] < FEWEST:
+    if gap["n"] < FEWEST or gap["low"] is None:
         return found
-    if not outside_zero(gap) and facts["cancels"] is not None and facts["cancels"] < 0.05:
+    if "gap" not in facts["shown"] and "cancels" in facts["shown"]:
         found[1] = (
             f"{start}, but errors of both signs cancel in this gap of {points(gap, unit=' points')}: it is "
             "over-confident on some prompts and under-confident on others."
         )
-    elif not outside_zero(gap) and least:
+    elif "gap" not in facts["shown"] and least:
         shown = f"{count(gap['n'], 'prompt')} would show a gap of {100 * least:.1f} points in 4 of 5 cases"
         found.append(f"{shown}.")
-    found += [_information_sentence(at), _temperature_sentence(at, facts), _beta_sentence(evaluation, at)]
-    return [*found, _groups_sentence(evaluation.groups), _check_sentence(evaluation, at)]
+    found += [_information_sentence(at, facts), _temperature_sentence(at, facts)]
+    found += [_beta_sentence(evaluation, at), _groups_sentence(evaluation)]
+    return [*found, _check_sentence(evaluation, at)]
 
 
 def _reversed_sentence(at: Mapping[str, Row], facts: Row) -> str:
@@ -186,7 +193,7 @@ def _reversed_sentence(at: Mapping[str, Row], facts: Row) -> str:
     return f"{start}: {_REVERSED}"
 
 
-def _information_sentence(at: Mapping[str, Row]) -> str:
+def _information_sentence(at: Mapping[str, Row], facts: Row) -> str:
     kept, lost, usable = (at.get(f"{name}_information") for name in ("kept", "lost", "usable"))
     if kept is None or lost is None or usable is None:
         return ""
@@ -195,23 +202,26 @@ def _information_sentence(at: Mapping[str, Row]) -> str:
         start = f"Its probabilities are worse than a uniform guess (kept information {_share(kept)})"
     elif kept["low"] is not None and kept["low"] <= 0:
         start = f"Its probabilities are not shown to be better than a uniform guess (kept information {_share(kept)})"
-    if lost["low"] is not None and lost["low"] <= 0:
-        return f"{start}; their scale is not shown to be off."
+    if "scale" not in facts["shown"]:
+        more = "" if facts["shown"] else "; their scale is not shown to be off"
+        return f"{start}{more}."
     if usable["low"] is not None and usable["low"] <= 0:
         return f"{start}; its rewards are not shown to say anything at any scale."
     return f"{start}; its rewards would give {_share(usable)} at their best scale."
 
 
 def temperature_helps(facts: Row) -> bool:
-    """Return whether a temperature is shown to lower the log loss on other prompts."""
-    return facts["gain"] is not None and bool(facts["gain"]["low"] > 0)
+    """Return whether the best temperature is shown to differ from 1, and lowers the log loss on other prompts."""
+    return "scale" in facts["shown"] and facts["gain"] is not None and bool(facts["gain"]["value"] > 0)
 
 
 def _temperature_sentence(at: Mapping[str, Row], facts: Row) -> str:
     if "temperature" not in at:
         return ""
+    if "scale" not in facts["shown"]:
+        return "One temperature is not shown to repair it." if facts["shown"] else ""
     if not temperature_helps(facts):
-        return "A temperature is not shown to help."
+        return "A temperature is not shown to help on other prompts."
     best, gain = bracketed(at["temperature"], display.temperature_text), bracketed(facts["gain"])
     return (
         f"Dividing its rewards by T = {best} is estimated to lower the log loss on other prompts by {gain}."
@@ -230,12 +240,15 @@ def _beta_sentence(evaluation: Evaluation, at: Mapping[str, Row]) -> str:
     return f"Its rewards are for β = {beta:g}{guess}; its best temperature corresponds to β = {right}."
 
 
-def _groups_sentence(groups: Rows) -> str:
-    """Name the groups whose gap differs from 0 after the correction for looking at many."""
+def _groups_sentence(evaluation: Evaluation) -> str:
+    """Name the groups whose gap differs from 0 after the correction for looking at many, and at other numbers."""
+    groups, facts = evaluation.groups, evaluation.facts
     flagged = [row for row in groups if row["flagged"]]
     if len(groups) < 2:
         return ""
     looked = f"corrected for looking at {count(len(groups), 'group')}"
+    if not flagged and {"gap", "cancels"} & {*facts["shown"]}:
+        return f"No single group is shown to be over- or under-confident by itself ({looked})."
     if not flagged:
         return f"No group is shown to be over- or under-confident ({looked})."
     gaps = {clean_line(row["group"]): row["pooled"] or row["gap"] for row in flagged}
@@ -251,14 +264,19 @@ def _check_sentence(evaluation: Evaluation, at: Mapping[str, Row]) -> str:
     if error is None or null is None or p is None:
         return ""
     shown = p_text(p["value"], 1 / (evaluation.settings.resamples + 1))
+    chance = ""
+    if p["value"] <= 1 - evaluation.settings.level and "check" not in evaluation.facts["shown"]:
+        chance = (
+            f"; corrected for {count(len(evaluation.facts['tests']), 'statement')}, that is within chance"
+        )
     return (
-        f"Check: its confidence ECE is {number(error['value'])}; a calibrated model would show about "
-        f"{number(null['value'])} ({shown})."
+        f"Check: its {metric_name('confidence_ece')} is {number(error['value'])}; a calibrated model would show about "
+        f"{number(null['value'])} ({shown}){chance}."
     )
 
 
 def _uncalibrated_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
-    start, verdict = _claim(at, "pairs")
+    start, verdict = _claim(at, "pairs", facts)
     found = [f"{start}: {verdict}."] if start else []
     if "accuracy" in at:
         found.append(f"Its first choice is right {percent(at['accuracy']['value'])} of the time.")
@@ -267,8 +285,8 @@ def _uncalibrated_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     return found
 
 
-def _pointwise_sentences(at: Mapping[str, Row]) -> list[str]:
-    start, verdict = _claim(at, "pointwise", "response")
+def _pointwise_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
+    start, verdict = _claim(at, "pointwise", facts, "response")
     found = [f"{start}: {verdict}."] if start else []
     excess = at.get("fitted_log_loss_excess")
     if start and excess is not None:
@@ -299,8 +317,8 @@ def _worth(excess: Row) -> str:
     return "its rewards are not shown to tell correct responses from wrong ones"
 
 
-def _vote_sentences(at: Mapping[str, Row]) -> list[str]:
-    start, verdict = _claim(at, "votes")
+def _vote_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
+    start, verdict = _claim(at, "votes", facts)
     if not start:
         return []
     found = [f"{start}: {verdict}."]
@@ -355,6 +373,7 @@ def score_notes(scores: Scores, benchmark: Benchmark | None, whole: Part) -> lis
         notes.append(f"{count(empty, 'response')} of {len(texts):,} have no text.")
     if scale.kind != "pairs":  # verdicts on pairs are often equal
         notes += _shared_rewards(scores)
+        notes += _repeated_prompts(scores)
     return notes if benchmark is None else [*notes, *disagreements(scores, benchmark)]
 
 
@@ -413,10 +432,13 @@ def _crowded_notes(whole: Part) -> list[str]:
     counts, edges = np.histogram(one.top_1.p, 10, (0.0, 1.0))
     fullest = int(counts.argmax())
     share = float(counts[fullest] / counts.sum())
-    if share < _CROWDED:
+    if share <= CROWDED:
         return []
     place = f"{edges[fullest]:.3g} to {edges[fullest + 1]:.3g}"
-    return [f"{percent(share)} of all probabilities are in one bin of the ECE ({place}). Use the gap."]
+    return [
+        f"{percent(share)} of all probabilities are in one bin ({place}), where the {metric_name('ece')} is near 0 "
+        "whatever they are worth. Use the gap."
+    ]
 
 
 def _shared_rewards(scores: Scores) -> list[str]:
@@ -429,6 +451,22 @@ def _shared_rewards(scores: Scores) -> list[str]:
     return [
         f"{count(shared, 'response')} share their reward with another response to the same prompt. "
         "A tie of t responses counts as 1/t right."
+    ]
+
+
+def _repeated_prompts(scores: Scores) -> list[str]:
+    """Propose clusters if many prompts have the same rewards and labels as another one."""
+    if scores.cluster is not None or len(np.unique(scores.reward)) < max(20, len(scores) / 20):
+        return []  # few different rewards, such as ratings, are equal by chance
+    order = np.lexsort((scores.reward, np.repeat(np.arange(scores.n_items), np.diff(scores.offsets))))
+    both = np.column_stack([scores.reward, scores.label])[order]
+    same = [both[start:stop].tobytes() for start, stop in pairwise(scores.offsets.tolist())]
+    repeated = len(same) - len(set(same))
+    if repeated < max(5, _REPEATED * len(same)):
+        return []
+    return [
+        f"{count(repeated, 'prompt')} of {len(same):,} have exactly the rewards and labels of another one. If prompts "
+        "are repeated, intervals are too narrow: say which ones belong together with --cluster."
     ]
 
 

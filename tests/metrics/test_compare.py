@@ -236,3 +236,55 @@ def test_a_temperature_is_tried_on_other_benchmarks() -> None:
     assert found.equality.p_value < 0.05
     lost = {(row["fitted_on"], row["used_on"]): row["lost_information"] for row in found.effects}
     assert lost["a", "a"] < lost["none", "a"]
+
+
+def test_one_discordant_pair_names_nobody() -> None:
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(scale=2.0, size=(600, 2))
+    correct = (rewards + rng.gumbel(size=rewards.shape)).argmax(axis=1)
+    other = rewards.copy()
+    other[0] = rewards[0, ::-1]
+    found = compare(*(Scores.from_arrays(one, correct) for one in (rewards, other)), resamples=20)
+    for name in ("accuracy", "pairwise_accuracy", "pairwise_overconfidence", "nll", "brier"):
+        row = found.row(name)
+        assert row is not None
+        assert row["better"] == ""
+        assert row["low"] < 0 < row["high"]
+
+
+def test_noise_on_saturated_pairs_names_nobody() -> None:
+    named = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rewards = 20 * rng.normal(size=(200, 2))
+        wrong = rng.random(200) < 0.03
+        correct = np.where(wrong, rewards.argmin(axis=1), rewards.argmax(axis=1))
+        both = [
+            Scores.from_arrays(rewards + 1e-3 * rng.normal(size=rewards.shape), correct) for _ in range(2)
+        ]
+        found = compare(*both, metrics=["nll", "brier", "pairwise_accuracy"], resamples=20)
+        named += any(row["better"] for row in found.rows)
+    assert named <= 3
+
+
+def test_an_error_in_one_bin_is_not_better() -> None:
+    sharp = calibrated_scores(300, confidence=2.0)
+    flat = sharp.at_temperature(1000.0)
+    for name in ("ece", "confidence_ece"):
+        row = compare(sharp, flat, metrics=[name], resamples=50).row(name)
+        assert row is not None
+        assert row["better"] == ""
+    better = compare(sharp, sharp.at_temperature(2.0), metrics=["ece"], resamples=50).row("ece")
+    assert better is not None
+    assert better["better"] == "b"
+
+
+def test_rank_sets_of_equal_models_with_few_prompts() -> None:
+    wrong = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        each = rng.standard_normal((20, 15))
+        measured = [(row.mean(), (row - row.mean()) / 15) for row in each]
+        sets = rank_sets(measured, Settings(resamples=200, seed=seed))
+        wrong += any((low, high) != (1, 20) for low, high in sets)
+    assert wrong <= 12

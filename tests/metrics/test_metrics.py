@@ -461,3 +461,14 @@ def test_copies_of_prompts_in_a_cluster_add_nothing(kind: str) -> None:
     for name in CLUSTERED[kind]:
         assert width(8, name, cluster=True) == pytest.approx(width(1, name, cluster=False), rel=0.12), name
         assert width(8, name, cluster=False) < 0.6 * width(8, name, cluster=True), name
+
+
+def test_probabilities_in_one_bin_have_no_test_of_their_error() -> None:
+    found = table(
+        calibrated_scores(100).at_temperature(1e6), ["ece", "ece_p_value", "confidence_ece_p_value"]
+    )
+    assert found[OVERALL, "ece"]["value"] == 0
+    assert found[OVERALL, "ece"]["note"]
+    assert found[OVERALL, "ece_p_value"]["value"] is None
+    assert found[OVERALL, "ece_p_value"]["note"]
+    assert found[OVERALL, "confidence_ece_p_value"]["value"] is not None

@@ -17,6 +17,8 @@ from rmcalib.report.pages import document_of
 from rmcalib.scores import Scores
 from tests.report.boards import evaluation, synthetic
 
+CHECKED = ["overconfidence", "confidence_ece", "confidence_ece_p_value"]
+
 
 def stated(p: np.ndarray, right: np.ndarray) -> Scores:
     """Pairs whose first choice has probability p (n,) and is right or not."""
@@ -73,14 +75,58 @@ def test_errors_that_cancel_are_told_from_a_common_error() -> None:
     n, rejected = 400, 0
     for _ in range(30):  # every prompt is over-confident
         p = rng.uniform(0.55, 0.99, n)
-        found = evaluate(stated(p, rng.random(n) < p - 0.05), metrics=["overconfidence"], resamples=200)
-        rejected += found.facts["cancels"] < 0.05
+        found = evaluate(stated(p, rng.random(n) < p - 0.05), metrics=CHECKED, resamples=200)
+        rejected += found.facts["tests"]["cancels"] < 0.05
     assert rejected <= 4
     p = np.repeat([0.6, 0.9], n // 2)
-    half = evaluate(
-        stated(p, rng.random(n) < np.repeat([0.8, 0.7], n // 2)), metrics=["overconfidence"], resamples=200
-    )
-    assert half.facts["cancels"] < 0.05
+    half = evaluate(stated(p, rng.random(n) < np.repeat([0.8, 0.7], n // 2)), metrics=CHECKED, resamples=200)
+    assert {"cancels", "check"} <= {*half.facts["shown"]}
+
+
+def test_a_calibrated_model_is_rarely_accused_of_anything() -> None:
+    accused, off = 0, 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        utilities = 1.5 * rng.normal(size=(200, 4))
+        correct = (utilities + rng.gumbel(size=(200, 4))).argmax(axis=1)
+        groups = [f"group {i % 5}" for i in range(200)]
+        one, other = (
+            evaluate(
+                Scores.from_arrays(scale * utilities, correct, category=groups),
+                metrics=CHECKED,
+                resamples=199,
+            )
+            for scale in (1.0, 2.5)
+        )
+        assert len(one.facts["tests"]) == 5
+        accused += bool(one.facts["shown"]) or any(row["flagged"] for row in one.groups)
+        off += {"gap", "scale"} <= {*other.facts["shown"]}
+    assert accused <= 7  # 5% are 3; a correction for nothing accuses 10 to 18%
+    assert off >= 57
+
+
+def test_one_dominant_cluster_has_no_verdict() -> None:
+    rng = np.random.default_rng(0)
+    utilities = rng.normal(size=(200, 4))
+    correct = (utilities + rng.gumbel(size=(200, 4))).argmax(axis=1)
+    names = ["same"] * 100 + [str(i) for i in range(100)]
+    found = evaluate(Scores.from_arrays(5 * utilities, correct, cluster=names), resamples=50)
+    assert found.facts["tests"] == {}
+    assert found.facts["shown"] == []
+    assert not any(row["flagged"] for row in found.groups)
+
+
+@pytest.mark.parametrize(
+    ("copies", "cluster", "proposed"), [(5, False, True), (5, True, False), (1, False, False)]
+)
+def test_repeated_prompts_propose_clusters(copies: int, cluster: bool, proposed: bool) -> None:
+    rewards = np.repeat(np.random.default_rng(0).normal(size=(40, 4)), copies, axis=0)
+    names = np.repeat(np.arange(40), copies).astype(str).tolist() if cluster else None
+    found = evaluate(Scores.from_arrays(rewards, cluster=names), metrics=["accuracy"], resamples=20)
+    assert any("--cluster" in note for note in found.notes) == proposed
+    ratings = np.random.default_rng(0).integers(1, 6, size=(200, 2)).astype(float)
+    plain = evaluate(Scores.from_arrays(ratings), metrics=["accuracy"], resamples=20)
+    assert not any("--cluster" in note for note in plain.notes)
 
 
 def test_a_temperature_is_offered_only_if_it_helps_beyond_chance() -> None:
@@ -92,7 +138,9 @@ def test_a_temperature_is_offered_only_if_it_helps_beyond_chance() -> None:
         for scale in (1.0, 3.0)
     )
     assert right.facts["gain"]["low"] <= 0
+    assert "scale" not in right.facts["shown"]
     assert off.facts["gain"]["low"] > 0
+    assert "scale" in off.facts["shown"]
     assert off.value("temperature") == pytest.approx(3.0, rel=0.25)
 
 
@@ -100,7 +148,7 @@ def test_a_temperature_is_offered_only_if_it_helps_beyond_chance() -> None:
 def test_few_prompts_are_evaluated_without_a_verdict_beyond_them(n: int, tmp_path: Path) -> None:
     found = evaluation(n=n)
     assert found.facts["gain"] is None
-    assert found.facts["cancels"] is None
+    assert found.facts["shown"] == []
     assert found.write(tmp_path).is_file()
     assert found.summary
 

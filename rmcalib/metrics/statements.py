@@ -1,0 +1,93 @@
+"""Which statements against a model a page may make: one gate for all of them together.
+
+A page looks at a model in several ways: its gap, errors that cancel in it, groups of prompts, the scale of the
+rewards, the check by the ECE. If each of them had its own 5%, a calibrated model would be accused of something on
+10 to 18% of all pages. So their p-values are corrected together by Holm's method: the probability that any
+statement is wrong is at most 1 − level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rmcalib.calibration.intervals import Limits
+from rmcalib.metrics.audit import cancelling, holm
+from rmcalib.metrics.catalogue import catalogue
+from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value
+from rmcalib.metrics.views import FEWEST, Part
+
+GAPS = {
+    "gap": "overconfidence",
+    "pairs": "pairwise_overconfidence",
+    "pointwise": "pointwise_gap",
+    "votes": "vote_gap",
+}
+"""Statements about gaps, with their metrics."""
+_MOST = 6  # statements of a page
+
+
+def statement_tests(
+    whole: Part, one: Part | None, rows: list[Row], groups: list[Row], settings: Settings
+) -> dict[str, float]:
+    """Return the p-value of each statement that a page may make about a model.
+
+    ``one`` are the prompts with one best response, if they have probabilities; ``rows`` are the metrics that were
+    computed, ``groups`` the rows of `audit`. p-values of intervals are no smaller than any correction needs.
+    """
+    if whole.scores.view == "pointwise":
+        return _gap_test(whole, "pointwise", settings)
+    found = _gap_test(whole, "votes", settings)
+    if one is None:
+        return found | _gap_test(whole, "pairs", settings)
+    if len(one) < FEWEST:
+        return found
+    found |= _gap_test(whole, "gap", settings)
+    if not found:  # too few clusters for any statement
+        return found
+    check = find_value(rows, "confidence_ece_p_value", OVERALL)
+    if check is not None and check["value"] is not None:
+        found["check"] = float(check["value"])
+        p = cancelling(one.first_choice, bins=settings.bins, resamples=settings.resamples, seed=settings.seed)
+        # Errors of both signs are errors: the check must see them, too.
+        found["cancels"] = max(p, found["check"])
+    tested = [row["p_adjusted"] for row in groups if row["p_adjusted"] is not None]
+    if tested:
+        found["groups"] = min(tested)
+    found["scale"] = p_of_interval(one.scale.temperature_limits, 1.0, settings.level)
+    return found
+
+
+def corrected(tests: Mapping[str, float]) -> dict[str, float]:
+    """Return p-values that are corrected for the number of statements."""
+    return dict(zip(tests, holm(list(tests.values())), strict=True)) if tests else {}
+
+
+def shown_statements(tests: Mapping[str, float], level: float) -> list[str]:
+    """Return the statements that may be made, after the correction for all of them."""
+    return [name for name, p in corrected(tests).items() if p <= 1 - level + 1e-9]
+
+
+def p_of_interval(limits: Callable[[float], Limits | None], value: float, level: float) -> float:
+    """Return the smallest (1 − level)/k, k = 6, ..., 1, at which an interval excludes a value; 1 if none does."""
+
+    def excluded(k: int) -> bool:
+        found = limits(1 - (1 - level) / k)
+        return found is not None and not found[0] <= value <= found[1]
+
+    if not excluded(1):
+        return 1.0
+    return (1 - level) / next(k for k in range(_MOST, 0, -1) if k == 1 or excluded(k))
+
+
+def _gap_test(whole: Part, name: str, settings: Settings) -> dict[str, float]:
+    """Return the p-value of a gap by its statement; empty if there is none, or too little data."""
+    gap = estimate_of(catalogue()[GAPS[name]], whole, settings)
+    if gap is None or gap.value is None or gap.n < FEWEST or gap.why_no_interval:
+        return {}
+
+    def limits(level: float) -> Limits | None:
+        found = gap.interval(level)
+        return None if found is None else (found.low, found.high)
+
+    return {name: p_of_interval(limits, 0.0, settings.level)}
