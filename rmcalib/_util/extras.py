@@ -7,12 +7,14 @@ _MODELS = (
     *("sentencepiece", "tenacity", "tokenizers", "torch", "transformers", "upath"),
 )
 _TABULAR = ("pooch", "sklearn", "threadpoolctl")
+_SERVE = ("httptools", "uvicorn")
 _SAME_NAME = ("peft", "ray", "trl")
-_EXTRA_OF = (
-    dict.fromkeys(_MODELS, "models")
-    | dict.fromkeys(_TABULAR, "tabular")
-    | {name: name for name in _SAME_NAME}
-)
+_EXTRA_OF = {
+    **dict.fromkeys(_MODELS, "models"),
+    **dict.fromkeys(_TABULAR, "tabular"),
+    **dict.fromkeys(_SERVE, "serve"),
+    **{name: name for name in _SAME_NAME},
+}
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:
