@@ -20,7 +20,7 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import metric_rows
 from rmcalib.metrics.transfer import temperature_rows
 from rmcalib.metrics.views import FEWEST, Part, whole_part
-from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part
+from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part, quantiles
 from rmcalib.scores import Scores, load_scores
 
 View = Literal["top_1", "pointwise"]
@@ -36,8 +36,6 @@ METRICS: dict[View, tuple[str, ...]] = {
     "pointwise": ("pointwise_confidence", "pointwise_accuracy", "pointwise_gap", "pointwise_log_loss"),
 }
 """The metrics that are reported before and after calibration."""
-N_QUANTILES = 101
-"""The number of quantiles of the rewards that a calibrator keeps."""
 _CLOSE = 1.25  # a scale within this factor of the right one is right
 
 
@@ -170,7 +168,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
             fit.calibrator,
             model=str(own.manifest.get("model") or ""),
             fitted_on=_about(own, part, n_clusters),
-            reference=tuple(np.quantile(part.reward, np.linspace(0, 1, N_QUANTILES)).tolist()),
+            reference=quantiles(part.reward),
             versions={
                 "rmcalib": __version__,
                 **{name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
