@@ -256,10 +256,10 @@ def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
 
 
 def panel_sentences(found: Panel) -> list[str]:
-    """Return what the panel gains over its best member and a uniform guess, and who is redundant."""
-    sentences = []
+    """Return what the panel gains over its best member and a guess, and who is redundant."""
+    sentences, guess = [], found.panels[0]["panel"]
     for row in found.panels:
-        if row.get("gain_low") is None or row["panel"] in ("best member", "uniform guess"):
+        if row.get("gain_low") is None or row["panel"] in ("best member", guess):
             continue
         verdict = "is not shown to be better than its best member"
         if row["gains"]:
@@ -267,7 +267,7 @@ def panel_sentences(found: Panel) -> list[str]:
         elif row["gain_high"] < 0:
             verdict = "is worse than its best member"
         elif row["information_low"] is None or row["information_low"] <= 0:
-            verdict += " and a uniform guess"
+            verdict += f" and {'the' if guess == 'base rate' else 'a'} {guess}"
         change = {"value": -row["gain"], "low": -row["gain_high"], "high": -row["gain_low"]}
         sentences.append(
             f"The panel ({row['panel']}) {verdict}: its log loss differs by {bracketed(change, display.signed)} nats."
