@@ -17,7 +17,8 @@ from scipy.special import softmax
 
 from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib._util.files import write_csv, write_text
-from rmcalib.repair.decisions import THRESHOLDS, log_odds, safe_threshold
+from rmcalib.repair.calibrator import log_odds
+from rmcalib.repair.decisions import THRESHOLDS, safe_threshold
 
 MANY = 1_000_000
 Draw = Callable[[np.random.Generator, int], tuple[FloatArray, FloatArray]]

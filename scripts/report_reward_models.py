@@ -149,7 +149,7 @@ def sure(scores: Scores) -> Row:
     if accepted.any():
         low, high = proportion_interval(events.y[accepted])
         right = {"value": float(events.y[accepted].mean()), "low": low, "high": high}
-    regret = decide(scores, alpha=1 - SURE).regret
+    regret = decide(scores, wrong_at_most=1 - SURE).regret
     assert regret is not None
     return {"sure": int(accepted.sum()), "sure_right": right, "regret": asdict(regret)}
 

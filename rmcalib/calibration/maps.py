@@ -34,17 +34,25 @@ def fit_sigmoid(rewards: FloatArray, labels: FloatArray) -> SigmoidMap:
     labels get an infinite temperature and the base rate.
     """
     middle, spread = float(np.median(rewards)), float(rewards.std()) or 1.0
-    n_yes = labels.sum()
-    least, most = 1 / (len(labels) - n_yes + 2), (n_yes + 1) / (n_yes + 2)
-    targets = least + (most - least) * labels
-    slope, intercept = _logistic((rewards - middle) / spread, targets)
+    slope, intercept = fit_logistic(((rewards - middle) / spread)[:, None], labels).tolist()
     slope = max(slope, 1e-12)
     return SigmoidMap(spread / slope, middle - intercept * spread / slope)
 
 
-def _logistic(x: FloatArray, targets: FloatArray) -> tuple[float, float]:
-    """Fit the slope and the intercept of σ(slope · x + intercept), by Newton steps that never increase the loss."""
-    features, weights = np.column_stack([x, np.ones(len(x))]), np.zeros(2)
+def fit_logistic(x: FloatArray, labels: FloatArray) -> FloatArray:
+    """Fit w (K,) and c of P(correct) = σ(x w + c) for ``x`` (N, K), with Platt's targets; return both: (K + 1,).
+
+    Newton steps never increase the loss. Of columns that are copies of each other, all get the same weight.
+
+    >>> x = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> fit_logistic(x, np.array([0.0, 1.0, 0.0, 1.0])).round(2)
+    array([ 0.41, -0.62])
+    """
+    n_yes = labels.sum()
+    least, most = 1 / (len(labels) - n_yes + 2), (n_yes + 1) / (n_yes + 2)
+    targets = least + (most - least) * labels
+    features = np.column_stack([x, np.ones(len(x))])
+    weights = np.zeros(features.shape[1])
 
     def loss(w: FloatArray) -> float:
         odds = features @ w
@@ -61,7 +69,7 @@ def _logistic(x: FloatArray, targets: FloatArray) -> tuple[float, float]:
         while loss(weights - size * step) > loss(weights) and size > 1e-10:
             size /= 2
         weights = weights - size * step
-    return float(weights[0]), float(weights[1])
+    return weights
 
 
 @dataclass(frozen=True)

@@ -3,51 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from rmcalib.cli.options import Common, InputFile, OutputFile, Reading, Source
 from rmcalib.cli.screen import session
 
 
 def command(
-    source: Source,
-    /,
-    *,
+    *sources: Source,
     calibrator: InputFile,
     to: OutputFile = Path("runs/probabilities.csv"),
-    accept: Annotated[float | None, Parameter(metavar="P", validator=Number(gte=0, lte=1))] = None,
     reading: Reading = Reading(),
     common: Common = Common(),
 ) -> int:
-    """Write the rows of a file with their probabilities.
+    """Write the rows of a file with their probabilities and, by the calibrator's rule, what to accept.
 
     Parameters
     ----------
     calibrator
-        The calibrator that `rmcalib calibrate` wrote.
+        The calibrator that `rmcalib calibrate`, `decide` or `combine` wrote; one of several judges takes several files.
     to
         Where to write the input's rows with their probabilities (.csv, .tsv, .jsonl, .parquet); - prints CSV.
-    accept
-        Also say which prompts to accept: their first choice has at least this probability (`rmcalib decide`).
     """
     from rmcalib._util.files import write_text
-    from rmcalib.repair import apply
+    from rmcalib.repair import Calibrator, apply
 
+    if not sources:
+        raise ValueError("RUN: name a file of scores or a run folder")
     reading.refuse("rows are written back as they are", "columns", "scale")
-    with session(common, (source,), to=to) as screen:
-        found = apply(source, calibrator, decisions=accept, columns=reading.columns, scale=reading.scale)
+    with session(common, (*sources, str(calibrator)), to=to) as screen:
+        used = Calibrator.load(calibrator)
+        if len(sources) > 1 and not used.inputs:
+            raise ValueError(f"{sources[1]}: the calibrator {calibrator} is of one judge; give one file")
+        given = list(sources) if used.inputs else sources[0]
+        found = apply(given, used, columns=reading.columns, scale=reading.scale)
         if screen.taken:
             write_text(to, found.table.to_csv(index=False))
         else:
             found.save(to)
-        content = {"rows": len(found.table), "prompts": found.n, "accepted": found.accepted}
+        content = {
+            "rows": len(found.table),
+            "prompts": found.n,
+            "accepted": found.accepted,
+            "outside": found.n_outside,
+            "other_sizes": found.n_other_sizes,
+        }
         screen.finish(
             found,
             {**content, "columns": list(found.added), "file": str(to)},
             written={"Probabilities": to},
-            then="" if accept is not None else "rmcalib decide RUN (labelled, to find what to --accept)",
+            then="" if used.rule else f"rmcalib decide LABELLED --calibrator {calibrator} --to FILE",
         )
     return 0

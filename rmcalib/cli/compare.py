@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rmcalib.cli import options
 from rmcalib.cli.conditions import check_categories, holding, parse_condition
 from rmcalib.cli.screen import Screen, say, session
-from rmcalib.cli.sources import calibrated
+from rmcalib.cli.sources import say_if_it_holds
 
 if TYPE_CHECKING:
     from rmcalib.scores import Scores
@@ -89,5 +89,6 @@ def _calibrated(pair: list[Scores], files: tuple[Path, ...], screen: Screen) -> 
                 f"{' and '.join(dict.fromkeys(models))}"
             )
         for i in own:
-            pair[i] = calibrated(pair[i], calibrator, screen)
+            say_if_it_holds(calibrator, pair[i], screen)
+            pair[i] = calibrator.apply(pair[i])
     return pair

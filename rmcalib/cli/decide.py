@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rmcalib.cli.options import CalibratorFile, Common, Reading, Seed, Source
+from rmcalib.cli.options import CalibratorFile, Common, OutputFile, Reading, Seed, Source
 from rmcalib.cli.screen import session
-from rmcalib.cli.sources import calibrated
+from rmcalib.cli.sources import say_if_it_holds
 
 
 def command(
     source: Source,
     /,
     *,
-    wrong_at_most: Annotated[float, Parameter(metavar="ALPHA", validator=Number(gte=0, lte=1))] = 0.1,
+    wrong_at_most: Annotated[float, Parameter(metavar="FRACTION", validator=Number(gte=0, lte=1))] = 0.1,
     confidence: Annotated[float, Parameter(metavar="P", validator=Number(gte=0, lte=1))] = 0.95,
     ask_cost: Annotated[float | None, Parameter(metavar="COST", validator=Number(gte=0, lte=1))] = None,
     calibrator: CalibratorFile = None,
+    to: OutputFile = Path("runs/decide.json"),
     seed: Seed = 0,
     reading: Reading = Reading(),
     common: Common = Common(),
 ) -> int:
-    """Find the threshold above which first choices are accepted.
+    """Find the threshold above which first choices are accepted, and write the calibrator with this rule.
 
     Parameters
     ----------
@@ -34,18 +36,30 @@ def command(
         Confidence that this fraction is not exceeded.
     ask_cost
         Cost of asking a person, as a fraction of that of a wrong response; default that of --wrong-at-most.
+    to
+        Where to write the calibrator with its rule, for `rmcalib apply`; - is standard output.
     """
     from rmcalib.repair import Calibrator, decide
 
-    with session(common) as screen:
+    inputs = [source, *([str(calibrator)] if calibrator else [])]
+    with session(common, inputs, to=to) as screen:
         scores = reading.open(source)
-        name = str(scores.manifest["model"])
-        if calibrator is not None:
-            scores = calibrated(scores, Calibrator.load(calibrator), screen)
-        found = decide(scores, alpha=wrong_at_most, level=confidence, ask_cost=ask_cost, seed=seed)
-        threshold = found.choice.threshold
-        then = (
-            f"rmcalib apply FILE --calibrator FILE --accept {threshold:.4g}" if threshold is not None else ""
+        used = None if calibrator is None else Calibrator.load(calibrator)
+        if used is not None:
+            say_if_it_holds(used, scores, screen)
+        found = decide(
+            scores,
+            wrong_at_most=wrong_at_most,
+            level=confidence,
+            ask_cost=ask_cost,
+            calibrator=used,
+            seed=seed,
         )
-        screen.finish(found, {"model": name, **found.content()}, then=then)
+        found.calibrator.save(to)
+        screen.finish(
+            found,
+            {"model": scores.name, **found.content(), "file": str(to)},
+            written={"Calibrator with its rule": to},
+            then="" if found.choice.threshold is None else f"rmcalib apply FILE --calibrator {to}",
+        )
     return 0

@@ -154,9 +154,8 @@ def run_judge(name: str, benchmark: Benchmark, judged: Judged, screen: Screen) -
     return found
 
 
-def calibrated(scores: Scores, calibrator: Calibrator, screen: Screen) -> Scores:
-    """Return calibrated scores, and say whether the calibrator's temperature holds for them."""
+def say_if_it_holds(calibrator: Calibrator, scores: Scores, screen: Screen) -> None:
+    """Say whether the calibrator's temperature holds for these scores."""
     from rmcalib.report.repairs import check_words
 
-    screen.say(f"{scores.manifest['model']}: {check_words(calibrator, calibrator.check(scores))}")
-    return calibrator.apply(scores)
+    screen.say(f"{scores.name}: {check_words(calibrator, calibrator.check(scores))}")

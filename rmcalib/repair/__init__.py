@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from rmcalib.repair.applying import apply
 from rmcalib.repair.calibration import RefusedError, calibrate
-from rmcalib.repair.calibrator import Calibrator, apply
+from rmcalib.repair.calibrator import AcceptRule, Calibrator
 from rmcalib.repair.decisions import decide
 from rmcalib.repair.panels import combine
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from rmcalib.repair.checkpoint import push_checkpoint, write_checkpoint
 
 __all__ = [
+    "AcceptRule",
     "Calibrator",
     "RefusedError",
     "apply",

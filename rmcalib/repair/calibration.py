@@ -20,7 +20,7 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import metric_rows
 from rmcalib.metrics.transfer import temperature_rows
 from rmcalib.metrics.views import FEWEST, Part, whole_part
-from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part
+from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part, quantiles
 from rmcalib.scores import Scores, load_scores
 
 View = Literal["top_1", "pointwise"]
@@ -36,8 +36,6 @@ METRICS: dict[View, tuple[str, ...]] = {
     "pointwise": ("pointwise_confidence", "pointwise_accuracy", "pointwise_gap", "pointwise_log_loss"),
 }
 """The metrics that are reported before and after calibration."""
-N_QUANTILES = 101
-"""The number of quantiles of the rewards that a calibrator keeps."""
 _CLOSE = 1.25  # a scale within this factor of the right one is right
 
 
@@ -164,18 +162,8 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
     categories, p_equal = _by_category(part, level) if view == "top_1" else ([], None)
     moved = whole_part(replace(part.scores, reward=fit.held_out), seed=seed)
     settings, metrics = Settings(level=level, seed=seed), chosen_metrics(METRICS[view])
-    n_clusters = len(part) if part.cluster is None else int(part.cluster.max()) + 1
     return Calibration(
-        calibrator=replace(
-            fit.calibrator,
-            model=str(own.manifest.get("model") or ""),
-            fitted_on=_about(own, part, n_clusters),
-            reference=tuple(np.quantile(part.reward, np.linspace(0, 1, N_QUANTILES)).tolist()),
-            versions={
-                "rmcalib": __version__,
-                **{name: importlib.metadata.version(name) for name in ("numpy", "scipy")},
-            },
-        ),
+        calibrator=documented(fit.calibrator, own, part),
         view=view,
         rows=[
             {"stage": stage, **row}
@@ -186,7 +174,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
         categories=categories,
         p_equal=p_equal,
         n=len(part),
-        n_clusters=n_clusters,
+        n_clusters=_n_clusters(part),
     )
 
 
@@ -279,16 +267,29 @@ def _by_category(part: Part, level: float) -> tuple[list[dict[str, Any]], float 
     return rows, equal_temperatures([own.scale for own in parts.values()]).p_value
 
 
-def _about(scores: Scores, part: Part, n_clusters: int) -> dict[str, Any]:
+def documented(calibrator: Calibrator, scores: Scores, part: Part) -> Calibrator:
+    """Return a calibrator that says what it was fitted on: these scores, of which ``part`` was used."""
     manifest = scores.manifest
     names, counts = np.unique(part.category, return_counts=True)
-    return {
+    fitted_on = {
         "benchmark": manifest.get("benchmark"),
         "revision": manifest.get("benchmark_revision"),
         "n": len(part),
-        "clusters": n_clusters,
+        "clusters": _n_clusters(part),
         "categories": dict(zip(names.tolist(), counts.tolist(), strict=True)),
         "scores": scores.content_hash(),
         "model_revision": manifest.get("model_revision"),
         "judge": manifest.get("kind"),
     }
+    versions = {name: importlib.metadata.version(name) for name in ("numpy", "scipy")}
+    return replace(
+        calibrator,
+        model=str(manifest.get("model") or ""),
+        fitted_on=fitted_on,
+        reference=quantiles(part.reward),
+        versions={"rmcalib": __version__, **versions},
+    )
+
+
+def _n_clusters(part: Part) -> int:
+    return len(part) if part.cluster is None else int(part.cluster.max()) + 1

@@ -1,34 +1,113 @@
-"""A calibrator: one temperature, the data it was fitted on, and what it makes of other rewards."""
+"""A calibrator: what a reward means, the data that says so, and when to accept a response."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
+from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, as_groups, segment_log_softmax
+from rmcalib._util.display import bracketed, clean_line, count
 from rmcalib._util.files import json_hash, write_json
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_json, typed
 from rmcalib.calibration.clusters import mean_error
+from rmcalib.calibration.intervals import first_and_next
 from rmcalib.calibration.maps import fit_sigmoid
-from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores, load_scores
-from rmcalib.scores.scale import Scale
-
-if TYPE_CHECKING:
-    from rmcalib.repair.calibration import Calibration
-    from rmcalib.repair.decisions import Decisions
+from rmcalib.scores.scale import Scale, View
 
 Positive = Annotated[float, Gt(0), Lt(float("inf"))]
+Fraction = Annotated[float, Ge(0), Le(1)]
+Number = Annotated[float, Gt(float("-inf")), Lt(float("inf"))]
 FORMAT = 1
 """The version of the file format."""
+N_QUANTILES = 101
+"""The number of quantiles of the rewards that a calibrator keeps."""
+
+
+@dataclass(frozen=True)
+class AcceptRule:
+    """When to accept a prompt's first choice, the response with the largest reward; made by `decide`.
+
+    Attributes
+    ----------
+    of : {"best", "correct"}
+        Which probability the threshold is about: that the first choice is the best of its prompt, or that it is
+        correct on its own. It is the calibrator's probability, not that of the raw reward.
+    threshold : float, optional
+        Accept if that probability is at least this. 0 accepts every prompt; None accepts none.
+    wrong_at_most, confidence : float
+        The guarantee: at most this fraction of the accepted responses is wrong, with this confidence, on
+        prompts like those that it was tested on.
+    n : int
+        Number of prompts that it was tested on.
+    accepted : float
+        The fraction of them that it accepts.
+    wrong : float, optional
+        The fraction of the accepted ones that is wrong; None if none are accepted.
+    responses : tuple of int
+        The smallest and the largest number of responses to one of these prompts. With `of` = "correct", the rule
+        is about the best of so many.
+
+    Examples
+    --------
+    >>> print(AcceptRule("best", 0.7, 0.1, 0.95, n=400, accepted=0.54, wrong=0.05, responses=(4, 4)))
+    accept the first choice of a prompt if P(best) is at least 0.7: at most 10% wrong with 95% confidence \
+    (54% of 400 prompts accepted, 5% of them wrong)
+    """
+
+    of: Literal["best", "correct"]
+    threshold: Fraction | None
+    wrong_at_most: Annotated[float, Gt(0), Lt(1)]
+    confidence: Annotated[float, Gt(0), Lt(1)]
+    n: Annotated[int, Ge(0)]
+    accepted: Fraction
+    wrong: Fraction | None
+    responses: tuple[int, int]
+
+    def __str__(self) -> str:
+        """Return the rule and its guarantee as a phrase."""
+        promise = (
+            f"at most {100 * self.wrong_at_most:.3g}% wrong with {100 * self.confidence:.3g}% confidence"
+        )
+        tested = count(self.n, "prompt")
+        if self.threshold is None:
+            return f"accept no response: no threshold was shown to keep {promise} ({tested})"
+        when = "" if self.threshold == 0 else f" if P({self.of}) is at least {self.threshold:.10g}"
+        seen = f"{self.accepted:.0%} of {tested} accepted, {self.wrong or 0:.0%} of them wrong"
+        return f"accept the first choice of a prompt{when or ' always'}: {promise} ({seen})"
+
+
+@dataclass(frozen=True)
+class Input:
+    """One of several rewards that a calibrator takes; made by `combine`.
+
+    Attributes
+    ----------
+    name : str
+        The judge.
+    weight : float
+        What its reward is multiplied by, before the rewards are added up.
+    low, high : float, optional
+        Limits of the weight's interval; None if the weight was not fitted.
+    smallest, largest : float
+        The range of its rewards in the fit.
+    """
+
+    name: str
+    weight: Number
+    low: Number | None
+    high: Number | None
+    smallest: Number
+    largest: Number
 
 
 @dataclass(frozen=True)
@@ -56,9 +135,9 @@ class CalibratorCheck:
     threshold: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibrator:
-    """Turns rewards into probabilities: a temperature T that was fitted on labelled prompts.
+    """Says what a reward means: a temperature T that was fitted on labelled prompts, and when to accept.
 
     P(response j is the best of its prompt) = softmax(r/T)_j. With a threshold b, fitted on responses that are
     labelled one by one, also P(response j is correct) = σ((r_j − b)/T). Both are only valid for prompts like
@@ -80,19 +159,28 @@ class Calibrator:
         Name of the judge.
     fitted_on : mapping
         What it was fitted on: benchmark, revision, n (prompts), clusters, categories, a hash of the scores,
-        the model's revision, the kind of judge.
+        the model's revision, the kind of judge. Empty if nothing was fitted: the rewards are taken as stated.
     reference : tuple of float
         Quantiles of the rewards that it was fitted on, from the smallest to the largest.
     versions : mapping
         Versions of rmcalib, numpy and scipy.
+    rule : AcceptRule, optional
+        When to accept a prompt's first choice, with its guarantee; `decide` adds it.
+    inputs : tuple of Input
+        The rewards of a panel (`combine`): r is then the sum of its rewards, each times its weight. Empty for
+        one reward.
 
     Examples
     --------
     >>> calibrator = Calibrator(2.0, 1.8, 2.3, model="org/rm", reference=(-1.0, 0.0, 1.0))
-    >>> calibrator.apply(Scores.from_arrays([[4.0, 2.0]])).reward.tolist()
-    [2.0, 1.0]
-    >>> calibrator.percentile([0.5, 7.0]).tolist()
-    [75.0, 100.0]
+    >>> calibrator
+    Calibrator of org/rm: P(best of its prompt) = softmax(reward / T), T = 2 [1.8, 2.3]
+      nothing known about its fit; rewards from -1 to 1
+      no accept rule (`rmcalib decide --calibrator`)
+    >>> calibrator.p_best([4.0, 4 - 2 * np.log(3), 1.0], ["a", "a", "b"]).round(4).tolist()
+    [0.75, 0.25, 1.0]
+    >>> calibrator.outside([0.5, 7.0]).tolist(), calibrator.percentile([0.5, 7.0]).tolist()
+    ([False, True], [75.0, 100.0])
     """
 
     temperature: Positive
@@ -102,18 +190,193 @@ class Calibrator:
     threshold: float | None = None
     threshold_low: float | None = None
     threshold_high: float | None = None
-    covariance: tuple[tuple[float, float], tuple[float, float]] | None = field(default=None, repr=False)
+    covariance: tuple[tuple[float, float], tuple[float, float]] | None = None
     model: str = ""
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
-    reference: tuple[float, ...] = field(default=(), repr=False)
-    versions: Mapping[str, str] = field(default_factory=dict, repr=False)
+    reference: tuple[float, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    rule: AcceptRule | None = None
+    inputs: tuple[Input, ...] = ()
 
-    def apply(self, scores: Scores) -> Scores:
+    @property
+    def view(self) -> View:
+        """What its labels were: "top_1", the best response of a prompt, or "pointwise", each response alone."""
+        return "top_1" if self.threshold is None else "pointwise"
+
+    def __repr__(self) -> str:
+        """Return three lines: what a reward means, what it was fitted on, and when to accept."""
+        t = bracketed({"value": self.temperature, "low": self.low, "high": self.high}, "{:.3g}".format)
+        meaning = "P(best of its prompt) = softmax(reward / T), T = " + t
+        if self.threshold is not None:
+            b = {"value": self.threshold, "low": self.threshold_low, "high": self.threshold_high}
+            meaning = f"P(correct) = σ((reward − b) / T), T = {t}, b = {bracketed(b, '{:.3g}'.format)}"
+        if self.inputs:
+            weighted = " + ".join(f"{one.weight:.3g} × {clean_line(one.name)}" for one in self.inputs)
+            meaning += f", reward = {weighted}"
+        where = clean_line(self.fitted_on.get("benchmark") or "one file")
+        n = self.fitted_on.get("n")
+        fit = f"fitted on {count(n, 'prompt')} of {where}" if n else "nothing known about its fit"
+        seen = f"rewards from {self.reference[0]:.3g} to {self.reference[-1]:.3g}" if self.reference else ""
+        rule = self.rule or "no accept rule (`rmcalib decide --calibrator`)"
+        name = clean_line(self.model or "a judge")
+        return f"Calibrator of {name}: {meaning}\n  {'; '.join(filter(None, (fit, seen)))}\n  {rule}"
+
+    def one_reward(self, rewards: ArrayLike) -> FloatArray:
+        """Return the reward r of each response: the rewards themselves, or of a panel (..., J) their weighted sum.
+
+        >>> panel = Calibrator(1.0, 1.0, 1.0, inputs=(Input("a", 2.0, 1, 3, 0, 1), Input("b", 1.0, 0, 2, 0, 1)))
+        >>> panel.one_reward([[1.0, 0.5], [0.0, 1.0]]).tolist()
+        [2.5, 1.0]
+        """
+        given = np.asarray(rewards, dtype=np.float64)
+        if not self.inputs:
+            return given
+        if given.ndim == 0 or given.shape[-1] != len(self.inputs):
+            names = ", ".join(clean_line(one.name) for one in self.inputs)
+            raise ValueError(
+                f"rewards: expected {len(self.inputs)} of each response ({names}), got shape {given.shape}"
+            )
+        return np.asarray(given @ np.array([one.weight for one in self.inputs]))
+
+    def p_correct(self, rewards: ArrayLike) -> FloatArray:
+        """Return P(correct) = σ((r − b)/T) of each response.
+
+        Parameters
+        ----------
+        rewards : float, any shape
+            Rewards; of a panel of J judges (..., J).
+
+        Returns
+        -------
+        float, of that shape
+
+        Raises
+        ------
+        ValueError
+            If the calibrator was fitted on which response is the best of its prompt.
+
+        Examples
+        --------
+        >>> Calibrator(2.0, 1.8, 2.3, threshold=1.0).p_correct([1.0, 1 + 2 * np.log(3)]).round(4).tolist()
+        [0.5, 0.75]
+        """
+        from scipy.special import expit
+
+        return np.asarray(expit(self._log_odds_correct(self.one_reward(rewards))))
+
+    def p_best(self, rewards: ArrayLike, prompt: ArrayLike) -> FloatArray:
+        """Return P(best of its prompt) = softmax(r/T) of each response.
+
+        With a threshold, it is the probability that this response is the correct one if exactly one of its
+        prompt's responses is.
+
+        Parameters
+        ----------
+        rewards : float (N,)
+            Rewards; of a panel of J judges (N, J).
+        prompt : (N,)
+            Which prompt each response belongs to, in any order: ids, texts or numbers.
+
+        Returns
+        -------
+        float (N,)
+
+        Examples
+        --------
+        >>> Calibrator(1.0, 1.0, 1.0).p_best([0.0, 5.0, np.log(3)], [7, 8, 7]).round(4).tolist()
+        [0.25, 1.0, 0.75]
+        """
+        reward, sizes, order = self._by_prompt(rewards, prompt)
+        found = np.empty(len(reward))
+        found[order] = np.exp(self._log_p_best(reward, sizes))
+        return found
+
+    def outside(self, rewards: ArrayLike) -> BoolArray:
+        """Return which rewards are beyond the range of the fit, where the probabilities are extrapolated.
+
+        Of a panel (..., J): if one of its rewards is. Without a known range, none are.
+        """
+        given = np.asarray(rewards, dtype=np.float64)
+        if self.inputs:
+            self.one_reward(given)  # checks the shape
+            low, high = (
+                np.array([getattr(one, name) for one in self.inputs]) for name in ("smallest", "largest")
+            )
+            return np.asarray(~((given >= low) & (given <= high)).all(axis=-1))
+        if not self.reference:
+            return np.zeros(given.shape, dtype=bool)
+        return np.asarray(~((given >= self.reference[0]) & (given <= self.reference[-1])))
+
+    def accept(self, rewards: ArrayLike, prompt: ArrayLike) -> BoolArray:
+        """Return which responses are accepted by the rule: at most one of each prompt, its first choice.
+
+        Of several responses that share the largest reward, the first one is the choice. The test of the rule
+        counted such a prompt as wrong unless all of them are right. A rule about the best of several responses
+        says nothing about a prompt with only one, so none is accepted.
+
+        Parameters
+        ----------
+        rewards, prompt
+            As for `p_best`.
+
+        Returns
+        -------
+        bool (N,)
+
+        Examples
+        --------
+        >>> rule = AcceptRule("best", 0.7, 0.1, 0.95, n=400, accepted=0.5, wrong=0.05, responses=(2, 2))
+        >>> Calibrator(1.0, 1.0, 1.0, rule=rule).accept([3.0, 0.0, 1.0, 1.1], ["a", "a", "b", "b"]).tolist()
+        [True, False, False, False]
+        """
+        if self.rule is None:
+            raise ValueError("the calibrator has no accept rule; find one with `rmcalib decide --calibrator`")
+        reward, sizes, order = self._by_prompt(rewards, prompt)
+        rows, odds = self.first_choices(reward, sizes, self.rule.of)
+        accepted = np.zeros(len(reward), dtype=bool)
+        if self.rule.threshold is not None:
+            enough = odds >= log_odds_of(self.rule.threshold)
+            accepted[order[rows]] = enough & ((sizes > 1) | (self.rule.of == "correct"))
+        return accepted
+
+    def first_choices(
+        self, reward: FloatArray, sizes: IntArray, of: Literal["best", "correct"]
+    ) -> tuple[IntArray, FloatArray]:
+        """Return the row of each prompt's first choice and the log-odds that a rule is about: (n,) each.
+
+        ``reward`` (N,) is in the order of the prompts, which have ``sizes`` (n,) responses.
+        """
+        rows, _ = first_and_next(reward, sizes)
+        if of == "correct":
+            return rows, self._log_odds_correct(reward[rows])
+        return rows, log_odds(self._log_p_best(reward, sizes)[rows])
+
+    def _by_prompt(self, rewards: ArrayLike, prompt: ArrayLike) -> tuple[FloatArray, IntArray, IntArray]:
+        """Return the rewards in the order of their prompts, prompts' sizes, and the rows that they are from."""
+        reward = as_floats(self.one_reward(rewards), "rewards", ndim=1)
+        group = as_groups(prompt, len(reward), "prompt")
+        order = np.argsort(group, kind="stable")
+        return reward[order], np.bincount(group), order
+
+    def _log_p_best(self, reward: FloatArray, sizes: IntArray) -> FloatArray:
+        return segment_log_softmax((reward - (self.threshold or 0.0)) / self.temperature, sizes)
+
+    def _log_odds_correct(self, reward: FloatArray) -> FloatArray:
+        if self.threshold is None:
+            raise ValueError(
+                "the calibrator was fitted on which response is the best of its prompt, so it says nothing about a "
+                "single response; fit one on labels that are correct or not (`rmcalib calibrate`)"
+            )
+        return np.asarray((reward - self.threshold) / self.temperature)
+
+    def apply(self, scores: Scores | Sequence[Scores]) -> Scores:
         """Return the scores with rewards divided by the temperature; the manifest names the calibrator.
 
-        With a threshold, (r − b)/T: their sigmoid is the probability that a response is correct.
+        With a threshold, (r − b)/T: their sigmoid is the probability that a response is correct. A panel takes
+        the scores of all its judges, for the same responses, in the order of its `inputs`.
         """
-        moved = scores if self.threshold is None else replace(scores, reward=scores.reward - self.threshold)
+        single = self.one_table([scores] if isinstance(scores, Scores) else list(scores))
+        moved = single if self.threshold is None else replace(single, reward=single.reward - self.threshold)
         calibrated = moved.at_temperature(self.temperature)
         about = {
             "temperature": self.temperature,
@@ -125,7 +388,24 @@ class Calibrator:
             return calibrated
         return calibrated.with_scale(Scale("log_odds", "calibrated, response by response"))
 
-    def check(self, scores: Scores) -> CalibratorCheck:
+    def one_table(self, every: Sequence[Scores]) -> Scores:
+        """Return scores with the reward r of this calibrator; refuse those that cannot become probabilities."""
+        if len(every) != max(len(self.inputs), 1):
+            needs = ", ".join(clean_line(one.name) for one in self.inputs) or "one judge"
+            raise ValueError(f"the calibrator takes the scores of {needs}; given: {len(every)}")
+        for one in every:
+            if (reason := one.refusal("apply")) is not None:
+                raise ValueError(f"{one.name}: rewards cannot become probabilities: {reason}")
+        first = every[0]
+        for other in every[1:]:
+            same = len(first) == len(other) and (first.item_id == other.item_id).all()
+            if not same or (first.response != other.response).any():
+                raise ValueError(f"{first.name} and {other.name}: their rows are not of the same responses")
+        if not self.inputs:
+            return first
+        return replace(first, reward=self.one_reward(np.stack([one.reward for one in every], axis=-1)))
+
+    def check(self, scores: Scores | Sequence[Scores]) -> CalibratorCheck:
         """Fit other scores, which are not calibrated yet, and compare the result with this calibrator.
 
         >>> rewards = np.tile([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]], (40, 1))
@@ -133,13 +413,14 @@ class Calibrator:
         >>> check.holds, round(check.temperature, 2)
         (False, 2.89)
         """
-        part = labelled_part(scores, "one" if self.threshold is None else "labelled")
-        if self.threshold is None:
+        single = self.one_table([scores] if isinstance(scores, Scores) else list(scores))
+        part = labelled_part(single, "one" if self.view == "top_1" else "labelled")
+        if self.view == "top_1":
             best = part.scale.temperature_interval(self.level)
             found = Calibrator(best.value, best.low, best.high)
         else:
             found = fit_pointwise(part, self.level)
-        same = scores.content_hash() == self.fitted_on.get("scores")
+        same = single.content_hash() == self.fitted_on.get("scores")
         holds = None if same else _agree(self, found)
         return CalibratorCheck(found.temperature, found.low, found.high, len(part), holds, found.threshold)
 
@@ -163,173 +444,39 @@ class Calibrator:
         """Read a file that `save` wrote; a ValueError says what is wrong with another one."""
         content = parse_json(read_input(path), str(path))
         if not isinstance(content, dict) or content.get("rmcalib_calibrator") != FORMAT:
-            raise ValueError(f"{path}: not a calibrator; make one with `rmcalib calibrate`")
+            raise ValueError(
+                f"{path}: not a calibrator; make one with `rmcalib calibrate` or `rmcalib decide --to`"
+            )
         if content.pop("sha256", None) != json_hash(content):
-            raise ValueError(f"{path}: damaged, or changed by hand; make it again with `rmcalib calibrate`")
+            raise ValueError(f"{path}: damaged, or changed by hand; make it again")
         return typed(cls, content, str(path))
 
 
+def log_odds(log_p: FloatArray) -> FloatArray:
+    """Return log(p / (1 − p)) for log-probabilities (n,); exact even if p rounds to 1.
+
+    >>> log_odds(np.log([0.5, 0.75])).round(3)
+    array([0.   , 1.099])
+    """
+    with np.errstate(divide="ignore"):
+        return log_p - np.log(-np.expm1(log_p))
+
+
+def log_odds_of(p: ArrayLike) -> FloatArray:
+    """Return log(p / (1 − p)) of probabilities from 0 to 1, in the way of `log_odds`."""
+    with np.errstate(divide="ignore"):
+        return log_odds(np.log(np.asarray(p, dtype=np.float64)))
+
+
+def quantiles(rewards: FloatArray) -> tuple[float, ...]:
+    """Return the quantiles of the rewards (N,) that a calibrator keeps."""
+    return tuple(np.quantile(rewards, np.linspace(0, 1, N_QUANTILES)).tolist())
+
+
 def as_calibrator(given: Any) -> Calibrator:
-    """Return a calibrator from what users have: one, the result of `calibrate`, or a file."""
+    """Return a calibrator from what users have: one, the result of `calibrate` or `decide`, or a file."""
     found = getattr(given, "calibrator", given)
     return found if isinstance(found, Calibrator) else Calibrator.load(found)
-
-
-@dataclass(frozen=True, repr=False)
-class Applied(Shown):
-    """The result of `apply`: the input's rows with what their rewards mean.
-
-    Attributes
-    ----------
-    calibrator : Calibrator
-        What was applied.
-    added : dict of arrays (rows of the input,)
-        The new columns; see `apply`.
-    given : dict
-        The columns of the input.
-    n : int
-        Number of prompts.
-    accepted : float or None
-        The fraction of prompts whose first choice is accepted; None without a threshold.
-    """
-
-    calibrator: Calibrator
-    added: dict[str, Any]
-    given: dict[str, Any]
-    n: int
-    accepted: float | None = None
-
-    @property
-    def table(self) -> Any:
-        """The input's rows and columns in their order, and the new columns: a pandas table."""
-        import pandas
-
-        return pandas.DataFrame({name: list(values) for name, values in {**self.given, **self.added}.items()})
-
-    def save(self, path: str | Path) -> Path:
-        """Write the table as .csv, .tsv, .jsonl or .parquet, by the ending of the name."""
-        from rmcalib._util.files import write_file
-
-        ending = Path(path).suffix.lower()
-        writers: dict[str, Callable[[Any], Any]] = {
-            ".csv": lambda file: self.table.to_csv(file, index=False),
-            ".tsv": lambda file: self.table.to_csv(file, index=False, sep="\t"),
-            ".jsonl": lambda file: self.table.to_json(file, orient="records", lines=True, force_ascii=False),
-            ".parquet": lambda file: self.table.to_parquet(file, index=False),
-        }
-        if ending not in writers:
-            raise ValueError(f"{path}: unknown ending; use one of {', '.join(writers)}")
-        return write_file(path, writers[ending])
-
-    def __repr__(self) -> str:
-        """Return the numbers of rows and prompts."""
-        rows = len(next(iter(self.added.values())))
-        return f"Applied({rows} rows, {self.n} prompts, T = {self.calibrator.temperature:.3g})"
-
-
-def apply(
-    scores: Any,
-    calibrator: Calibrator | Calibration | str | Path,
-    *,
-    decisions: Decisions | float | None = None,
-    columns: str | Mapping[str, Any] | None = None,
-    scale: str | None = None,
-) -> Applied:
-    """Say what rewards mean: probabilities, percentiles, and what to accept. Labels are not needed.
-
-    Parameters
-    ----------
-    scores : Scores, DataFrame or path
-        The rewards; see `load_scores`.
-    calibrator : Calibrator, Calibration or path
-        The result of `calibrate`, or its file.
-    decisions : Decisions or float, optional
-        The result of `decide` for calibrated scores, or its threshold.
-    columns, scale
-        As for `load_scores`.
-
-    Returns
-    -------
-    Applied
-        Its ``table`` has the rows and columns of the input in their order, and
-
-        - ``probability``: P(the response is the best of its prompt) = softmax(r/T),
-        - ``p_correct``: P(the response is correct) = σ((r − b)/T), if the calibrator has a threshold,
-        - ``percentile``: the percentage of the calibrator's reference rewards below this one,
-        - ``beats_typical``: P(it beats a typical response to its prompt), the mean of σ((r − r_j)/T) over the
-          other responses of its prompt, or over the reference rewards if it has none,
-        - ``decision``: "accept" if the prompt's first choice can be accepted, else "ask"; with ``decisions``.
-
-        Where a row of the input has several responses (chosen and rejected), each new column has a suffix:
-        ``probability_0``, ``probability_1``, ...
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"prompt": ["a", "b", "a"], "score": [2.0, 1.0, 0.0]})
-    >>> found = apply(table, Calibrator(2 / np.log(3), 1.5, 2.5, reference=(0.0, 1.0, 2.0)), decisions=0.7)
-    >>> found.table["probability"].round(3).tolist(), found.table["decision"].tolist()
-    ([0.75, 1.0, 0.25], ['accept', 'accept', 'accept'])
-    """
-    from rmcalib.scores._load import load_with_rows
-
-    calibrator = as_calibrator(calibrator)
-    loaded = load_with_rows(scores, columns, scale=scale)
-    own = loaded.scores
-    if (reason := own.refusal("apply")) is not None:
-        raise ValueError(f"{own.name}: rewards cannot become probabilities: {reason}")
-    found: dict[str, Any] = {"probability": own.at_temperature(calibrator.temperature).probabilities}
-    if calibrator.threshold is not None:
-        from scipy.special import expit
-
-        found["p_correct"] = expit((own.reward - calibrator.threshold) / calibrator.temperature)
-    found["percentile"] = calibrator.percentile(own.reward)
-    found["beats_typical"] = _beats_typical(own, calibrator)
-    accepted = None
-    if decisions is not None:
-        threshold = decisions if isinstance(decisions, int | float) else decisions.choice.threshold
-        surest = np.maximum.reduceat(found["probability"], own.offsets[:-1])
-        accept = np.zeros(len(surest), dtype=bool) if threshold is None else surest >= threshold
-        found["decision"] = np.repeat(np.where(accept, "accept", "ask"), np.diff(own.offsets))
-        accepted = float(accept.mean())
-    given = dict(loaded.table.columns)
-    added = _by_input_row(found, loaded.row, own.response, len(loaded.table))
-    twice = [name for name in added if name in given]
-    if twice:
-        raise ValueError(f"{loaded.table.source}: has a column {twice[0]!r} already; rename or remove it")
-    return Applied(calibrator, added, given, own.n_items, accepted)
-
-
-def _beats_typical(scores: Scores, calibrator: Calibrator) -> FloatArray:
-    """Return the mean of σ((r − r_j)/T) over the other responses of a prompt, or the reference rewards: (N,)."""
-    from scipy.special import expit
-
-    sizes, result = np.diff(scores.offsets), np.empty(len(scores))
-    for m in np.unique(sizes).tolist():
-        rows = np.flatnonzero(np.repeat(sizes == m, sizes))
-        own = scores.reward[rows].reshape(-1, m) / calibrator.temperature
-        if m == 1:
-            others = np.asarray(calibrator.reference, dtype=np.float64) / calibrator.temperature
-            wins = sum((expit(own - other) for other in others), np.zeros(own.shape))
-            result[rows] = (wins / (len(others) or np.nan)).ravel()
-        else:
-            wins = sum((expit(own - own[:, [j]]) for j in range(m)), np.zeros(own.shape))
-            result[rows] = ((wins - 0.5) / (m - 1)).ravel()  # without itself
-    return result
-
-
-def _by_input_row(found: Mapping[str, Any], row: IntArray, response: IntArray, n: int) -> dict[str, Any]:
-    """Put columns (N,) into the order of the input's rows, one column per response if a row has several."""
-    import pandas
-
-    several = len(np.unique(row)) < len(row)
-    result: dict[str, Any] = {}
-    for name, values in found.items():
-        for number in np.unique(response).tolist() if several else [None]:
-            mine = slice(None) if number is None else response == number
-            column = pandas.Series(values[mine], index=row[mine]).reindex(range(n))
-            result[name if number is None else f"{name}_{number}"] = column.to_numpy()
-    return result
 
 
 def fit_pointwise(part: Part, level: float = 0.95) -> Calibrator:

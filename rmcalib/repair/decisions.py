@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,8 +33,18 @@ from rmcalib.calibration.clusters import prompts_per_observation
 from rmcalib.calibration.intervals import check_level, clopper_pearson
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import FEWEST, Part
-from rmcalib.repair.calibrator import labelled_part
-from rmcalib.scores import load_scores
+from rmcalib.repair.calibrator import (
+    AcceptRule,
+    Calibrator,
+    as_calibrator,
+    labelled_part,
+    log_odds_of,
+    quantiles,
+)
+from rmcalib.scores import Scores, load_scores
+
+if TYPE_CHECKING:
+    from rmcalib.repair.calibration import Calibration
 
 THRESHOLDS = (*(1 - float(f"{1 / (1 + np.exp(x)):.3g}") for x in np.arange(16.0, -4.05, -0.1)), 0.0)
 """The thresholds in descending order: steps of 0.1 in log-odds, rounded. The last, 0, accepts everything."""
@@ -115,10 +126,13 @@ class Decisions(Shown):
 
     Attributes
     ----------
-    n : int
-        Number of prompts with one correct response.
-    alpha, level : float
-        Accepted responses are wrong at most `alpha` of the time, with confidence `level`.
+    calibrator : Calibrator
+        What to act with: the calibrator that was given, or the rewards as stated, with the accept rule.
+    n, left_out : int
+        Number of prompts that were used, and of those that were not: without exactly one correct response or,
+        if responses are labelled one by one, without a label of the first choice.
+    wrong_at_most, level : float
+        Accepted responses are wrong at most `wrong_at_most` of the time, with confidence `level`.
     ask_cost : float
         The cost of asking a person, as a fraction of the cost of a wrong response.
     choice : Threshold
@@ -130,8 +144,10 @@ class Decisions(Shown):
         The cost of acting on the stated probabilities; None with fewer than 20 prompts.
     """
 
+    calibrator: Calibrator
     n: int
-    alpha: float
+    left_out: int
+    wrong_at_most: float
     level: float
     ask_cost: float
     choice: Threshold
@@ -149,7 +165,8 @@ class Decisions(Shown):
 
     def content(self) -> dict[str, Any]:
         """Return all results as a dictionary that can be written as JSON."""
-        return {**asdict(self), "asked": self.asked}
+        found = asdict(self)
+        return {**found, "asked": self.asked, "rule": found.pop("calibrator")["rule"]}
 
     def __repr__(self) -> str:
         """Return the threshold, and how many prompts it accepts."""
@@ -158,32 +175,51 @@ class Decisions(Shown):
 
 
 def decide(
-    scores: Any, *, alpha: float = 0.1, level: float = 0.95, ask_cost: float | None = None, seed: int = 0
+    scores: Any,
+    *,
+    wrong_at_most: float = 0.1,
+    level: float = 0.95,
+    ask_cost: float | None = None,
+    calibrator: Calibrator | Calibration | str | Path | None = None,
+    seed: int = 0,
 ) -> Decisions:
     """Find when a judge's first choice can be accepted without asking a person, and what that costs.
 
     Accepting everything is tested first, with a fifth of 1 − level. If that fails, thresholds that were fixed
     in advance are tested with the rest from the highest down, each with an exact binomial bound, until one
     fails. Accept a response if its probability is at least the last threshold that passed. Accepted responses
-    are then wrong at most `alpha` of the time, with confidence `level`, on prompts like these.
+    are then wrong at most `wrong_at_most` of the time, with confidence `level`, on prompts like these.
+
+    The probability is that of the first choice, the response with the largest reward: that it is the best of
+    its prompt, or that it is correct where labels say so of each response (`Scores.labels`). A prompt whose
+    first place is shared counts as wrong unless all of the tied responses are right.
 
     Parameters
     ----------
     scores : Scores, DataFrame or path
-        The rewards; see `load_scores`. Only prompts with exactly one correct response are used. The prompts
-        of a cluster count as fewer, by their design effect.
-    alpha : float
+        The rewards; see `load_scores`. Only prompts with exactly one correct response are used or, if responses
+        are labelled one by one, those whose first choice has a label. The prompts of a cluster count as fewer,
+        by their design effect.
+    wrong_at_most : float
         The largest fraction of wrong responses among the accepted ones.
     level : float
         Confidence of the guarantee, and of all intervals.
     ask_cost : float, optional
-        The cost of asking a person, as a fraction of the cost of a wrong response; default `alpha`.
+        The cost of asking a person, as a fraction of the cost of a wrong response; default `wrong_at_most`.
+    calibrator : Calibrator, Calibration or path, optional
+        What turns the rewards into probabilities; default the rewards as stated. Fit it on other prompts.
     seed : int
         Seed of the folds of the regret.
 
     Returns
     -------
     Decisions
+        Its ``calibrator`` has the rule: save it, and `apply` it to other prompts.
+
+    Raises
+    ------
+    ValueError
+        If there are no probabilities to act on (`Scores.refusal`).
 
     Examples
     --------
@@ -191,31 +227,114 @@ def decide(
     >>> rng = np.random.default_rng(0)
     >>> utilities = 4 * rng.normal(size=(600, 3))
     >>> correct = (utilities + rng.gumbel(size=(600, 3))).argmax(axis=1)
-    >>> found = decide(Scores.from_arrays(utilities, correct), alpha=0.1)
+    >>> found = decide(Scores.from_arrays(utilities, correct), wrong_at_most=0.1)
     >>> found.choice.wrong < 0.1, found.choice.accepted > 0.5
     (True, True)
+    >>> found.calibrator.accept([9.0, 0.0, 0.1, 0.0], ["a", "a", "b", "b"]).tolist()
+    [True, False, False, False]
     """
     check_level(level)
-    for name, value in (("alpha", alpha), ("ask_cost", ask_cost)):
+    for name, value in (("wrong_at_most", wrong_at_most), ("ask_cost", ask_cost)):
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{name}: {value} is not between 0 and 1")
-    own = scores.scores if isinstance(scores, Part) else load_scores(scores)
-    if (reason := own.refusal()) is not None:
-        raise ValueError(f"{own.name}: there are no probabilities to act on: {reason}")
-    part = labelled_part(scores if isinstance(scores, Part) else own)
-    asking = alpha if ask_cost is None else ask_cost
-    events = part.first_choice
-    odds, right = log_odds(events.log_p), events.y
-    wrong = right < 1  # of several tied first choices, any may be taken
-    return Decisions(
+    given = scores.scores if isinstance(scores, Part) else load_scores(scores)
+    used = stated(given) if calibrator is None else as_calibrator(calibrator)
+    part = _measured(scores if isinstance(scores, Part) else given, used, calibrator is None)
+    asking = wrong_at_most if ask_cost is None else ask_cost
+    first = _first_choices(part, seed)
+    part = part if first.known.all() else part.take(first.known)
+    first = first.take_known()
+    choice = safe_threshold(first.odds, first.wrong, alpha=wrong_at_most, level=level, cluster=part.cluster)
+    rule = AcceptRule(
+        of="best" if part.scores.view == "top_1" else "correct",
+        threshold=choice.threshold,
+        wrong_at_most=wrong_at_most,
+        confidence=level,
         n=len(part),
-        alpha=alpha,
+        accepted=choice.accepted,
+        wrong=None if choice.threshold is None else choice.wrong,
+        responses=(int(part.sizes.min()), int(part.sizes.max())),
+    )
+    return Decisions(
+        calibrator=replace(used, rule=rule),
+        n=len(part),
+        left_out=given.n_items - len(part),
+        wrong_at_most=wrong_at_most,
         level=level,
         ask_cost=asking,
-        choice=safe_threshold(odds, wrong, alpha=alpha, level=level, cluster=part.cluster),
-        curve=_curve(odds, events.p, right, level, part.cluster),
-        regret=_regret(part, seed, asking, level),
+        choice=choice,
+        curve=_curve(first.odds, first.p, first.right, level, part.cluster),
+        regret=_regret(first, part.cluster, asking, level) if len(part) >= FEWEST else None,
     )
+
+
+def stated(scores: Scores) -> Calibrator:
+    """Return the calibrator that takes rewards as they are stated: T = 1 and, for single responses, b = 0."""
+    b = 0.0 if scores.view == "pointwise" else None
+    limits = {"threshold": b, "threshold_low": b, "threshold_high": b}
+    return Calibrator(1.0, 1.0, 1.0, model=scores.name, reference=quantiles(scores.reward), **limits)
+
+
+def _measured(source: Scores | Part, used: Calibrator, as_stated: bool) -> Part:
+    """Return the labelled prompts, calibrated, or raise a ValueError if there are no probabilities to act on."""
+    given = source.scores if isinstance(source, Part) else source
+    if given.view == "pointwise" and used.view == "top_1":
+        raise ValueError(
+            f"{given.name}: these labels are correct or not, response by response, and the calibrator was fitted on "
+            "which response is the best; fit one on such labels (`rmcalib calibrate`)"
+        )
+    moved = given if as_stated else used.apply(given)
+    if (reason := moved.refusal()) is not None:
+        remedy = "; then use `rmcalib decide --calibrator FILE`" if moved.refusal("fit") is None else ""
+        raise ValueError(f"{given.name}: there are no probabilities to act on: {reason}{remedy}")
+    return labelled_part(source if as_stated else moved, "one" if moved.view == "top_1" else "labelled")
+
+
+@dataclass(frozen=True)
+class FirstChoices:
+    """What is stated about each prompt's first choice, and whether it is right: (n,) each.
+
+    ``odds`` and ``p`` are what is stated, ``calibrated`` is the probability on a scale that was fitted on other
+    prompts, ``right`` is 1, 0, or between if the first place is shared, NaN if that is unknown.
+    """
+
+    odds: FloatArray
+    p: FloatArray
+    right: FloatArray
+    calibrated: FloatArray
+
+    @property
+    def known(self) -> BoolArray:
+        """Which first choices have a label."""
+        return ~np.isnan(self.right)
+
+    @property
+    def wrong(self) -> BoolArray:
+        """Which are wrong: of several tied first choices, any may be taken."""
+        return self.right < 1
+
+    def take_known(self) -> FirstChoices:
+        """Return the first choices with a label."""
+        return FirstChoices(*(values[self.known] for values in vars(self).values()))
+
+
+def _first_choices(part: Part, seed: int) -> FirstChoices:
+    identity = stated(part.scores)
+    folds = replace(part, seed=seed)
+    if part.scores.view == "top_1":
+        events = part.first_choice
+        _, odds = identity.first_choices(part.reward, part.sizes, "best")
+        calibrated = folds.at_temperature.first_choice.p if len(part) >= FEWEST else events.p
+        return FirstChoices(odds, events.p, events.y, calibrated)
+    from scipy.special import expit
+
+    rows, odds = identity.first_choices(part.reward, part.sizes, "correct")
+    p = np.asarray(expit(odds))
+    tied = np.where(part.first_shares > 0, part.label, 0.0)  # NaN if one of the tied ones has no label
+    right = np.add.reduceat(tied * part.first_shares, part.starts)
+    fitted = np.full(len(part.reward), np.nan)
+    fitted[~np.isnan(part.label)] = folds.pointwise_fitted.p if len(part) >= FEWEST else np.nan
+    return FirstChoices(odds, p, right, fitted[rows])
 
 
 def safe_threshold(
@@ -248,8 +367,7 @@ def safe_threshold(
     if len(odds) < fewest:
         return Threshold(None, 0.0, 0, None, None, fewest)
     order = np.argsort(-odds, kind="stable")
-    with np.errstate(divide="ignore"):  # the last threshold is 0
-        tested = log_odds(np.log(np.array(THRESHOLDS)))
+    tested = log_odds_of(THRESHOLDS)
     counts = np.searchsorted(-odds[order], -tested, side="right")
     errors = np.concatenate([[0], np.cumsum(wrong[order])])[counts]
     together, enough = _prefixes(
@@ -270,16 +388,6 @@ def safe_threshold(
         high=float(high[shown]),
         fewest=fewest,
     )
-
-
-def log_odds(log_p: FloatArray) -> FloatArray:
-    """Return log(p / (1 − p)) for log-probabilities (n,); exact even if p rounds to 1.
-
-    >>> log_odds(np.log([0.5, 0.75])).round(3)
-    array([0.   , 1.099])
-    """
-    with np.errstate(divide="ignore"):
-        return log_p - np.log(-np.expm1(log_p))
 
 
 def _upper(k: ArrayLike, n: ArrayLike, level: float) -> FloatArray:
@@ -373,19 +481,15 @@ def _curve(
     return rows
 
 
-def _regret(part: Part, seed: int, asking: float, level: float) -> Regret | None:
-    if len(part) < FEWEST:
-        return None
-    stated = part.first_choice
-    calibrated = replace(part, seed=seed).at_temperature.first_choice
-    wrong = 1 - stated.y
-    accepted, accepted_then = stated.p >= 1 - asking, calibrated.p >= 1 - asking
+def _regret(first: FirstChoices, cluster: IntArray | None, asking: float, level: float) -> Regret:
+    wrong = 1 - first.right
+    accepted, accepted_then = first.p >= 1 - asking, first.calibrated >= 1 - asking
     cost, cost_then = (np.where(each, wrong, asking) for each in (accepted, accepted_then))
-    found = mean_interval(cost - cost_then, clusters=part.cluster, level=level)
+    found = mean_interval(cost - cost_then, clusters=cluster, level=level)
     return Regret(
         threshold=1 - asking,
         accepted=float(accepted.mean()),
-        believed=float(np.where(accepted, 1 - stated.p, asking).mean()),
+        believed=float(np.where(accepted, 1 - first.p, asking).mean()),
         cost=float(cost.mean()),
         calibrated_cost=float(cost_then.mean()),
         value=found.value,

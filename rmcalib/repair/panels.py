@@ -12,18 +12,29 @@ import numpy as np
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice, segment_log_softmax
 from rmcalib._util.display import count
 from rmcalib.calibration import Softmax, mean_interval
+from rmcalib.calibration.clusters import mean_error
 from rmcalib.calibration.intervals import Interval, check_level
 from rmcalib.calibration.temperature import cross_fit
 from rmcalib.metrics.comparison import named_scores, on_common_prompts
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.views import shares_of_largest, whole_part
+from rmcalib.metrics.views import Part, shares_of_largest, whole_part
+from rmcalib.repair.calibration import documented
+from rmcalib.repair.calibrator import Calibrator, Input, fit_pointwise, labelled_part
+from rmcalib.repair.response_panels import (
+    BASE_RATE,
+    BEST,
+    first_right,
+    fit_responses,
+    held_out_responses,
+    response_losses,
+)
 from rmcalib.scores import Scores
 from rmcalib.scores.scale import Scale, as_record
 
 Method = Literal["mean", "weights"]
 METHODS: tuple[Method, ...] = get_args(Method)
 """The ways to combine judges; see `combine`."""
-GUESS, BEST = "uniform guess", "best member"
+GUESS = "uniform guess"
 FEWEST = 50
 """The smallest number of prompts that a panel is fitted on."""
 MOST_WEIGHT = 10.0
@@ -44,10 +55,10 @@ class Panel(Shown):
         accuracy, left_out (how much the panel's log loss rises without this judge), low, high, redundant
         (True if the interval of left_out includes 0, up to 0.0001 nats).
     panels : list[dict[str, Any]]
-        One row for a uniform guess, one for the best member, and one per method: panel, log_loss, accuracy,
-        gain (how much lower the log loss is than the best member's), gain_low, gain_high, information (how much
-        lower the log loss is than a uniform guess's) with its limits, and gains (True if the lower limits of gain
-        and of information are both above 0).
+        One row for a guess (uniform, or the base rate), one for the best member, and one per method: panel,
+        log_loss, accuracy (of first choices), gain (how much lower the log loss is than the best member's),
+        gain_low, gain_high, information (how much lower the log loss is than the guess's) with its limits, and
+        gains (True if the lower limits of gain and of information are both above 0).
     best : dict[str, int]
         For each judge that was the best member in a fold, the number of prompts in these folds.
     n : int
@@ -58,6 +69,10 @@ class Panel(Shown):
         The panel's log-probabilities of the responses by method, fitted on the other folds.
     about : Scores
         The scores, with a manifest, to which ``rewards`` belong.
+    inputs : Mapping[str, tuple of Input]
+        What each method multiplies the judges' rewards by, with intervals for "weights".
+    combined : Mapping[str, FloatArray]
+        The sums of the judges' rewards, each times its weight, by method.
 
     Examples
     --------
@@ -76,6 +91,8 @@ class Panel(Shown):
     level: float
     rewards: Mapping[str, FloatArray]
     about: Scores
+    inputs: Mapping[str, tuple[Input, ...]]
+    combined: Mapping[str, FloatArray]
 
     def table_rows(self) -> list[dict[str, Any]]:
         """Return the members."""
@@ -87,6 +104,30 @@ class Panel(Shown):
         gain = f"gain {row['gain']:.3f} [{row['gain_low']:.3f}, {row['gain_high']:.3f}] nats"
         return f"Panel({len(self.members)} judges, {self.n} prompts, {gain})"
 
+    @property
+    def calibrator(self) -> Calibrator:
+        """The calibrator of the panel with fitted weights; it takes the rewards of all judges."""
+        return self.calibrated()
+
+    def calibrated(self, method: Method = "weights") -> Calibrator:
+        """Return the calibrator of a panel: the weight of each judge, and what their weighted sum means.
+
+        It is fitted on all prompts, so use it on others. `apply` takes it with the scores of all judges.
+        """
+        check_choice(method, "method", METHODS)
+        own = replace(self.about, reward=self.combined[method], manifest=self._manifest(method))
+        part = labelled_part(own, "one" if own.view == "top_1" else "labelled")
+        if own.view == "pointwise":
+            found = fit_pointwise(part, self.level)
+        else:
+            best = part.scale.temperature_interval(self.level)
+            found = Calibrator(best.value or np.inf, best.low, best.high, self.level)
+        if np.ptp(part.reward) == 0 or not np.isfinite([found.temperature, found.low, found.high]).all():
+            raise ValueError(
+                f"panel ({method}): its rewards are not shown to say anything, so they stay without a scale"
+            )
+        return replace(documented(found, own, part), inputs=self.inputs[method])
+
     def scores(self, method: Method = "weights") -> Scores:
         """Return the panel's scores, which can be evaluated like those of any judge.
 
@@ -95,18 +136,26 @@ class Panel(Shown):
         their rewards use the fit on all the others.
         """
         check_choice(method, "method", METHODS)
+        return replace(self.about, reward=self.rewards[method], manifest=self._manifest(method))
+
+    def _manifest(self, method: Method) -> dict[str, Any]:
         fitted = ("temperature", "weight") if method == "weights" else ("temperature",)
         members = [{"model": row["judge"], **{key: row[key] for key in fitted}} for row in self.members]
         kept = {key: self.about.manifest[key] for key in _BENCHMARK_KEYS if key in self.about.manifest}
-        manifest = {
+        single = self.about.view == "pointwise"
+        scale = (
+            Scale("log_odds", "log-odds of a panel")
+            if single
+            else Scale("probability", "log-probabilities of a panel")
+        )
+        return {
             "model": f"panel of {len(members)} judges ({method})",
             "score_kind": "panel",
-            "scale": as_record(Scale("probability", "log-probabilities of a panel")),
+            "scale": as_record(scale),
             "labels": self.about.manifest["labels"],
             "panel": {"method": method, "members": members},
             **kept,
         }
-        return replace(self.about, reward=self.rewards[method], manifest=manifest)
 
 
 def combine(
@@ -123,6 +172,10 @@ def combine(
 
     Each judge j has its own temperature T_j, and log p_j = log softmax(rewards / T_j). The panel's
     probabilities are softmax(Σ_j w_j log p_j): with w_j = 1/J ("mean"), or with fitted w_j ≥ 0 ("weights").
+    Where labels say of each response whether it is correct, x_j = (r_j − b_j)/T_j are the log-odds of each judge,
+    and the panel's P(correct) is σ(Σ_j w_j x_j + c), with w and c by logistic regression ("weights"), or the mean
+    of the x_j. A judge whose rewards do not rise with the labels has weight 0.
+
     Temperatures, weights and the choice of the best member are fitted on some folds and measured on another.
 
     Parameters
@@ -144,8 +197,9 @@ def combine(
     Raises
     ------
     ValueError
-        If there are fewer than two judges; if fewer than 50 prompts with one correct response have scores of
-        all judges; or if the judges differ in the responses of a prompt.
+        If there are fewer than two judges; if fewer than 50 labelled prompts (with one correct response, or with
+        correct and wrong responses) have scores of all judges; if labels mean different things; or if the judges
+        differ in the responses of a prompt.
 
     Examples
     --------
@@ -163,14 +217,76 @@ def combine(
     for name, one in judges.items():
         if (reason := one.refusal("fit")) is not None:
             raise ValueError(f"{name}: cannot be part of a panel: {reason}")
-    common = on_common_prompts([one.decided() for one in judges.values()])
+    views = {one.view for one in judges.values()}
+    if len(views) > 1:
+        raise ValueError(
+            "labels: they name the best response in one file, and say of each response whether it is correct in "
+            "another; say which with labels_are (--labels-are)"
+        )
+    pointwise = views == {"pointwise"}
+    common = on_common_prompts([one if pointwise else one.decided() for one in judges.values()])
+    found = (_single_responses if pointwise else _best_responses)(common, level, seed)
+    mean = partial(mean_interval, clusters=found.cluster, level=level)
+    members = []
+    for j, judge in enumerate(judges):
+        lost = mean(found.losses[f"without {j}"] - found.losses["weights"])
+        row = {
+            "judge": judge,
+            "temperature": found.temperature[j],
+            "weight": float(found.weights[j]),
+            "log_loss": float(found.losses[f"member {j}"].mean()),
+            "accuracy": float(np.nanmean(found.right[f"member {j}"])),
+        }
+        limits = {"left_out": lost.value, "low": lost.low, "high": lost.high}
+        members.append({**row, **limits, "redundant": bool(lost.low <= _NOTHING)})
+    inputs = [_inputs(found, list(judges), common, method) for method in METHODS]
+    return Panel(
+        members=members,
+        panels=_panel_rows(found, mean),
+        best={name: found.chosen.count(j) for j, name in enumerate(judges) if j in found.chosen},
+        n=len(found.part),
+        level=level,
+        rewards=found.rewards,
+        about=common[0],
+        inputs=dict(zip(METHODS, inputs, strict=True)),
+        combined={
+            method: np.stack([own.reward for own in common], axis=-1) @ np.array([one.weight for one in each])
+            for method, each in zip(METHODS, inputs, strict=True)
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was fitted on all prompts and what held-out ones show, for both kinds of labels.
+
+    ``part`` are the prompts that were used. ``temperature`` and ``weights`` (J,) are those of the judges,
+    ``coefficients`` (J,) what their rewards are multiplied by in each panel, ``margin`` (J,) the distance of the
+    limits of the fitted ones. ``losses`` and ``right`` are by panel; ``losses`` have the clusters ``cluster``.
+    ``chosen`` (n,) is the best member when a prompt was held out, ``rewards`` (N,) are the panels' own.
+    """
+
+    part: Part
+    guess: str
+    temperature: list[float | None]
+    weights: FloatArray
+    coefficients: dict[Method, FloatArray]
+    margin: FloatArray
+    losses: dict[str, FloatArray]
+    right: dict[str, FloatArray]
+    cluster: IntArray | None
+    chosen: list[int]
+    rewards: dict[Method, FloatArray]
+
+
+def _best_responses(common: Sequence[Scores], level: float, seed: int) -> Measured:
+    """Fit and measure panels of P(the response is the best of its prompt)."""
     everything = whole_part(common[0])
     single = everything.prompts("one")
-    n = 0 if single is None else len(single)
-    if single is None or n < FEWEST:
+    if single is None or len(single) < FEWEST:
         raise ValueError(
-            f"only {count(n, 'prompt')} with one correct response and scores of all judges; a panel "
-            f"needs {FEWEST} or more"
+            f"only {count(0 if single is None else len(single), 'prompt')} with one correct response and scores of "
+            f"all judges; a panel needs {FEWEST} or more"
         )
     kept = np.isin(common[0].item_id[everything.starts], single.scores.item_id[single.starts])
     stacked = PanelData(np.stack([one.reward for one in common]), common[0].is_correct, everything.sizes)
@@ -181,41 +297,116 @@ def combine(
     for name in whole.weights:
         weights = np.stack([fit.weights[name] for fit in fits])
         logits[name] = np.einsum("jr,rj->r", logs, np.repeat(weights, data.sizes, axis=0))
-    mean = partial(mean_interval, clusters=single.cluster, level=level)
-    members = []
-    for j, judge in enumerate(judges):
-        lost = mean(losses(logits[f"without {j}"], data) - losses(logits["weights"], data))
-        row = {
-            "judge": judge,
-            "temperature": float(1 / whole.inverse[j]) if whole.inverse[j] > 0 else None,
-            "weight": float(whole.weights["weights"][j]),
-            "log_loss": float(losses(logs[j], data).mean()),
-            "accuracy": float(right(data.rewards[j], data).mean()),
-        }
-        limits = {"left_out": lost.value, "low": lost.low, "high": lost.high}
-        members.append({**row, **limits, "redundant": bool(lost.low <= _NOTHING)})
-    chosen = [int(np.argmax(fit.weights[BEST])) for fit in fits]
-    return Panel(
-        members=members,
-        panels=_panel_rows(logits, data, mean),
-        best={name: chosen.count(j) for j, name in enumerate(judges) if j in chosen},
-        n=n,
-        level=level,
+    weights = whole.weights["weights"]
+    logits |= {f"member {j}": row for j, row in enumerate(logs)}
+    shown = {name: right(values, data) for name, values in logits.items()}
+    shown |= {f"member {j}": right(row, data) for j, row in enumerate(data.rewards)}
+    return Measured(
+        part=single,
+        guess=GUESS,
+        temperature=[float(1 / one) if one > 0 else None for one in whole.inverse],
+        weights=weights,
+        coefficients={method: whole.weights[method] * whole.inverse for method in METHODS},
+        margin=_margin(data, weights * whole.inverse, whole.inverse > 0, single.cluster, level),
+        losses={name: losses(values, data) for name, values in logits.items()},
+        right=shown,
+        cluster=single.cluster,
+        chosen=[int(np.argmax(fit.weights[BEST])) for fit in fits],
         rewards={method: _rewards(method, stacked, kept, whole, logits[method]) for method in METHODS},
-        about=common[0],
     )
 
 
-def _panel_rows(
-    logits: Mapping[str, FloatArray], data: PanelData, mean: Callable[[FloatArray], Interval]
-) -> list[dict[str, Any]]:
-    """Return one row for a uniform guess, one for the best member, and one per method."""
-    loss = {name: losses(logits[name], data) for name in (GUESS, BEST, *METHODS)}
+def _margin(
+    data: PanelData, coefficients: FloatArray, used: BoolArray, cluster: IntArray | None, level: float
+) -> FloatArray:
+    """Return how far the limits of the coefficients (J,) of the rewards are from them; 0 if not used."""
+    starts = np.cumsum(data.sizes) - data.sizes
+    p = np.exp(segment_log_softmax(coefficients @ data.rewards, data.sizes))
+    expected = np.add.reduceat(p * data.rewards, starts, axis=1)
+    centred = (data.rewards - np.repeat(expected, data.sizes, axis=1))[used]
+    curvature = (centred * p) @ centred.T
+    return _margins(centred[:, data.correct].T, curvature, used, cluster, level)
+
+
+def _margins(
+    slopes: FloatArray, curvature: FloatArray, used: BoolArray, cluster: IntArray | None, level: float
+) -> FloatArray:
+    """Return the margins (J,) of a maximum-likelihood fit from its slopes (n, J) and its curvature (J, J)."""
+    moves = len(slopes) * slopes @ np.linalg.pinv(curvature)
+    found = np.zeros(len(used))
+    found[used] = [mean_error(one, cluster).margin(level) for one in moves.T[: int(used.sum())]]
+    return found
+
+
+def _single_responses(common: Sequence[Scores], level: float, seed: int) -> Measured:
+    """Fit and measure panels of P(the response is correct)."""
+    from scipy.special import expit
+
+    part = whole_part(common[0]).prompts("labelled")
+    known = np.zeros(0, dtype=bool) if part is None else ~np.isnan(part.label)
+    if part is None or len(part) < FEWEST or np.ptp(part.label[known]) == 0:
+        raise ValueError(
+            f"only {count(0 if part is None else len(part), 'prompt')} with correct and wrong responses and scores of "
+            f"all judges; a panel needs {FEWEST} or more"
+        )
+    ids = set(part.scores.item_id.tolist())
+    kept = np.array([name in ids for name in common[0].item_id.tolist()])
+    every = np.stack([one.reward for one in common])
+    rewards, labels = every[:, kept], part.label
+    whole = fit_responses(rewards[:, known], labels[known])
+    fits, number = held_out_responses(rewards, labels, part.sizes, part.cluster, seed)
+    members = [f"member {j}" for j in range(len(rewards))]
+    logits = {name: np.empty(len(labels)) for name in [*whole.panels, *members]}
+    for which, fit in enumerate(fits):
+        rows = np.repeat(number == which, part.sizes)
+        for name in whole.panels:
+            logits[name][rows] = fit.logits(name, rewards[:, rows])
+        for name, row in zip(members, fit.alone(rewards[:, rows]), strict=True):
+            logits[name][rows] = row
+    weights = whole.panels["weights"]
+    own = {method: whole.logits(method, every) for method in METHODS}
+    for method in METHODS:
+        own[method][kept] = logits[method]
+    used = whole.slope > 0
+    p = np.asarray(expit(whole.logits("weights", rewards[:, known])))
+    features = np.column_stack([rewards[:, known][used].T, np.ones(len(p))])
+    curvature = (features * (p * (1 - p))[:, None]).T @ features
+    cluster = part.pointwise.cluster
+    return Measured(
+        part=part,
+        guess=BASE_RATE,
+        temperature=[float(1 / one) if one > 0 else None for one in whole.slope],
+        weights=weights[:-1],
+        coefficients={method: whole.panels[method][:-1] * whole.slope for method in METHODS},
+        margin=_margins(features * (labels[known] - p)[:, None], curvature, used, cluster, level),
+        losses={name: response_losses(values[known], labels[known]) for name, values in logits.items()},
+        right={name: first_right(values, labels, part.sizes) for name, values in logits.items()},
+        cluster=cluster,
+        chosen=[int(np.argmax(fits[which].panels[BEST][:-1])) for which in number],
+        rewards=own,
+    )
+
+
+def _inputs(
+    found: Measured, names: Sequence[str], common: Sequence[Scores], method: Method
+) -> tuple[Input, ...]:
+    """Return what a panel multiplies each judge's rewards by, with intervals where that was fitted."""
+    made = []
+    for j, (name, own) in enumerate(zip(names, common, strict=True)):
+        weight, margin = float(found.coefficients[method][j]), float(found.margin[j])
+        limits = (weight - margin, weight + margin) if method == "weights" else (None, None)
+        made.append(Input(name, weight, *limits, float(own.reward.min()), float(own.reward.max())))
+    return tuple(made)
+
+
+def _panel_rows(found: Measured, mean: Callable[[FloatArray], Interval]) -> list[dict[str, Any]]:
+    """Return one row for a guess, one for the best member, and one per method."""
     rows = []
-    for name, own in loss.items():
+    for name in (found.guess, BEST, *METHODS):
+        own = found.losses[name]
         row: dict[str, Any] = {"panel": name, "log_loss": float(own.mean())}
-        row["accuracy"] = float(right(logits[name], data).mean())
-        for key, baseline in (("gain", loss[BEST]), ("information", loss[GUESS])):
+        row["accuracy"] = float(np.nanmean(found.right[name]))
+        for key, baseline in (("gain", found.losses[BEST]), ("information", found.losses[found.guess])):
             gained = mean(baseline - own)
             row |= {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
         rows.append(row | {"gains": bool(row["gain_low"] > 0 and row["information_low"] > 0)})

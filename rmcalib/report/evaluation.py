@@ -219,8 +219,9 @@ def evaluate(
     if own.labels is None:
         raise ValueError(f"{own.name}: {_no_labels(own)}")
     notes: list[str] = []
-    if calibrator is not None:
-        own, notes = _calibrated(own, calibrator)
+    used = None if calibrator is None else as_calibrator(calibrator)
+    if used is not None:
+        own, notes = _calibrated(own, used)
     texts = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     name = clean_line(own.manifest.get("model") or "unknown model")
     reason = own.refusal()
@@ -246,7 +247,7 @@ def evaluate(
         | {"view": view, "tests": tests, "shown": shown_statements(tests, level)},
         reliability=[] if reason else tables.reliability_rows(whole, settings, view),
         isotonic=tables.isotonic_rows(whole) if curve == "isotonic" and shown is not None else [],
-        decisions=None if shown is None or metrics is not None else decide(shown, level=level, seed=seed),
+        decisions=None if shown is None or metrics is not None else _decisions(shown, used, level, seed),
         notes=[*notes, *score_notes(own, texts, whole)],
         settings=settings,
         manifest=own.manifest,
@@ -301,9 +302,16 @@ def _no_labels(scores: Scores) -> str:
     return f"no labels, so nothing can be measured.{column} Without labels, draw some prompts to label"
 
 
-def _calibrated(scores: Scores, calibrator: Any) -> tuple[Scores, list[str]]:
+def _decisions(part: Part, used: Calibrator | None, level: float, seed: int) -> Decisions:
+    """Return when to accept a first choice; the rule belongs to the calibrator that made these rewards."""
+    found = decide(part, level=level, seed=seed)
+    if used is None:
+        return found
+    return replace(found, calibrator=replace(used, rule=found.calibrator.rule))
+
+
+def _calibrated(scores: Scores, used: Calibrator) -> tuple[Scores, list[str]]:
     """Return calibrated scores, and whether the calibrator holds on them."""
-    used = as_calibrator(calibrator)
     try:
         notes = [check_words(used, used.check(scores))]
     except ValueError:  # no labels, or too few, to check it on

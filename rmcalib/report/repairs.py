@@ -11,8 +11,9 @@ import numpy as np
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, clean_line, count, number, percent, points, temperature_text
 from rmcalib.integrations.watching import Watch
+from rmcalib.repair.applying import Applied
 from rmcalib.repair.calibration import Calibration
-from rmcalib.repair.calibrator import Applied, Calibrator, CalibratorCheck
+from rmcalib.repair.calibrator import Calibrator, CalibratorCheck
 from rmcalib.repair.decisions import Decisions
 from rmcalib.repair.panels import Panel
 from rmcalib.report import document as doc
@@ -48,27 +49,34 @@ _BRACKETED = ("gap", "auroc")
 
 def decision_sentences(found: Decisions) -> list[str]:
     """Return when to accept the first choice, what acting on its probabilities costs, and best-of-k."""
-    choice, sure = found.choice, f"{found.level:.0%} confidence"
+    choice, sure, limit = found.choice, f"{found.level:.0%} confidence", f"{found.wrong_at_most:.0%}"
     if choice.threshold is None and choice.wrong is None:
         first = (
             f"Too few prompts for a threshold: even without an error, {choice.fewest} accepted responses are "
-            f"needed to show that at most {found.alpha:.0%} are wrong with {sure}."
+            f"needed to show that at most {limit} are wrong with {sure}."
         )
     elif choice.threshold is None:
         first = (
-            f"No threshold is shown to keep accepted responses wrong at most {found.alpha:.0%} of the time: of its "
+            f"No threshold is shown to keep accepted responses wrong at most {limit} of the time: of its "
             f"{choice.n:,} surest choices ({count(found.n, 'prompt')} in all), {percent(choice.wrong)} are wrong."
         )
     else:
-        when = (
-            "always" if choice.threshold == 0 else f"if its probability is at least {choice.threshold:.10g}"
-        )
+        p = "calibrated probability" if found.calibrator.fitted_on else "probability"
+        what = " of being correct" if found.calibrator.view == "pointwise" else ""
+        when = "always" if choice.threshold == 0 else f"if its {p}{what} is at least {choice.threshold:.10g}"
         rest = "" if found.asked == 0 else f" A person decides the other {found.asked:.0%}."
         first = (
             f"Accept its first choice {when}: that accepts {choice.accepted:.0%} of the prompts, of which at most "
-            f"{found.alpha:.0%} are wrong on prompts like these, with {sure} ({percent(choice.wrong)} here).{rest}"
+            f"{limit} are wrong on prompts like these, with {sure} ({percent(choice.wrong)} here).{rest}"
         )
     sentences = [first]
+    if found.left_out:
+        why = (
+            "without a label of their first choice"
+            if found.calibrator.view == "pointwise"
+            else "without exactly one correct response"
+        )
+        sentences.append(f"{count(found.left_out, 'prompt')} {why} are left out.")
     regret = found.regret
     if regret is not None:
         chance = ", which chance can explain" if regret.low <= 0 <= regret.high else ""
@@ -116,8 +124,20 @@ def decisions_drawing(found: Decisions) -> Drawing:
 def applied_document(found: Applied) -> Document:
     """Return the document of rows with their probabilities: the first ten of them."""
     table = found.table
-    accepted = "" if found.accepted is None else f" {percent(found.accepted)} of the prompts are accepted."
-    sentence = f"Probabilities at T = {temperature_text(found.calibrator.temperature)}.{accepted}"
+    used = found.calibrator
+    sentences = [f"Probabilities at T = {temperature_text(used.temperature)}."]
+    if found.n_outside:
+        sentences.append(
+            f"{count(found.n_outside, 'reward')} beyond the range of the fit: probabilities there are extrapolated."
+        )
+    if used.rule is not None:
+        sentences.append(f"{percent(found.accepted)} of the prompts are accepted. The rule: {used.rule}.")
+    if used.rule is not None and found.n_other_sizes:
+        fewest, most = used.rule.responses
+        sentences.append(
+            f"{count(found.n_other_sizes, 'prompt')} with another number of responses than the {fewest} to {most} that "
+            "the rule was tested on: its guarantee is not about them."
+        )
     stated = [name for name in found.added if name.startswith("probability")]
     # A terminal has room for the first column, which names the rows, and for what was added to single responses.
     brief = [table.columns[0], *(found.added if len(stated) == 1 else ())]
@@ -131,7 +151,7 @@ def applied_document(found: Applied) -> Document:
     return Document(
         title="What the rewards mean",
         subtitle=f"{count(len(table), 'row')}, {count(found.n, 'prompt')}",
-        sentences=[sentence],
+        sentences=sentences,
         first=[
             table_of("The first rows", table.head(10).to_dict("records"), shown),
             Drawing("probabilities", drawn, "Histogram of the probabilities"),
@@ -236,10 +256,10 @@ def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
 
 
 def panel_sentences(found: Panel) -> list[str]:
-    """Return what the panel gains over its best member and a uniform guess, and who is redundant."""
-    sentences = []
+    """Return what the panel gains over its best member and a guess, and who is redundant."""
+    sentences, guess = [], found.panels[0]["panel"]
     for row in found.panels:
-        if row.get("gain_low") is None or row["panel"] in ("best member", "uniform guess"):
+        if row.get("gain_low") is None or row["panel"] in ("best member", guess):
             continue
         verdict = "is not shown to be better than its best member"
         if row["gains"]:
@@ -247,7 +267,7 @@ def panel_sentences(found: Panel) -> list[str]:
         elif row["gain_high"] < 0:
             verdict = "is worse than its best member"
         elif row["information_low"] is None or row["information_low"] <= 0:
-            verdict += " and a uniform guess"
+            verdict += f" and {'the' if guess == 'base rate' else 'a'} {guess}"
         change = {"value": -row["gain"], "low": -row["gain_high"], "high": -row["gain_low"]}
         sentences.append(
             f"The panel ({row['panel']}) {verdict}: its log loss differs by {bracketed(change, display.signed)} nats."

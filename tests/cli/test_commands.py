@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas
 import pytest
 
+from rmcalib.repair import Calibrator
 from rmcalib.scores import load_scores
 from tests.cli.conftest import ROOT, Invoke, folder_of, visible, write_rows, write_scores
 
@@ -103,26 +104,29 @@ def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
     found = json.loads(done.out)["calibrator"]
     assert found["low"] < 2.5 < found["high"]
     assert (tmp_path / "runs/calibrator.json").is_file()
-    assert (
-        invoke(
-            "apply", "a.csv", "--calibrator", "runs/calibrator.json", "--accept", 0.9, "--to", "p.csv"
-        ).code
-        == 0
-    )
+    shown = invoke("apply", "a.csv", "--calibrator", "runs/calibrator.json", "--to", "-")
+    assert shown.out.splitlines()[0].startswith("prompt_id,response_id,score,is_best,kind,probability")
+    assert "decision" not in shown.out
+    rule = ("--wrong-at-most", 0.6, "--json")
+    decided = invoke("decide", "a.csv", "--calibrator", "runs/calibrator.json", *rule, "--to", "rule.json")
+    assert decided.code == 0, decided.err
+    choice = json.loads(decided.out)
+    assert choice["wrong_at_most"] == choice["rule"]["wrong_at_most"] == 0.6
+    done = invoke("apply", "a.csv", "--calibrator", "rule.json", "--to", "p.csv", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["accepted"] == choice["choice"]["accepted"]
     given, rows = (
         list(csv.DictReader((tmp_path / name).read_text().splitlines())) for name in ("a.csv", "p.csv")
     )
     assert [{name: row[name] for name in given[0]} for row in rows] == given
     assert sum(float(row["probability"]) for row in rows) == pytest.approx(len(rows) / 4)
-    assert {row["decision"] for row in rows} == {"accept", "ask"}
-    shown = invoke("apply", "a.csv", "--calibrator", "runs/calibrator.json", "--to", "-")
-    assert shown.out.splitlines()[0].startswith("prompt_id,response_id,score,is_best,kind,probability")
-    decided = invoke(
-        "decide", "a.csv", "--calibrator", "runs/calibrator.json", "--wrong-at-most", 0.3, "--json"
-    )
-    assert decided.code == 0, decided.err
-    assert json.loads(decided.out)["alpha"] == 0.3
+    decisions = [row["decision"] for row in rows]
+    assert decisions.count("accept") == choice["choice"]["n"]
+    assert decisions.count("") == 0.75 * len(rows)  # one of four responses is the first choice
     assert invoke("decide", "a.csv").code == 0
+    assert Calibrator.load(tmp_path / "runs/decide.json").temperature == 1
+    assert invoke("apply", "a.csv", "--calibrator", "rule.json", "--to", "rule.json").code == 2
+    assert invoke("decide", "a.csv", "--calibrator", "rule.json", "--to", "rule.json").code == 2
 
 
 def test_calibrate_a_model_and_write_its_checkpoint(

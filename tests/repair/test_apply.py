@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from scipy.special import expit
 
 import rmcalib
-from rmcalib.repair import Calibrator, calibrate, decide
+from rmcalib.repair import AcceptRule, Calibrator, calibrate, decide
 from tests.repair.test_calibrate import drawn, sampled
 
 REFERENCE = tuple(np.linspace(-2.0, 2.0, 101))
@@ -61,18 +62,81 @@ def test_single_responses_have_a_probability_of_being_correct() -> None:
     assert "p_correct" not in rmcalib.apply(others, CALIBRATOR).table
 
 
-@pytest.mark.parametrize("threshold", [0.0, 0.7, 1.0, None])
-def test_accept_or_ask(threshold: float | None) -> None:
-    decisions = decide(drawn(1000, scale=1.0, seed=2), alpha=0.2)
-    object.__setattr__(decisions.choice, "threshold", threshold)
-    found = rmcalib.apply(shuffled(), CALIBRATOR, decisions=decisions)
-    surest = found.table.groupby("prompt")["probability"].transform("max")
-    accept = np.zeros(6, dtype=bool) if threshold is None else surest >= threshold
-    assert found.table["decision"].tolist() == ["accept" if one else "ask" for one in accept]
-    if threshold is not None:
-        same = rmcalib.apply(shuffled(), CALIBRATOR, decisions=threshold)
-        assert same.table["decision"].tolist() == found.table["decision"].tolist()
-        assert same.accepted == found.accepted
+def rule(of: Any, threshold: float | None, responses: tuple[int, int] = (2, 3)) -> AcceptRule:
+    return AcceptRule(of, threshold, 0.1, 0.95, n=400, accepted=0.5, wrong=0.05, responses=responses)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "decisions"),
+    [
+        (0.0, ["", "accept", "", "ask", "", "accept"]),  # c has one response, b a shared first place
+        (0.7, ["", "ask", "", "ask", "", "accept"]),
+        (1.0, ["", "ask", "", "ask", "", "ask"]),
+        (None, ["", "ask", "", "ask", "", "ask"]),
+    ],
+)
+def test_only_the_accepted_response_says_accept(threshold: float | None, decisions: list[str]) -> None:
+    found = rmcalib.apply(shuffled(), replace(CALIBRATOR, rule=rule("best", threshold)))
+    assert found.table["decision"].tolist() == decisions
+    assert found.accepted == decisions.count("accept") / 3
+    assert found.n_other_sizes == 1
+    assert "decision" not in rmcalib.apply(shuffled(), CALIBRATOR).table
+
+
+def test_single_responses_are_accepted_by_their_own_probability() -> None:
+    calibrator = Calibrator(2.0, 1.8, 2.3, threshold=1.0, rule=rule("correct", 0.7, (1, 3)))
+    found = rmcalib.apply(shuffled(), calibrator)
+    assert found.table["decision"].tolist() == ["", "accept", "", "ask", "", "accept"]
+    np.testing.assert_allclose(found.table["p_correct"], expit((shuffled()["score"] - 1) / 2))
+    assert found.n_other_sizes == 0
+
+
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+@pytest.mark.parametrize("kind", ["best", "correct"])
+def test_the_rule_accepts_what_was_tested(tmp_path: Path, kind: str, scale: float) -> None:
+    """On the prompts of the test, `apply` accepts exactly the fraction that `decide` says, as often wrong."""
+    if kind == "best":
+        scores, others = (drawn(1500, scale=scale, seed=seed) for seed in (2, 3))
+    else:
+        scores, others = (sampled(1500, temperature=scale, threshold=scale, seed=seed) for seed in (2, 3))
+    fitted = calibrate(others).calibrator if scale > 1 else None
+    decisions = decide(scores, wrong_at_most=0.25, calibrator=fitted)
+    assert decisions.choice.threshold is not None
+    path = decisions.calibrator.save(tmp_path / "rule.json")
+    assert Calibrator.load(path) == decisions.calibrator
+    found = rmcalib.apply(scores, path)
+    accept = found.table["decision"].to_numpy() == "accept"
+    assert accept.sum() == round(decisions.choice.accepted * 1500) == decisions.choice.n
+    assert (~scores.is_correct[accept]).mean() == decisions.choice.wrong
+    new = drawn(4000, scale=scale, seed=9) if kind == "best" else None
+    new = new or sampled(4000, temperature=scale, threshold=scale, seed=9)
+    accept = rmcalib.apply(new, decisions).table["decision"].to_numpy() == "accept"
+    assert (~new.is_correct[accept]).mean() <= 0.25
+    first = found.table.groupby("item_id")["reward"].transform("max") == found.table["reward"]
+    assert (found.table["decision"][~first] == "").all()
+    assert (found.table["decision"][first] != "").all()
+
+
+def test_plain_numbers() -> None:
+    calibrator = Calibrator(2.0, 1.8, 2.3, threshold=1.0, reference=(-1.0, 3.0), rule=rule("correct", 0.7))
+    rewards = np.array([[3.5, -1.0], [0.0, 1.0]])
+    np.testing.assert_allclose(calibrator.p_correct(rewards), expit((rewards - 1) / 2))
+    assert calibrator.p_correct(1.0) == 0.5
+    assert calibrator.outside(rewards).tolist() == [[True, False], [False, False]]
+    assert calibrator.outside([np.nan]).tolist() == [True]
+    assert calibrator.accept([3.0, 3.5, 0.0], ["b", "b", "a"]).tolist() == [False, True, False]
+    p = calibrator.p_best([3.0, 3.5, 0.0], ["b", "b", "a"])
+    np.testing.assert_allclose(p, [expit(-0.25), expit(0.25), 1.0])
+    assert (calibrator.view, CALIBRATOR.view) == ("pointwise", "top_1")
+    assert len(repr(calibrator).splitlines()) == len(repr(CALIBRATOR).splitlines()) == 3
+    with pytest.raises(ValueError, match="best of its prompt"):
+        CALIBRATOR.p_correct([1.0])
+    with pytest.raises(ValueError, match="decide"):
+        CALIBRATOR.accept([1.0], ["a"])
+    with pytest.raises(ValueError, match="prompt"):
+        calibrator.p_best([1.0, 2.0], ["a"])
+    with pytest.raises(ValueError, match="rewards"):
+        calibrator.p_best([1.0, np.nan], ["a", "a"])
 
 
 def test_pairs_in_one_row_have_a_column_per_response() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
-from scipy.special import log_softmax
+from scipy.optimize import minimize
+from scipy.special import expit, log_softmax
 
 import rmcalib
-from rmcalib.repair import combine
+from rmcalib.repair import Calibrator, combine
 from rmcalib.repair.panels import METHODS, PanelData, fit_panel, fit_weights
 from rmcalib.scores import Scores
 
@@ -159,12 +163,113 @@ def test_bad_input() -> None:
         combine(scores[:1])
     assert [row["judge"] for row in combine(scores, names=["a", "a"]).members] == ["a", "a (2)"]
     with pytest.raises(ValueError, match="a panel needs 50"):
-        combine([one.take(np.arange(60) < 30) for one in scores])
+        combine([one.take(np.arange(40) < 30) for one in scores])
     other = Scores.from_arrays(rewards[1], (correct + 1) % M)
     with pytest.raises(ValueError, match="differ in the responses"):
         combine([scores[0], other])
-    apart = Scores.from_arrays(rewards[1], correct, item_id=[f"x{i}" for i in range(60)])
+    apart = Scores.from_arrays(rewards[1], correct, item_id=[f"x{i}" for i in range(40)])
     with pytest.raises(ValueError, match="the 3 judges have no prompt in common"):
         combine([*scores, apart])
     with pytest.raises(ValueError, match="method: unknown 'median'"):
         combine(scores).scores("median")  # type: ignore[arg-type]
+
+
+def samples(
+    n: int, *, seed: int = 0, slopes: tuple[float, ...] = (1.0, 0.5), unlabelled: int = 0
+) -> list[Scores]:
+    """Return the rewards of judges for samples of a policy: the log-odds of correct are a weighted sum of them."""
+    rng = np.random.default_rng(seed)
+    rewards = rng.normal(size=(len(slopes), n, M)) + rng.normal(scale=0.5, size=(len(slopes), n, 1))
+    odds = np.tensordot(slopes, rewards, 1) - 0.7
+    label = (rng.random((n, M)) < expit(odds)).astype(float)
+    label.ravel()[: unlabelled * M : 2] = np.nan
+    return [Scores.from_arrays(own, label, labels_are="correct") for own in rewards]
+
+
+def test_weights_of_single_responses_are_a_logistic_regression() -> None:
+    given = samples(300, unlabelled=40)
+    panel = combine(given, names=["a", "b"])
+    known = ~np.isnan(given[0].label)
+    x, y = np.stack([one.reward[known] for one in given]), given[0].label[known]
+    least, most = 1 / ((1 - y).sum() + 2), (y.sum() + 1) / (y.sum() + 2)  # Platt's targets
+    t = least + (most - least) * y
+
+    def loss(w: np.ndarray) -> float:
+        odds = w[:2] @ x + w[2]
+        return float((np.logaddexp(0, odds) - t * odds).mean())
+
+    best = minimize(loss, np.zeros(3), method="BFGS", options={"gtol": 1e-9}).x
+    assert [one.weight for one in panel.inputs["weights"]] == pytest.approx(best[:2], rel=1e-4)
+    calibrator = panel.calibrator
+    raw = np.stack([one.reward for one in given], axis=-1)
+    odds = np.log(calibrator.p_correct(raw)) - np.log(1 - calibrator.p_correct(raw))
+    np.testing.assert_allclose(odds, raw @ best[:2] + best[2], atol=2e-3)
+    assert (panel.scores().labels, panel.scores().scale.kind) == ("correct", "log_odds")
+    held_out = rmcalib.evaluate(panel.scores(), metrics=["pointwise_log_loss"])
+    assert held_out.value("pointwise_log_loss") == pytest.approx(panel.panels[-1]["log_loss"])
+    assert panel.panels[0]["panel"] == "base rate"
+    assert panel.panels[-1]["gains"]
+    assert not any(row["redundant"] for row in panel.members)
+
+
+def test_intervals_of_weights_hold_the_truth() -> None:
+    inside = []
+    for seed in range(40):
+        found = combine(samples(80, seed=seed, slopes=(1.0, 0.5))).inputs["weights"]
+        assert all(one.low is not None and one.high is not None for one in found)
+        inside.append([one.low < slope < one.high for one, slope in zip(found, (1.0, 0.5), strict=True)])
+    assert (np.mean(inside, axis=0) >= 0.95 - 2 * (0.95 * 0.05 / 40) ** 0.5).all()
+    best = []
+    for seed in range(40):  # the log-utilities are a weighted sum of the rewards
+        rng = np.random.default_rng(seed)
+        rewards = rng.normal(size=(2, 100, M))
+        odds = np.tensordot((1.0, 0.5), rewards, 1)
+        correct = (odds + rng.gumbel(size=odds.shape)).argmax(axis=1)
+        found = combine([Scores.from_arrays(own, correct) for own in rewards]).inputs["weights"]
+        best.append([one.low < slope < one.high for one, slope in zip(found, (1.0, 0.5), strict=True)])
+    assert (np.mean(best, axis=0) >= 0.95 - 2 * (0.95 * 0.05 / 40) ** 0.5).all()
+
+
+def test_a_judge_that_knows_nothing_of_single_responses_is_redundant() -> None:
+    given = samples(200, slopes=(1.5, 0.0, 1.0))
+    against = replace(given[0], reward=-given[0].reward)
+    panel = combine([*given, against], names=["a", "noise", "b", "against"])
+    rows = {row["judge"]: row for row in panel.members}
+    assert rows["against"]["weight"] == 0
+    assert rows["against"]["temperature"] is None
+    assert [rows[name]["redundant"] for name in ("a", "noise", "b", "against")] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("kind", ["best", "correct"])
+def test_the_calibrator_of_a_panel_takes_all_rewards(tmp_path: Path, kind: str) -> None:
+    if kind == "best":
+        rewards, correct = judges((1.0, 1.5), n=300)
+        given = [Scores.from_arrays(one, correct) for one in rewards]
+    else:
+        given = samples(300)
+    panel = combine(given, names=["a", "b"])
+    path = panel.calibrator.save(tmp_path / "panel.json")
+    calibrator = Calibrator.load(path)
+    assert calibrator == panel.calibrator
+    assert calibrator.view == given[0].view
+    assert calibrator.low <= 1 <= calibrator.high
+    found = rmcalib.apply(given, path).table
+    raw = np.stack([one.reward for one in given], axis=-1)
+    np.testing.assert_allclose(found["probability"], calibrator.p_best(raw, given[0].item_id))
+    weighted = raw @ [one.weight for one in calibrator.inputs] / calibrator.temperature
+    expected = np.exp(log_softmax(weighted.reshape(-1, M), axis=1)).ravel()
+    np.testing.assert_allclose(found["probability"], expected)
+    by_name = rmcalib.apply({"b": given[1], "a": given[0]}, path).table
+    np.testing.assert_array_equal(by_name["probability"], found["probability"])
+    assert calibrator.check(given).holds is None
+    assert calibrator.outside(raw).sum() == 0
+    assert calibrator.outside([[raw[:, 0].max() + 1, raw[0, 1]]]).tolist() == [True]
+    for wrong in (given[0], given[:1], [*given, given[0]], {"a": given[0]}):
+        with pytest.raises(ValueError, match=r"judge|panel"):
+            rmcalib.apply(wrong, calibrator)
+
+
+def test_labels_must_mean_the_same() -> None:
+    one, other = samples(100)
+    with pytest.raises(ValueError, match="labels"):
+        combine([one, other.labelled_as("best")])

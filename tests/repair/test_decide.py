@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import bdtr, logit
+from scipy.special import bdtr, expit, logit
 
 import rmcalib
 from rmcalib.metrics.views import whole_part
-from rmcalib.repair import decide
+from rmcalib.repair import Calibrator, calibrate, decide
 from rmcalib.repair.decisions import (
     THRESHOLDS,
     _fewest,
@@ -18,7 +20,8 @@ from rmcalib.repair.decisions import (
     safe_threshold,
 )
 from rmcalib.scores import Scores
-from tests.repair.test_calibrate import drawn
+from rmcalib.scores.scale import Scale
+from tests.repair.test_calibrate import drawn, sampled
 
 
 def slow_threshold(p: list[float], wrong: list[bool], alpha: float) -> float | None:
@@ -101,8 +104,8 @@ def test_the_curve_ends_at_the_overall_accuracy_and_confidence() -> None:
 
 
 def test_regret_is_the_cost_of_a_wrong_scale() -> None:
-    bold = decide(drawn(2000, scale=4.0), alpha=0.2).regret
-    fair = decide(drawn(2000, scale=1.0), alpha=0.2).regret
+    bold = decide(drawn(2000, scale=4.0), wrong_at_most=0.2).regret
+    fair = decide(drawn(2000, scale=1.0), wrong_at_most=0.2).regret
     assert bold is not None
     assert fair is not None
     assert bold.low > 0
@@ -119,7 +122,7 @@ def test_regret_is_the_cost_of_a_wrong_scale() -> None:
 
 
 def test_every_outcome() -> None:
-    accepted = rmcalib.decide(drawn(1000, scale=1.0, seed=2).to_pandas(), alpha=0.2)
+    accepted = rmcalib.decide(drawn(1000, scale=1.0, seed=2).to_pandas(), wrong_at_most=0.2)
     assert accepted.choice.threshold is not None
     assert 0 < accepted.choice.threshold < 1
     assert accepted.asked + accepted.choice.accepted == 1
@@ -144,7 +147,7 @@ def test_copies_of_a_prompt_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"alpha": 0.0}, "alpha: 0.0 is not between 0 and 1"),
+        ({"wrong_at_most": 0.0}, "wrong_at_most: 0.0 is not between 0 and 1"),
         ({"ask_cost": 1.5}, "ask_cost: 1.5 is not between 0 and 1"),
         ({"level": 2.0}, "level"),
     ],
@@ -152,3 +155,48 @@ def test_copies_of_a_prompt_do_not_count() -> None:
 def test_bad_options_are_named(options: dict[str, float], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         decide(drawn(50, scale=1.0), **options)  # type: ignore[arg-type]
+
+
+def test_single_responses_are_decided_by_the_label_of_the_first_choice() -> None:
+    scores = sampled(800, temperature=1.0, threshold=0.0, seed=4)
+    rewards, right = scores.reward.reshape(-1, 4), scores.is_correct.reshape(-1, 4)
+    labels = right.astype(float)
+    labels[:50, :] = np.nan  # nothing is known
+    labels[50:90] = np.where(
+        rewards[50:90] == rewards[50:90].max(axis=1, keepdims=True), np.nan, labels[50:90]
+    )
+    found = decide(Scores.from_arrays(rewards, labels, labels_are="correct"), wrong_at_most=0.2)
+    first = rewards[90:].argmax(axis=1)
+    odds, wrong = rewards[90:].max(axis=1), ~right[90:][np.arange(710), first]
+    direct = safe_threshold(odds, wrong, alpha=0.2)
+    assert direct.threshold is not None
+    assert found.choice == direct
+    assert (found.n, found.left_out) == (710, 90)
+    assert found.calibrator.rule is not None
+    assert (found.calibrator.rule.of, found.calibrator.rule.responses) == ("correct", (4, 4))
+    assert found.curve[-1]["right"] == pytest.approx(1 - wrong.mean())
+    assert found.regret is not None
+    assert found.regret.cost == pytest.approx(np.where(expit(odds) >= 0.8, wrong, 0.2).mean())
+
+
+def test_a_shared_first_place_is_right_only_if_all_of_it_is() -> None:
+    rewards = np.tile([[2.0, 2.0, 0.0]], (120, 1))
+    both, one = (np.tile(labels, (120, 1)) for labels in ([[True, True, False]], [[True, False, False]]))
+    found = [
+        decide(Scores.from_arrays(rewards, labels, labels_are="correct")).choice for labels in (both, one)
+    ]
+    assert [(choice.threshold, choice.wrong) for choice in found] == [(0.0, 0.0), (None, 1.0)]
+
+
+def test_a_calibrator_must_fit_the_labels() -> None:
+    samples = sampled(300, temperature=3.0, threshold=7.0)
+    stated = samples.with_scale(Scale("utility", "trained with a Bradley-Terry loss"))
+    with pytest.raises(ValueError, match="calibrat") as refused:
+        decide(stated)
+    assert "--calibrator" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    fitted = calibrate(sampled(300, temperature=3.0, threshold=7.0, seed=1)).calibrator
+    found = decide(stated, wrong_at_most=0.3, calibrator=fitted)
+    assert replace(found.calibrator, rule=None) == fitted
+    with pytest.raises(ValueError, match="best"):
+        decide(stated, calibrator=Calibrator(2.0, 1.8, 2.3))

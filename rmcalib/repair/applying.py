@@ -1,0 +1,206 @@
+"""`apply`: what a calibrator makes of rewards, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.display import clean_line
+from rmcalib.calibration.intervals import first_and_next
+from rmcalib.metrics.results import Shown
+from rmcalib.repair.calibrator import Calibrator, as_calibrator
+from rmcalib.scores import Scores
+
+if TYPE_CHECKING:
+    from rmcalib.repair.calibration import Calibration
+    from rmcalib.repair.decisions import Decisions
+
+
+@dataclass(frozen=True, repr=False)
+class Applied(Shown):
+    """The result of `apply`: the input's rows with what their rewards mean.
+
+    Attributes
+    ----------
+    calibrator : Calibrator
+        What was applied.
+    added : dict of arrays (rows of the input,)
+        The new columns; see `apply`.
+    given : dict
+        The columns of the input.
+    n : int
+        Number of prompts.
+    accepted : float or None
+        The fraction of prompts whose first choice is accepted; None if the calibrator has no rule.
+    n_outside, n_other_sizes : int
+        How many rewards are beyond the range of the fit, and how many prompts have fewer or more responses than
+        those that the rule was tested on.
+    """
+
+    calibrator: Calibrator
+    added: dict[str, Any]
+    given: dict[str, Any]
+    n: int
+    accepted: float | None = None
+    n_outside: int = 0
+    n_other_sizes: int = 0
+
+    @property
+    def table(self) -> Any:
+        """The input's rows and columns in their order, and the new columns: a pandas table."""
+        import pandas
+
+        return pandas.DataFrame({name: list(values) for name, values in {**self.given, **self.added}.items()})
+
+    def save(self, path: str | Path) -> Path:
+        """Write the table as .csv, .tsv, .jsonl or .parquet, by the ending of the name."""
+        from rmcalib._util.files import write_file
+
+        ending = Path(path).suffix.lower()
+        writers: dict[str, Callable[[Any], Any]] = {
+            ".csv": lambda file: self.table.to_csv(file, index=False),
+            ".tsv": lambda file: self.table.to_csv(file, index=False, sep="\t"),
+            ".jsonl": lambda file: self.table.to_json(file, orient="records", lines=True, force_ascii=False),
+            ".parquet": lambda file: self.table.to_parquet(file, index=False),
+        }
+        if ending not in writers:
+            raise ValueError(f"{path}: unknown ending; use one of {', '.join(writers)}")
+        return write_file(path, writers[ending])
+
+    def __repr__(self) -> str:
+        """Return the numbers of rows and prompts."""
+        rows = len(next(iter(self.added.values())))
+        return f"Applied({rows} rows, {self.n} prompts, T = {self.calibrator.temperature:.3g})"
+
+
+def apply(
+    scores: Any,
+    calibrator: Calibrator | Calibration | Decisions | str | Path,
+    *,
+    columns: str | Mapping[str, Any] | None = None,
+    scale: str | None = None,
+) -> Applied:
+    """Say what rewards mean: probabilities, percentiles, and what to accept. Labels are not needed.
+
+    Parameters
+    ----------
+    scores : Scores, DataFrame or path
+        The rewards; see `load_scores`. For the calibrator of a panel (`combine`): a sequence with the scores of
+        all its judges in their order, or a mapping from their names; the rows of the first are returned.
+    calibrator : Calibrator, Calibration, Decisions or path
+        The result of `calibrate` or `decide`, or its file.
+    columns, scale
+        As for `load_scores`.
+
+    Returns
+    -------
+    Applied
+        Its ``table`` has the rows and columns of the input in their order, and
+
+        - ``probability``: P(the response is the best of its prompt) = softmax(r/T),
+        - ``p_correct``: P(the response is correct) = σ((r − b)/T), if the calibrator has a threshold,
+        - ``percentile``: the percentage of the calibrator's reference rewards below this one,
+        - ``beats_typical``: P(it beats a typical response to its prompt), the mean of σ((r − r_j)/T) over the
+          other responses of its prompt, or over the reference rewards if it has none,
+        - ``decision``, if the calibrator has a rule (`decide`): "accept" on a response that is accepted, "ask"
+          on the first choice of every other prompt, empty elsewhere.
+
+        Where a row of the input has several responses (chosen and rejected), each new column has a suffix:
+        ``probability_0``, ``probability_1``, ...
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from rmcalib.repair.calibrator import AcceptRule
+    >>> rule = AcceptRule("best", 0.7, 0.1, 0.95, n=400, accepted=0.5, wrong=0.05, responses=(2, 2))
+    >>> calibrator = Calibrator(2 / np.log(3), 1.5, 2.5, reference=(0.0, 1.0, 2.0), rule=rule)
+    >>> table = pd.DataFrame({"prompt": ["a", "b", "a"], "score": [2.0, 1.0, 0.0]})
+    >>> found = apply(table, calibrator)
+    >>> found.table["probability"].round(3).tolist(), found.table["decision"].tolist()
+    ([0.75, 1.0, 0.25], ['accept', 'ask', ''])
+    """
+    from rmcalib.scores._load import load_with_rows
+
+    used = as_calibrator(calibrator)
+    loaded = [load_with_rows(one, columns, scale=scale) for one in _sources(scores, used)]
+    own = used.one_table([one.scores for one in loaded])
+    prompt, sizes = np.repeat(np.arange(own.n_items), np.diff(own.offsets)), np.diff(own.offsets)
+    raw = np.stack([one.scores.reward for one in loaded], axis=-1) if used.inputs else own.reward
+    found: dict[str, Any] = {"probability": used.p_best(raw, prompt)}
+    if used.threshold is not None:
+        found["p_correct"] = used.p_correct(raw)
+    found["percentile"] = used.percentile(own.reward)
+    found["beats_typical"] = _beats_typical(own, used)
+    accepted, other_sizes = None, 0
+    if used.rule is not None:
+        accept = used.accept(raw, prompt)
+        found["decision"] = np.full(len(own), "", dtype=object)
+        found["decision"][first_and_next(own.reward, sizes)[0]] = "ask"
+        found["decision"][accept] = "accept"
+        accepted = float(accept.sum() / own.n_items)
+        fewest, most = used.rule.responses
+        other_sizes = int(((sizes < fewest) | (sizes > most)).sum())
+    table = loaded[0].table
+    added = _by_input_row(found, loaded[0].row, own.response, len(table))
+    twice = [name for name in added if name in table.columns]
+    if twice:
+        raise ValueError(f"{table.source}: has a column {twice[0]!r} already; rename or remove it")
+    outside = int(used.outside(raw).sum())
+    return Applied(used, added, dict(table.columns), own.n_items, accepted, outside, other_sizes)
+
+
+def _sources(scores: Any, calibrator: Calibrator) -> Sequence[Any]:
+    """Return the scores of each of the calibrator's judges, in their order."""
+    names = [one.name for one in calibrator.inputs]
+    if not names:
+        return [scores]
+    if isinstance(scores, Mapping):
+        missing = [name for name in names if name not in scores]
+        if missing:
+            raise ValueError(f"scores: there are none of {clean_line(missing[0])}, a judge of the panel")
+        return [scores[name] for name in names]
+    if isinstance(scores, list | tuple) and len(scores) == len(names):
+        return scores
+    listed = ", ".join(clean_line(name) for name in names)
+    raise ValueError(
+        f"scores: the calibrator is of a panel; give the scores of its judges, in order: {listed}"
+    )
+
+
+def _beats_typical(scores: Scores, calibrator: Calibrator) -> FloatArray:
+    """Return the mean of σ((r − r_j)/T) over the other responses of a prompt, or the reference rewards: (N,)."""
+    from scipy.special import expit
+
+    sizes, result = np.diff(scores.offsets), np.empty(len(scores))
+    for m in np.unique(sizes).tolist():
+        rows = np.flatnonzero(np.repeat(sizes == m, sizes))
+        own = scores.reward[rows].reshape(-1, m) / calibrator.temperature
+        if m == 1:
+            others = np.asarray(calibrator.reference, dtype=np.float64) / calibrator.temperature
+            wins = sum((expit(own - other) for other in others), np.zeros(own.shape))
+            result[rows] = (wins / (len(others) or np.nan)).ravel()
+        else:
+            wins = sum((expit(own - own[:, [j]]) for j in range(m)), np.zeros(own.shape))
+            result[rows] = ((wins - 0.5) / (m - 1)).ravel()  # without itself
+    return result
+
+
+def _by_input_row(found: Mapping[str, Any], row: IntArray, response: IntArray, n: int) -> dict[str, Any]:
+    """Put columns (N,) into the order of the input's rows, one column per response if a row has several."""
+    import pandas
+
+    several = len(np.unique(row)) < len(row)
+    result: dict[str, Any] = {}
+    for name, values in found.items():
+        for number in np.unique(response).tolist() if several else [None]:
+            mine = slice(None) if number is None else response == number
+            column = pandas.Series(values[mine], index=row[mine]).reindex(range(n))
+            if name == "decision":
+                column = column.fillna("")  # a row without such a response
+            result[name if number is None else f"{name}_{number}"] = column.to_numpy()
+    return result
