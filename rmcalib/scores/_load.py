@@ -14,11 +14,13 @@ from rmcalib._util.storage import as_path, is_remote, read_input
 from rmcalib._util.texts import did_you_mean, parse_json
 from rmcalib.scores import _files, _formats
 from rmcalib.scores._known import built_in_scores, is_built_in
+from rmcalib.scores._layouts import ROW
 from rmcalib.scores._meaning import MISSING, STEPS, Missing, measured, step_rewards
+from rmcalib.scores._roles import listed, parse_columns
 from rmcalib.scores._runs import single_run
 from rmcalib.scores._schema import Columns, as_number, objects
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._tables import ROW, listed, parse_columns, to_columns
+from rmcalib.scores._tables import to_columns
 from rmcalib.scores.scale import Labels, Scale, as_record
 
 T = TypeVar("T")
@@ -247,10 +249,17 @@ def _in_table(table: _files.Table, stem: str, given: Mapping[str, list[str]]) ->
     called = str(about.get("model") or stem)
     if about and not given:
         return {called: (table.columns, about, table, None)}
-    parts, labels = to_columns(table, given)
+    foreign = to_columns(table, given)
+    if foreign.notes:
+        about = about | {"notes": [*about.get("notes", []), *foreign.notes]}
     return {
-        model or called: (columns, about if model is None else about | {"model": model}, table, labels)
-        for model, columns in parts.items()
+        model or called: (
+            columns,
+            about if model is None else about | {"model": model},
+            table,
+            foreign.labels,
+        )
+        for model, columns in foreign.models.items()
     }
 
 
