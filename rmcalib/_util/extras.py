@@ -12,6 +12,7 @@ _EXTRA_OF = (
     dict.fromkeys(_MODELS, "models")
     | dict.fromkeys(_TABULAR, "tabular")
     | {name: name for name in _SAME_NAME}
+    | {"openpyxl": "excel"}
 )
 
 

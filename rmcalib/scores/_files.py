@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rmcalib._util.extras import missing_extra
 from rmcalib._util.files import opened_parquet, read_csv_table, read_object, write_file
 from rmcalib._util.storage import as_path, read_input
 from rmcalib._util.texts import LONGEST_ID, brief, json_lines, parse_json, repeated
@@ -30,12 +31,16 @@ _EMPTY = {"", "NA", "N/A", "NaN", "nan", "null", "None"}  # cells of CSV files w
 
 @dataclass(frozen=True)
 class Table:
-    """Columns as a source has them, with None for an empty value; only files of rmcalib have a manifest."""
+    """Columns as a source has them, with None for an empty value; only files of rmcalib have a manifest.
+
+    All cells of a CSV file are texts (``typed`` is false): an id such as 007 stays what it is.
+    """
 
     columns: Columns
     source: str
     place: Place = field(default=row_place)
     manifest: dict[str, Any] | None = None
+    typed: bool = True
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -65,10 +70,10 @@ def read_table(path: str | Path, content: Any = None) -> Table:
         return _read_excel(path)
     table = read_csv_table(path, "," if ending == ".csv" else "\t")
     columns = {}
-    for number, name in enumerate(table.header):  # all cells are texts: an id such as 007 stays what it is
+    for number, name in enumerate(table.header):
         cells = (row[number] for row in table.rows)
         columns[name] = objects(None if cell in _EMPTY else cell for cell in cells)
-    return Table(columns, source, lambda row: f"line {table.lines[row]}")
+    return Table(columns, source, lambda row: f"line {table.lines[row]}", typed=False)
 
 
 def as_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -154,8 +159,8 @@ def _read_excel(path: str | Path) -> Table:
     """Read the only sheet with cells of an Excel file; its first row has the names of columns."""
     try:
         import openpyxl
-    except ImportError:
-        raise ValueError(f"{path}: Excel files need openpyxl: pip install 'rmcalib[excel]'") from None
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{path}: {missing_extra(error)}") from None
     content = io.BytesIO(read_input(path))
     try:
         book = openpyxl.load_workbook(content, read_only=True, data_only=True)

@@ -53,7 +53,9 @@ def to_columns(table: Table, given: Mapping[str, list[str]]) -> Foreign:
     used = {name for names in roles.values() for name in names if name != ROW} | {"is_correct"}
     for name, values in long.columns.items():
         if name not in used:
-            columns.setdefault("response_text" if name == "response" else name, as_numbers(values))
+            columns.setdefault(
+                "response_text" if name == "response" else name, values if table.typed else as_numbers(values)
+            )
     columns.setdefault(ROW, np.arange(len(long)))
     if models is None:
         return Foreign({None: columns}, labels, notes)
