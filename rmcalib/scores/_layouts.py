@@ -21,7 +21,7 @@ layout, by role, or None; `read` returns a simpler table.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -46,6 +46,7 @@ from rmcalib.scores._roles import (
     plain,
     prompt_columns,
     turned,
+    unknown_names,
     usual_columns,
 )
 from rmcalib.scores._schema import Columns, objects, raise_if_any
@@ -201,14 +202,13 @@ def _read_numbered(table: Table, roles: Roles) -> Simpler:
         [name_of(name) for name in roles["reward"] for _ in _cells(table.columns[name][row])]
         for row in range(len(table))
     ]
-    label = _wide_label(table, roles)
-    named: Labels | None = None
-    lists = None
-    if label is not None:
-        roles = {**roles, "label": [label]}
-        named = _meaning(table, label)
-        lists = [*_label_lists(table, label, ids, name_of)]
-    return Simpler(*_with_lists(table, roles, _side_by_side(table, roles["reward"]), lists), named)
+    rewards, labels = _side_by_side(table, roles["reward"]), _wide_labels(table, roles)
+    lists = {name: [*_label_lists(table, name, ids, name_of)] for name in labels}
+    roles = {**roles, "label": labels}
+    if len(labels) > 1:  # the votes of several people
+        return _with_ratings(*_with_lists(table, roles, rewards, None), _by_response(lists))
+    named = _meaning(table, labels[0]) if labels else None
+    return Simpler(*_with_lists(table, roles, rewards, lists[labels[0]] if labels else None), named)
 
 
 def _response_names(rewards: Sequence[str]) -> Callable[[str], str]:
@@ -218,13 +218,14 @@ def _response_names(rewards: Sequence[str]) -> Callable[[str], str]:
     return plain
 
 
-def _wide_label(table: Table, roles: Roles) -> str | None:
-    """Return the column of labels of a table with one row per prompt."""
-    names = roles.get("label")
-    if names is None:
-        names = usual_columns(table, "label", roles)
-        raise_if_any(ambiguous("label", names), table.source)
-    return names[0] if names else None
+def _wide_labels(table: Table, roles: Roles) -> list[str]:
+    """Return the column of labels of a table with one row per prompt, or those of several people."""
+    if "label" in roles:
+        raise_if_any(unknown_names({"label": roles["label"]}, [*table.columns]), table.source)
+        return roles["label"]
+    names = usual_columns(table, "label", roles)
+    raise_if_any(ambiguous("label", names), table.source)
+    return names[:1]
 
 
 def _meaning(table: Table, label: str) -> Labels | None:
@@ -264,26 +265,41 @@ def _rated(table: Table, roles: Roles) -> Roles | None:
         names = [name for name in table.columns if name in free.values() and _RATED.match(plain(name))]
     if len(names) < 2 or not {*names} <= {*table.columns}:
         return None
-    rewards = roles.get("reward") or usual_columns(table, "reward", roles)
+    reward = _reward(table, roles)
     # In a table with one row per prompt, each cell must have the ratings of all responses.
-    if not rewards or rewards[0] not in table.columns:
-        return None
-    alike = all(has_lists(table, name) == has_lists(table, rewards[0]) for name in names)
+    alike = reward and all(has_lists(table, name) == has_lists(table, reward) for name in names)
     return {"ratings": [*names]} if alike else None
 
 
+def _reward(table: Table, roles: Roles) -> str | None:
+    """Return the column of rewards, if there is one."""
+    names = roles.get("reward") or usual_columns(table, "reward", roles)
+    return names[0] if names and names[0] in table.columns else None
+
+
 def _read_rated(table: Table, roles: Roles) -> Simpler:
-    names = roles["ratings"]
-    rows = zip(*(table.columns[name].tolist() for name in names), strict=True)
-    ratings: list[Any] = []
-    for row in rows:
-        if any(isinstance(value, list) for value in row):
-            responses = zip(*map(_cells, row), strict=False)
-            ratings.append([dict(zip(names, values, strict=True)) for values in responses])
-        else:
-            ratings.append(dict(zip(names, row, strict=True)))
+    names, reward = roles["ratings"], _reward(table, roles)
+    if reward is None or not has_lists(table, reward):
+        rows = zip(*(table.columns[name].tolist() for name in names), strict=True)
+        return _with_ratings(table, roles, [dict(zip(names, row, strict=True)) for row in rows])
+    sizes = [len(_cells(value)) for value in table.columns[reward].tolist()]
+    lists = {name: [_cells(value) for value in table.columns[name].tolist()] for name in names}
+    for name in names:
+        for row, (cell, size) in enumerate(zip(lists[name], sizes, strict=True)):
+            if len(cell) != size:
+                raise table.error(row, name, f"expected {size} ratings, one for each reward")
+    return _with_ratings(table, roles, _by_response(lists))
+
+
+def _by_response(lists: Mapping[str, Sequence[Sequence[Any]]]) -> list[list[dict[str, Any]]]:
+    """Turn the lists of each person, one per row, into the ratings of each response of a row."""
+    rows = zip(*lists.values(), strict=True)
+    return [[dict(zip(lists, values, strict=True)) for values in zip(*row, strict=True)] for row in rows]
+
+
+def _with_ratings(table: Table, roles: Roles, ratings: list[Any]) -> Simpler:
     columns = {**table.columns, RATINGS: objects(ratings)}
-    left = {role: own for role, own in roles.items() if role != "label"}
+    left = {role: names for role, names in roles.items() if role != "label"}
     return Simpler(replace(table, columns=columns), {**left, "ratings": [RATINGS]}, "votes")
 
 
@@ -291,8 +307,8 @@ def _read_rated(table: Table, roles: Roles) -> Simpler:
 
 
 def _lists(table: Table, roles: Roles) -> Roles | None:
-    rewards = roles.get("reward") or usual_columns(table, "reward", roles)
-    if not rewards or rewards[0] not in table.columns or not has_lists(table, rewards[0]):
+    reward = _reward(table, roles)
+    if reward is None or not has_lists(table, reward):
         return None
     response = roles.get("response") or usual_columns(table, "response", roles)
     is_long = any(name in table.columns and not has_lists(table, name) for name in response)

@@ -75,7 +75,7 @@ def _of_long(
     """
     names = {role: own[0] for role, own in roles.items()}
     of_prompts = [role for role in ("prompt", "category", "model", "cluster") if role in names]
-    texts = {role: _ids(table, names[role], notes) for role in of_prompts}
+    texts: Columns = {role: _ids(table, names[role], notes) for role in of_prompts}
     models = texts.get("model")
     columns: Columns = {role: texts[role] for role in ("category", "cluster") if role in texts}
     columns |= _prompts(texts, columns.get("cluster"), _steps(table, names.get("step")))
