@@ -211,7 +211,10 @@ def read_ratings(table: Table, name: str, group: IntArray) -> Votes:
         f"({int(votes.sum()):,} votes), or finds all responses equally good ({int(ties.sum()):,})."
     )
     if uncounted:
-        note += f" Not counted: {count(uncounted, 'time')}, a person rated some responses only, or has several favourites."
+        note += (
+            f" Not counted: {count(uncounted, 'time')}, a person rated some responses only, or has several "
+            "favourites."
+        )
     return Votes(votes, ties[group], note)
 
 

@@ -34,7 +34,6 @@ from rmcalib.scores._files import Table
 from rmcalib.scores._labels import TIES, by_name, id_text, is_empty
 from rmcalib.scores._roles import (
     KNOWN,
-    SAMPLE,
     Roles,
     ambiguous,
     find_roles,
@@ -101,12 +100,10 @@ def _column_of_objects(table: Table, roles: Roles) -> str | None:
     """Return the column whose cells are lists of objects with a reward."""
     rewards = {name.removeprefix("-") for name in roles.get("reward", ())} or {*KNOWN["names"]["reward"]}
     for name, values in table.columns.items():
-        cells = [value for value in values[:SAMPLE].tolist() if value]
-        entries = [entry for cell in cells if isinstance(cell, list) for entry in cell]
-        objects_only = bool(entries) and all(isinstance(entry, dict) for entry in entries)
-        if objects_only and all(isinstance(cell, list) for cell in cells):
-            fields = {plain(str(field)): str(field) for field in entries[0]}
-            if rewards & {*fields, *fields.values()}:
+        cell = next((value for value in values.tolist() if value), None)
+        if isinstance(cell, list) and isinstance(cell[0], dict):
+            fields = {*map(str, cell[0])}
+            if rewards & {*fields, *map(plain, fields)}:
                 return name
     return None
 
@@ -242,7 +239,9 @@ def _label_lists(
     for row, (value, responses) in enumerate(zip(table.columns[name].tolist(), ids, strict=True)):
         text = "" if is_empty(value) else id_text(value)
         best = text if text in responses else name_of(text)
-        if isinstance(value, list) and len(value) == len(responses):
+        if isinstance(value, list):
+            if len(value) != len(responses):
+                raise table.error(row, name, f"expected {len(responses)} labels, one for each reward")
             yield value
         elif best in TIES:
             yield [1 / len(responses)] * len(responses)
