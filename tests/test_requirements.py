@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = (
     "models",
     "tabular",
+    "excel",
     "peft",
     "ray",
     "serve",

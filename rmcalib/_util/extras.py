@@ -13,6 +13,7 @@ _EXTRA_OF = {
     **dict.fromkeys(_MODELS, "models"),
     **dict.fromkeys(_TABULAR, "tabular"),
     **dict.fromkeys(_SERVE, "serve"),
+    "openpyxl": "excel",
     **{name: name for name in _SAME_NAME},
 }
 

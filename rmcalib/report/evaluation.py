@@ -33,6 +33,7 @@ from rmcalib.report.figures import figure_bytes, reliability_figure
 from rmcalib.report.repairs import check_words
 from rmcalib.report.sentences import evaluation_sentences, score_notes
 from rmcalib.scores import Scores, load_scores
+from rmcalib.scores._labels import could_be_labels
 from rmcalib.scores.scale import as_record
 
 if TYPE_CHECKING:
@@ -294,10 +295,9 @@ def made_from(
 def _no_labels(scores: Scores) -> str:
     """Return what to do about scores without labels; it names the columns that nothing used."""
     unused = ", ".join(clean_line(name) for name in scores.extra)
+    name = clean_line(next(iter(could_be_labels(scores.extra)), "NAME"))
     column = (
-        f" Columns that nothing used: {unused}; name the labels with label=NAME (--columns)."
-        if unused
-        else ""
+        f" Columns that nothing used: {unused}; name the labels: --columns label={name}." if unused else ""
     )
     return f"no labels, so nothing can be measured.{column} Without labels, draw some prompts to label"
 

@@ -66,7 +66,8 @@ def top_10_rows(board: Board) -> list[dict[str, Any]]:
     names = short_names(row["model"] for row in board.models)
     rows = []
     for row in ranked[:SHOWN_MODELS]:
-        marks = f"{' *' if row.get('scale') in ('rating', 'none') else ''}{' †' if row['better_than_guess'] is False else ''}"
+        other_scale, guess = row.get("scale") in ("rating", "none"), row["better_than_guess"] is False
+        marks = f"{' *' if other_scale else ''}{' †' if guess else ''}"
         null = row["values"].get(f"{error}_null_mean", {}).get("value")
         limits = {end: row["values"][error][end] for end in ("value", "low", "high")}
         rows.append({"model": names[row["model"]], **limits, "null_mean": null, "marks": marks})

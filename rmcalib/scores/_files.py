@@ -1,9 +1,11 @@
-"""Read tables from files (CSV, TSV, Parquet, JSONL, JSON) and frames; write scores as Parquet."""
+"""Read tables from files (CSV, TSV, Parquet, JSONL, JSON, Excel), frames and records; write scores as Parquet."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,25 +14,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.files import opened_parquet, read_csv_table, write_file
+from rmcalib._util.extras import missing_extra
+from rmcalib._util.files import opened_parquet, read_csv_table, read_object, write_file
 from rmcalib._util.storage import as_path, read_input
-from rmcalib._util.texts import LONGEST_ID, brief, json_lines, parse_json
+from rmcalib._util.texts import LONGEST_ID, brief, json_lines, parse_json, repeated
 from rmcalib.scores._schema import Columns, Place, objects, row_place
 
-ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
+ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".json", ".xlsx")
 _METADATA = b"rmcalib.manifest"
+_DATASET, _SPLITS = "state.json", "dataset_dict.json"  # in folders of `save_to_disk`
 _DIGEST = "scores_sha256"  # in the manifest: a digest of the columns and of the rest of the manifest
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")  # 007 and +1 are texts
+_EXACT = 2**53  # larger whole numbers are not exact in float64
 _EMPTY = {"", "NA", "N/A", "NaN", "nan", "null", "None"}  # cells of CSV files without a value
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns as a source has them, with None for an empty value; only files of rmcalib have a manifest."""
+    """Columns as a source has them, with None for an empty value; only files of rmcalib have a manifest.
+
+    All cells of a CSV file are texts (``typed`` is false): an id such as 007 stays what it is.
+    """
 
     columns: Columns
     source: str
     place: Place = field(default=row_place)
     manifest: dict[str, Any] | None = None
+    typed: bool = True
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -56,23 +66,84 @@ def read_table(path: str | Path, content: Any = None) -> Table:
     if ending == ".jsonl":
         lines = [*json_lines(read_input(path), source)]
         return Table(columns_of([row for _, row in lines]), source, lambda row: lines[row][0])
+    if ending == ".xlsx":
+        return _read_excel(path)
     table = read_csv_table(path, "," if ending == ".csv" else "\t")
     columns = {}
-    for number, name in enumerate(table.header):  # all cells are texts: an id such as 007 stays what it is
+    for number, name in enumerate(table.header):
         cells = (row[number] for row in table.rows)
         columns[name] = objects(None if cell in _EMPTY else cell for cell in cells)
-    return Table(columns, source, lambda row: f"line {table.lines[row]}")
+    return Table(columns, source, lambda row: f"line {table.lines[row]}", typed=False)
+
+
+def as_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return texts as numbers if all of them are numbers, NaN where empty; anything else as it is.
+
+    >>> as_numbers(objects(["1.5", None])), as_numbers(objects(["7", "12"])), as_numbers(objects(["007"]))
+    (array([1.5, nan]), array([ 7, 12]), array(['007'], dtype=object))
+    """
+    cells = values.tolist() if values.dtype.kind in "OU" else []
+    texts = [cell for cell in cells if cell is not None]
+    if not texts or not all(isinstance(text, str) and _NUMBER.fullmatch(text) for text in texts):
+        return values
+    whole = all(text.lstrip("-").isdecimal() for text in texts)
+    if whole and len(texts) == len(cells) and max(abs(int(text)) for text in texts) < 2**63:
+        return np.array([int(text) for text in texts], dtype=np.int64)
+    if whole and max(abs(int(text)) for text in texts) > _EXACT:
+        return values  # ids
+    return np.array([np.nan if cell is None else float(cell) for cell in cells])
 
 
 def is_frame(value: object) -> bool:
-    """Return whether a value is a pandas or Arrow table."""
-    return hasattr(value, "columns") or hasattr(value, "column_names")
+    """Return whether a value is a table: of pandas, Arrow, polars or `datasets`, or a list of records."""
+    return hasattr(value, "columns") or hasattr(value, "column_names") or _are_records(value)
+
+
+def _are_records(value: object) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(row, Mapping) for row in value)
 
 
 def read_frame(frame: Any, source: str = "table") -> Table:
-    """Return a pandas or Arrow table as a `Table`."""
-    if hasattr(frame, "column_names"):  # of Arrow
-        return Table({str(name): _array(frame.column(name)) for name in frame.column_names}, source)
+    """Return a pandas or Arrow table, a data set or a list of records as a `Table`."""
+    if _are_records(frame):
+        return Table(columns_of(frame), source, lambda row: f"entry {row}")
+    if hasattr(frame, "with_format"):  # of `datasets`
+        return read_arrow(_only_split(frame).with_format("arrow")[:], source)
+    if hasattr(frame, "column_names"):
+        return read_arrow(frame, source)
+    if not hasattr(frame, "index") and hasattr(frame, "__arrow_c_stream__"):  # polars and others
+        import pyarrow
+
+        return read_arrow(pyarrow.table(frame), source)
+    return _read_pandas(frame, source)
+
+
+def read_arrow(table: Any, source: str) -> Table:
+    """Return an Arrow table as a `Table`."""
+    return Table({str(name): _array(table.column(name)) for name in table.column_names}, source)
+
+
+def _only_split(data: Any) -> Any:
+    """Return a data set, or the only split of a `DatasetDict`."""
+    if not isinstance(data, Mapping):
+        return data
+    if len(data) != 1:
+        names = [*data]
+        raise ValueError(
+            f"table: {len(names)} splits ({', '.join(names)}), and one is needed: give data[{names[0]!r}]"
+        )
+    return next(iter(data.values()))
+
+
+def _read_pandas(frame: Any, source: str) -> Table:
+    """Return a pandas table. An index with a name, or of several levels, is columns."""
+    if frame.index.nlevels > 1 or frame.index.name is not None:
+        names = [name if name is not None else f"level_{i}" for i, name in enumerate(frame.index.names)]
+        new = [name for name in names if name not in frame.columns]
+        old = [name for name in names if name in frame.columns]
+        frame = frame.rename_axis(index=names if len(names) > 1 else names[0])
+        frame = frame.reset_index(level=old, drop=True) if old else frame
+        frame = frame.reset_index() if new else frame
     columns = {}
     for name in frame.columns:
         array, missing = frame[name].to_numpy(), frame[name].isna().to_numpy()
@@ -82,6 +153,68 @@ def read_frame(frame: Any, source: str = "table") -> Table:
             array[missing] = None
         columns[str(name)] = array
     return Table(columns, source)
+
+
+def _read_excel(path: str | Path) -> Table:
+    """Read the only sheet with cells of an Excel file; its first row has the names of columns."""
+    try:
+        import openpyxl
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{path}: {missing_extra(error)}") from None
+    content = io.BytesIO(read_input(path))
+    try:
+        book = openpyxl.load_workbook(content, read_only=True, data_only=True)
+        sheets = {sheet.title: [*sheet.iter_rows(values_only=True)] for sheet in book.worksheets}
+    except Exception as error:  # openpyxl raises whatever a damaged archive or its XML leads to
+        raise ValueError(f"{path}: damaged, or not an Excel file ({type(error).__name__})") from error
+    full = {
+        name: rows for name, rows in sheets.items() if any(cell is not None for row in rows for cell in row)
+    }
+    if len(full) != 1:
+        have = f"{len(full)} sheets with cells ({', '.join(full)})" if full else "no cells"
+        raise ValueError(f"{path}: {have}, and one sheet is needed")
+    ((sheet, rows),) = full.items()
+    header, *cells = rows
+    names = {number: str(name) for number, name in enumerate(header) if name is not None}
+    if (twice := repeated(names.values())) is not None:
+        raise ValueError(f"{path}: sheet {sheet}: two columns are called {twice[:60]!r}")
+    kept = [(n, row) for n, row in enumerate(cells, start=2) if any(cell is not None for cell in row)]
+    columns = {
+        name: objects([_excel_cell(row[number] if number < len(row) else None) for _, row in kept])
+        for number, name in names.items()
+    }
+    return Table(columns, str(path), lambda row: f"row {kept[row][0]} of sheet {sheet}")
+
+
+def _excel_cell(value: Any) -> Any:
+    """Return a cell: numbers, truth values and texts as they are, dates as texts."""
+    if isinstance(value, str):
+        return None if value in _EMPTY else value
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Return whether a folder was written by `Dataset.save_to_disk`, or by that of a `DatasetDict`."""
+    return any((folder / name).is_file() for name in (_DATASET, _SPLITS))
+
+
+def read_saved_dataset(folder: Path) -> Table:
+    """Read what `save_to_disk` wrote. The library `datasets` is not needed."""
+    import pyarrow
+
+    if (folder / _SPLITS).is_file():
+        splits = read_object(folder / _SPLITS).get("splits") or []
+        if len(splits) != 1:
+            have = ", ".join(map(str, splits))
+            raise ValueError(f"{folder}: {len(splits)} splits ({have}); name one of its folders")
+        folder = folder / Path(str(splits[0])).name
+    listed = read_object(folder / _DATASET).get("_data_files") or []
+    paths = [folder / Path(str(file["filename"])).name for file in listed]
+    try:
+        tables = [pyarrow.ipc.open_stream(read_input(path)).read_all() for path in paths]
+        return read_arrow(pyarrow.concat_tables(tables), str(folder))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{folder}: damaged: {str(error).splitlines()[0]}") from error
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> Columns:

@@ -81,7 +81,7 @@ def models_of_table(table: Table) -> dict[str, tuple[Columns, About]]:
     category = np.full(len(table), "MATH")
     labelled = Table({**table.columns, "label": correct, "category": category}, table.source)
     roles = {"model": "model", "prompt": "problem", "response": "response", "reward": "score"}
-    parts, _ = to_columns(labelled, {role: [name] for role, name in roles.items()})
+    parts = to_columns(labelled, {role: [name] for role, name in roles.items()}).models
     return {str(model): _meant(own, {"model": model, **_REWARDMATH}) for model, own in parts.items()}
 
 
@@ -105,7 +105,7 @@ def rewardbench_columns(content: Any, source: str) -> tuple[Columns, About]:
     labels = [[float(i < n) for i in range(len(own))] for n, own in zip(n_correct, scores, strict=True)]
     lists = {"prompt": ids, "category": subsets, "reward": scores, "label": labels}
     table = Table({role: objects(values) for role, values in lists.items()}, source)
-    return to_columns(table, {role: [role] for role in lists})[0][None], about
+    return to_columns(table, {role: [role] for role in lists}).models[None], about
 
 
 def _repaired_ids(ids: list[str], categories: Sequence[str]) -> list[str]:

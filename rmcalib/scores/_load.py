@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,11 +15,13 @@ from rmcalib._util.storage import as_path, is_remote, read_input
 from rmcalib._util.texts import did_you_mean, parse_json
 from rmcalib.scores import _files, _formats
 from rmcalib.scores._known import built_in_scores, is_built_in
+from rmcalib.scores._layouts import ROW
 from rmcalib.scores._meaning import MISSING, STEPS, Missing, measured, step_rewards
-from rmcalib.scores._runs import single_run
+from rmcalib.scores._roles import listed, parse_columns
+from rmcalib.scores._runs import NoRunsError, single_run
 from rmcalib.scores._schema import Columns, as_number, objects
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._tables import ROW, listed, parse_columns, to_columns
+from rmcalib.scores._tables import to_columns
 from rmcalib.scores.scale import Labels, Scale, as_record
 
 T = TypeVar("T")
@@ -63,17 +66,20 @@ def load_scores(
 
     Parameters
     ----------
-    source : str, Path, DataFrame, Arrow table or Scores
-        A file (`.csv`, `.tsv`, `.parquet`, `.jsonl`, `.json`), a run folder, or a table. It is long, with one
-        row per response, or wide, with one row per prompt: `chosen` and `rejected`, several columns of
-        rewards, or a list of rewards. Files of RewardBench, RewardMATH and LLaMA-Factory
-        (`generated_predictions.jsonl`) are recognised. Or `real/<model>`, a model of a built-in board (see
+    source : str, Path, DataFrame, Arrow table, Dataset, list of dict or Scores
+        A file (`.csv`, `.tsv`, `.parquet`, `.jsonl`, `.json`, `.xlsx`), a folder or a table. A table is long,
+        with one row per response, or wide, with one row per prompt: `chosen` and `rejected`, several columns
+        of rewards, a list of rewards, or a list of objects (`candidates`: [{`score`, `correct`}]). Files of
+        RewardBench, RewardMATH and LLaMA-Factory (`generated_predictions.jsonl`) are recognised. A folder has
+        one run, a data set that `save_to_disk` wrote, or the samples of a training run (see
+        :func:`rmcalib.scores.rollouts.load_rollouts`). Or `real/<model>`, a model of a built-in board (see
         :func:`load_board`). Scores are returned as they are.
     columns : mapping or str, optional
         Which column is what: ``{"reward": "score", "prompt": "prompt_id"}`` or
         ``"reward=score,prompt=prompt_id"``. Roles: prompt, response, reward, label, category, cluster, step,
-        model. Columns with usual names are found without it. Several rewards per row: ``"reward=a+b"`` or a
-        list. ``"reward=-loss"``: lower is better. Further columns are kept in `Scores.extra`.
+        model, person. Columns with usual names are found without it. Several rewards per row:
+        ``"reward=a+b"`` or a list. ``"reward=-loss"``: lower is better. ``"label=ann+ben"``: the ratings of
+        several people, which become votes. Further columns are kept in `Scores.extra`.
     scale : {"utility", "log_odds", "probability", "logprob", "rating", "logit", "none", "reward"}, optional
         What the numbers are: those of a Bradley-Terry model, log-odds or probabilities, grades, rewards that
         went through a sigmoid ("logit"), or numbers that state no probabilities. By default, the registry
@@ -165,7 +171,11 @@ def load_with_rows(
     >>> load_with_rows(table).row.tolist()
     [0, 2, 1]
     """
-    return _single(_load(source, columns, _Reading(scale, labels_are)), source)
+    scores, table, row = _single(_load(source, columns, _Reading(scale, labels_are)), source)
+    if not table.typed:
+        columns = {name: _files.as_numbers(values) for name, values in table.columns.items()}
+        table = replace(table, columns=columns, typed=True)
+    return Loaded(scores, table, row)
 
 
 def find_model(found: Mapping[str, T], model: str, source: Any) -> T:
@@ -220,13 +230,41 @@ def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, Found]:
         raise TypeError(
             "expected Scores, a table or a path; arrays: Scores.from_arrays(rewards, correct=...)"
         )
-    file, content = as_path(source), None
+    file = as_path(source)
     if file.suffix.lower() not in _files.ENDINGS and (is_remote(file) or file.is_dir()):
-        run = single_run(file)
-        scores = run.scores()
-        table = _files.Table(scores.columns(), str(run.folder), manifest=scores.manifest)
-        return {run.label: (table.columns, scores.manifest, table, None)}
-    models = {}
+        return _in_folder(file, given)
+    return _in_file(file, given)
+
+
+def _in_folder(folder: Path, given: Mapping[str, list[str]]) -> dict[str, Found]:
+    """Read a folder of `save_to_disk`, one that has one run, or the samples of a training run."""
+    if _files.is_saved_dataset(folder):
+        return _in_table(_files.read_saved_dataset(folder), folder.name, given)
+    try:
+        run = single_run(folder)
+    except NoRunsError as no_runs:
+        return _in_rollouts(folder, given, no_runs)
+    scores = run.scores()
+    table = _files.Table(scores.columns(), str(run.folder), manifest=scores.manifest)
+    return {run.label: (table.columns, scores.manifest, table, None)}
+
+
+def _in_rollouts(folder: Path, given: Mapping[str, list[str]], otherwise: ValueError) -> dict[str, Found]:
+    """Read the samples that a training framework writes, by reward; if there are no files of them, raise."""
+    from rmcalib.scores.rollouts import RolloutReader  # it reads files of scores by `load_all_scores`
+
+    if is_remote(folder) or not any(path.suffix in (".jsonl", ".parquet") for path in folder.rglob("*")):
+        raise otherwise
+    rewards = RolloutReader(folder, given).read()
+    return {
+        name: (scores.columns(), scores.manifest, _files.Table(scores.columns(), str(folder)), None)
+        for name, scores in rewards.items()
+    }
+
+
+def _in_file(file: Path, given: Mapping[str, list[str]]) -> dict[str, Found]:
+    """Read a file of scores."""
+    content, models = None, {}
     if file.suffix.lower() == ".json":
         content = parse_json(read_input(file), str(file))
         models = _formats.models_of_json(content, str(file), file.stem)
@@ -247,10 +285,17 @@ def _in_table(table: _files.Table, stem: str, given: Mapping[str, list[str]]) ->
     called = str(about.get("model") or stem)
     if about and not given:
         return {called: (table.columns, about, table, None)}
-    parts, labels = to_columns(table, given)
+    foreign = to_columns(table, given)
+    if foreign.notes:
+        about = about | {"notes": [*about.get("notes", []), *foreign.notes]}
     return {
-        model or called: (columns, about if model is None else about | {"model": model}, table, labels)
-        for model, columns in parts.items()
+        model or called: (
+            columns,
+            about if model is None else about | {"model": model},
+            table,
+            foreign.labels,
+        )
+        for model, columns in foreign.models.items()
     }
 
 

@@ -17,6 +17,10 @@ TABLE = "scores.parquet"
 REMEDY = "restore it from a copy, or give --fresh to score again"
 
 
+class NoRunsError(ValueError):
+    """A folder has no runs in it, not even unfinished ones."""
+
+
 class RunError(ValueError):
     """A run folder cannot be used. The message is one line with the remedy."""
 
@@ -78,7 +82,7 @@ def find_runs(folder: Path) -> tuple[list[ScoredRun], list[str]]:
     scored = {path for path in scored if not _is_hidden(path, folder)}
     begun = {path.parent for path in find_files(folder, "run.json")}
     if not scored | begun:
-        raise ValueError(f"{folder}: no runs in it (folders with a {TABLE}, written by `rmcalib eval`)")
+        raise NoRunsError(f"{folder}: no runs in it (folders with a {TABLE}, written by `rmcalib eval`)")
     runs, notes = [], []
     for path in sorted(scored | begun):
         run = _read_manifest(path)

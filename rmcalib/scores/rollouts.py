@@ -29,10 +29,12 @@ import numpy as np
 from rmcalib._util.storage import read_input
 from rmcalib._util.texts import json_lines, parse_json
 from rmcalib.scores._files import Table, columns_of, read_parquet
+from rmcalib.scores._layouts import ROW
 from rmcalib.scores._load import load_all_scores
+from rmcalib.scores._roles import KNOWN, parse_columns, turned, unknown_names
 from rmcalib.scores._schema import as_number, raise_if_any
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._tables import KNOWN, ROW, parse_columns, to_columns, turned, unknown_names
+from rmcalib.scores._tables import to_columns
 
 Row = dict[str, Any]
 Parser = Callable[[Path], Iterable[list[Row]]]
@@ -231,8 +233,8 @@ def _scores(rows: list[Row], given: Mapping[str, list[str]], source: str) -> dic
         about: dict[str, Any] = {"model": model, "source": source}
         if not there.all():
             about["missing"] = {"responses": int((~there).sum()), "treated": "left out"}
-        parts, labels = to_columns(table, roles)
-        scores = Scores.from_columns(parts[None], about, labels=labels, source=table.source)
+        foreign = to_columns(table, roles)
+        scores = Scores.from_columns(foreign.models[None], about, labels=foreign.labels, source=table.source)
         del scores.extra[ROW]
         found[model] = scores
     if not found:
