@@ -2,7 +2,8 @@
 
 Draws many data sets from a known truth. In each, `safe_threshold` picks a threshold; it is violated if the
 true error rate of accepted responses is above alpha. That may happen in at most 5% of the data sets. Two
-naive rules are shown for comparison. Writes results/decisions.csv and results/decisions.md.
+naive rules are shown for comparison. A second table has prompts that belong together. Writes
+results/decisions.csv and results/decisions.md.
 
     python scripts/measure_decisions.py [--runs 2000]
 """
@@ -133,7 +134,9 @@ def grid_odds() -> FloatArray:
         return log_odds(np.log(np.array(THRESHOLDS)))
 
 
-def write(rows: list[dict[str, Any]], runs: int, folder: Path) -> None:
+def write(
+    rows: list[dict[str, Any]], together: list[dict[str, Any]], runs: int, of_clusters: int, folder: Path
+) -> None:
     write_csv(folder / "decisions.csv", rows)
     worst = max(rows, key=lambda row: row["violated: fixed sequence"])
     text = f"""# Decisions: does the guarantee of `rmcalib decide` hold?
@@ -148,19 +151,67 @@ The last two columns show two other rules: the lowest threshold whose observed e
 and the lowest one whose exact 95% bound is at most `alpha`. `accepted` is the mean fraction of accepted
 prompts.
 """
-    write_text(folder / "decisions.md", f"{text}\n{markdown(rows)}\n")
+    more = f"""## Prompts that belong together
+
+The share of violations at alpha = 0.1, and in brackets how often a threshold is found, in {of_clusters} data sets
+each (a rate of 0.05 is uncertain by ±{uncertainty(of_clusters):.3f}). Of the prompts of a question, half or four fifths
+share what decides whether their response is wrong. `safe_threshold` gets the question as the cluster. With fewer than
+29 clusters, no threshold is given: all those that are wrong together may have been missed.
+
+{markdown(together)}
+"""
+    write_text(folder / "decisions.md", f"{text}\n{markdown(rows)}\n\n{more}")
+
+
+CLUSTERS = {
+    "80 × 5": [5] * 80,
+    "300 × 5": [5] * 300,
+    "100 × 15": [15] * 100,
+    "20 × 15": [15] * 20,
+    "5 × 60": [60] * 5,
+    "one has a tenth of 300": [30] + [1] * 270,
+    "one has half of 300": [150] + [1] * 150,
+}
+"""The numbers of prompts of each question."""
+
+
+def measure_clusters(runs: int, alpha: float = 0.1) -> list[dict[str, Any]]:
+    """Count violations if prompts of a question are wrong together: a share of them has the same uniform number."""
+    rows = []
+    for model in ("calibrated", "just above alpha, after a cliff", "knows nothing, 10.5% wrong"):
+        draw = draws(alpha)[model]
+        risk = true_risk(*draw(np.random.default_rng(1), MANY))
+        for shared in (0.5, 0.8):
+            line: dict[str, Any] = {"model": model, "shared": shared}
+            for name, sizes in CLUSTERS.items():
+                cluster = np.repeat(np.arange(len(sizes)), sizes)
+                found, violated = 0, 0
+                for run in range(runs):
+                    rng = np.random.default_rng([run, len(sizes), sum(sizes)])
+                    odds, chance = draw(rng, len(cluster))
+                    together = rng.random(len(cluster)) < shared
+                    number = np.where(together, rng.random(len(sizes))[cluster], rng.random(len(cluster)))
+                    threshold = safe_threshold(odds, number < chance, alpha=alpha, cluster=cluster).threshold
+                    found += threshold is not None
+                    violated += threshold is not None and risk[threshold] > alpha
+                line[name] = f"{violated / runs:.3f} ({found / runs:.2f})"
+            rows.append(line)
+            print(line, flush=True)
+    return rows
 
 
 def main() -> None:
     parser = parser_of(__doc__, runs=2000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    of_clusters = max(args.runs // 10, 1)
+    together = measure_clusters(of_clusters)
     seeds = np.random.SeedSequence(args.seed).spawn(len(cases()))
     rows = []
     for case, seed in zip(cases(), seeds, strict=True):
         rows.append(measure(case, args.runs, np.random.default_rng(seed)))
         print(rows[-1], flush=True)
-    write(rows, args.runs, args.output)
+    write(rows, together, args.runs, of_clusters, args.output)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ PAIRS = (
     Pair("ten responses: 1 and 1.5", Setting("ten", 500, m=10), (1.0, 1.5)),
     Pair("two to ten responses: 1 and 1.5", Setting("varying", 500, m=0), (1.0, 1.5)),
     Pair("25% label noise: 1 and 1.5", Setting("noise", 500, noise=0.25), (1.0, 1.5)),
-    Pair("heavy tails: 1 and 1.5", Setting("heavy", 500, heavy=True), (1.0, 1.5)),
+    Pair("heavy tails: 1 and 1.5", Setting("heavy", 500, heavy=3), (1.0, 1.5)),
     Pair("saturated: 1 and 8", Setting("saturated", 500), (1.0, 8.0)),
     Pair("accuracy .97: 1 and 1.5", Setting("accurate", 183, advantage=5.55), (1.0, 1.5)),
     Pair(

@@ -16,14 +16,37 @@ from typing import Any
 
 import numpy as np
 from measuring import markdown, measure_all, uncertainty
+from scipy.special import entr, expit
 from worlds import ACCURATE, SETTINGS, Setting, drawn_part, truths
 
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.table import estimate_of
+from rmcalib.metrics.table import estimate_of, find_value
+from rmcalib.metrics.views import whole_part
+from rmcalib.report import evaluate
+from rmcalib.scores import Scores
 
 HOW = Settings(resamples=199)
 LOW, HIGH = 0.93, 0.97
+POINTWISE = (
+    "pointwise_gap",
+    "pointwise_accuracy",
+    "pointwise_confidence",
+    "pointwise_ece",
+    "pointwise_log_loss",
+)
+ACCUSING = ["overconfidence", "accuracy", "kept_information", "confidence_ece", "confidence_ece_p_value"]
+ACCUSED: dict[str, tuple[int, int, float, list[int] | None]] = {
+    "pairs, 350 prompts": (350, 2, 0.0, None),
+    "four, 100 prompts": (100, 4, 0.0, None),
+    "four, 1,000 prompts": (1000, 4, 0.0, None),
+    "accuracy .97, 183 prompts": (183, 4, 5.55, None),
+    "80 questions × 5": (400, 4, 0.0, [5] * 80),
+    "20 questions × 15": (300, 4, 0.0, [15] * 20),
+    "one question has a tenth of 300": (300, 4, 0.0, [30] + [1] * 270),
+    "one question has half of 300": (300, 4, 0.0, [150] + [1] * 150),
+}
+"""Worlds of a calibrated model: prompts, responses, the advantage of one, the sizes of questions."""
 
 
 def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
@@ -109,6 +132,7 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
     gaps = [row for row in rows if row["measure"] == "overconfidence" and abs(float(row["truth"])) < 2e-3]
     called = max(1 - float(row["coverage"]) for row in gaps) if gaps else float("nan")
+    each_response, accused = markdown(pointwise_rows(runs)), markdown(accusation_rows(max(runs // 2, 1)))
     advantages = ", ".join(f"{name} {accuracy}: {advantage}" for name, _, accuracy, advantage in ACCURATE)
     return f"""# Coverage of the intervals of a report
 
@@ -137,6 +161,20 @@ and the rejection rates.
 
 {coverage_table(rows)}
 
+## Every response on its own
+
+100 prompts with 2 to 64 responses each (log-uniform), calibrated response by response. Prompts differ in difficulty.
+
+{each_response}
+
+## Statements against a calibrated model
+
+The share of evaluations of a calibrated model in which the page says anything against it: over- or under-confident,
+errors that cancel, groups, scale, check, worse than a guess, reversed. One gate corrects for all of them; "without" is
+the share if each had its own 5%.
+
+{accused}
+
 Settings have four responses unless they say otherwise. The true rewards are normal with standard deviation
 1.5, and the correct response is drawn from their softmax. Forecasts multiply these rewards by a factor:
 
@@ -152,7 +190,8 @@ Settings have four responses unless they say otherwise. The true rewards are nor
 
 - Label noise: a fraction of the correct responses is drawn at random.
 - Half over-, half under-confident: half of the prompts have twice the scale, and the others half of it.
-- Heavy tails: Student's t with 3 degrees of freedom.
+- Heavy tails: Student's t with 3 degrees of freedom; very heavy ones: with 2.
+- Rounded to halves: the model states its rewards in steps of 0.5; the truth is not rounded.
 - Accuracy .97 and .995: one response of each prompt has an advantage ({advantages}).
 - 10% saturated: the best response of a tenth of the prompts is better by 30.
 - 5% surely wrong: the second response of these prompts is the correct one.
@@ -161,6 +200,82 @@ Settings have four responses unless they say otherwise. The true rewards are nor
 
 Metrics of people's votes are measured in [votes.md](votes.md).
 """
+
+
+def pointwise_rows(runs: int) -> list[dict[str, Any]]:
+    """Measure responses that are each correct or not: from 2 to 64 of a prompt."""
+
+    def draw(n: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+        sizes = np.exp(rng.uniform(np.log(2), np.log(65), size=n)).astype(int)
+        prompt = np.repeat(np.arange(n), sizes)
+        odds = rng.normal(scale=1.5, size=n)[prompt] + rng.normal(size=len(prompt))
+        return prompt, odds, rng.random(len(prompt)) < expit(odds)
+
+    p = expit(draw(100_000, np.random.default_rng(12345))[1])
+    true = dict.fromkeys(POINTWISE, 0.0)
+    true |= {"pointwise_accuracy": float(p.mean()), "pointwise_confidence": float(p.mean())}
+    true["pointwise_log_loss"] = float(entr(p).mean() + entr(1 - p).mean())
+    held: dict[str, list[bool]] = {name: [] for name in true}
+    rejected = []
+    for run in range(runs):
+        prompt, odds, correct = draw(100, np.random.default_rng([run, 64]))
+        columns = {
+            "item_id": prompt.astype(str),
+            "category": np.full(len(prompt), "all"),
+            "response": np.arange(len(prompt)) - np.searchsorted(prompt, prompt),
+            "is_correct": correct,
+            "reward": odds,
+        }
+        part = whole_part(Scores.from_columns(columns).labelled_as("correct"))
+        for name in POINTWISE:
+            found = estimate_of(catalogue()[name], part, HOW)
+            limits = None if found is None else found.interval()
+            if found is None or limits is None:
+                continue
+            held[name].append(limits.low - 1e-9 <= true[name] <= limits.high + 1e-9)
+            if name == "pointwise_ece" and (test := found.test()) is not None:
+                rejected.append(test.p_value <= 0.05)
+    line = {name: f"{np.mean(one):.3f}" for name, one in held.items()}
+    return [line | {"pointwise_ece: rejects": f"{np.mean(rejected):.3f}"}]
+
+
+def accusation_rows(runs: int) -> list[dict[str, Any]]:
+    """Return how often a calibrated model is accused of anything, in several worlds."""
+    rows = []
+    for name, (n, m, advantage, sizes) in ACCUSED.items():
+        any_shown, any_alone, verdict = 0, 0, 0
+        for run in range(runs):
+            rng = np.random.default_rng([run, n, m])
+            cluster = np.arange(n) if sizes is None else np.repeat(np.arange(len(sizes)), sizes)
+            utility = rng.normal(scale=1.0 if advantage else 1.5, size=(int(cluster.max()) + 1, m))[cluster]
+            utility += 0.2 * rng.normal(size=(n, m)) * (sizes is not None)
+            utility[np.arange(n), rng.integers(m, size=n)] += advantage
+            shared = rng.random((n, 1)) < (0.0 if sizes is None else 0.8)
+            noise = np.where(
+                shared, rng.gumbel(size=(int(cluster.max()) + 1, m))[cluster], rng.gumbel(size=(n, m))
+            )
+            groups = [f"group {i}" for i in rng.integers(5, size=n)]
+            names = None if sizes is None else cluster.astype(str).tolist()
+            winner = (utility + noise).argmax(axis=1)
+            scores = Scores.from_arrays(utility, winner, category=groups, cluster=names)
+            found = evaluate(scores, metrics=ACCUSING, resamples=HOW.resamples)
+            kept, right = (find_value(found.rows, each) for each in ("kept_information", "accuracy"))
+            worse = kept is not None and kept["high"] is not None and kept["high"] < 0
+            below = right is not None and right["high"] is not None and right["high"] < 1 / m
+            any_shown += bool(found.facts["shown"]) or worse or below
+            any_alone += any(p <= 0.05 for p in found.facts["tests"].values())
+            verdict += bool(found.facts["tests"])
+        rows.append(
+            {
+                "world": name,
+                "accused": f"{any_shown / runs:.3f}",
+                "without the gate": f"{any_alone / runs:.3f}",
+                "verdict given": f"{verdict / runs:.2f}",
+                "evaluations": runs,
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
 
 
 def main() -> None:

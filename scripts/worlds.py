@@ -36,7 +36,8 @@ class Setting:
     noise: float = 0.0  # fraction of labels drawn at random
     advantage: float = 0.0  # of one response of each prompt, which makes the model accurate
     mixed: bool = False  # half of the prompts at twice the scale, half at half of it
-    heavy: bool = False  # rewards with Student's t distribution with 3 degrees of freedom
+    heavy: int = 0  # rewards with Student's t distribution with so many degrees of freedom
+    rounded: float = 0.0  # the model states rewards in such steps
     deviation: float = 1.5  # standard deviation of the true rewards, without an advantage
     sure: float = 0.0  # fraction of prompts whose best response is better by 30
     surely_wrong: float = 0.0  # fraction of prompts whose second response is the correct one
@@ -49,7 +50,7 @@ class Setting:
         if not self.m:
             exists = np.arange(width) < rng.integers(2, 11, size=(n, 1))
         if self.heavy:
-            utility = 1.2 * rng.standard_t(3, size=(n, width))
+            utility = 1.2 * rng.standard_t(self.heavy, size=(n, width))
         else:
             utility = rng.normal(scale=1.0 if self.advantage else self.deviation, size=(n, width))
         if self.advantage:
@@ -65,7 +66,8 @@ class Setting:
         truth[wrong] = np.arange(width) == second[wrong, None]
         truth = (1 - self.noise) * truth + self.noise * exists / exists.sum(axis=1, keepdims=True)
         scale = np.where(rng.random((n, 1)) < 0.5, 2.0, 0.5) if self.mixed else self.confidence
-        return scale * utility, exists, truth
+        rewards = scale * utility
+        return np.round(rewards / self.rounded) * self.rounded if self.rounded else rewards, exists, truth
 
 
 ACCURATE = (
@@ -98,7 +100,10 @@ SETTINGS = (
     Setting("10% label noise", 500, noise=0.1),
     Setting("25% label noise", 500, noise=0.25),
     Setting("half over-, half under-confident", 500, mixed=True),
-    Setting("heavy tails, over-confident", 500, confidence=1.5, heavy=True),
+    Setting("heavy tails, over-confident", 500, confidence=1.5, heavy=3),
+    Setting("very heavy tails, 10% label noise", 200, noise=0.1, heavy=2),
+    Setting("rounded to halves", 200, rounded=0.5),
+    Setting("four, calibrated", 5),
     Setting("saturated", 500, confidence=8.0),
     Setting("accuracy .97, calibrated", 183, advantage=5.55),
     Setting("accuracy .97, over-confident", 183, confidence=1.5, advantage=5.55),

@@ -49,7 +49,7 @@ CASES: dict[str, tuple[str, str]] = {
     "fuzz": ("--files 20 --options 3 --models 1 --kills 0 --seed 2", "\n0 surprises"),
     "measure_alarms": ("--runs 1 --to {}/alarms.md", "calibrated"),
     "measure_best_of_n": ("--runs 2 --only one --output {}", "200 prompts"),
-    "measure_clusters": ("--runs 1 --output {}", "80 × 15"),
+    "measure_clusters": ("--runs 1 --output {}", "5 × 60"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
     "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),
     "measure_notions": ("--runs 2 --cases 1 --processes 1 --output {}", "Calibrated forecasts"),

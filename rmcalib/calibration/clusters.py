@@ -26,6 +26,8 @@ from rmcalib._util.arrays import FloatArray, IntArray
 
 FEWEST_FREEDOM = 3.5
 """With fewer degrees of freedom, clusters are too few or too unequal for an interval, a test or a verdict."""
+FEW_DECIDE = 20.0
+"""With fewer degrees of freedom, a variance is known from few prompts."""
 _LEAST_CORRELATION = 0.1  # within clusters: moments of few clusters may miss it
 
 
@@ -102,6 +104,19 @@ def cluster_freedom(sizes: IntArray, correlation: float = _LEAST_CORRELATION) ->
     squares = float((g**2 + 2 * g * diagonal).sum())
     squares += total**2 * uu**2 - 4 * total * uu * uv + 2 * uu * vv + 2 * uv**2
     return float((g + diagonal).sum()) ** 2 / squares
+
+
+def tail_freedom(sums: FloatArray) -> float:
+    """Return the degrees of freedom of the variance of deviations (C,) with their kurtosis κ: 2C/(κ − 1).
+
+    If few of them decide the variance, this is about twice their number.
+    """
+    largest = float(np.abs(sums).max(initial=0.0))
+    if largest == 0:
+        return np.inf
+    squares = (sums / largest) ** 2
+    kurtosis = len(sums) * float((squares**2).sum()) / float(squares.sum()) ** 2
+    return 2 * len(sums) / max(kurtosis - 1, 1e-9)
 
 
 def too_few_clusters(cluster: IntArray | None) -> bool:

@@ -23,15 +23,16 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, check_integer, chunks
 from rmcalib.calibration.clusters import (
+    FEW_DECIDE,
     MeanError,
     by_cluster,
     mean_error,
     prompts_per_observation,
     student_quantile,
+    tail_freedom,
 )
 
 Limits = tuple[float, float]
-_FEW_FREEDOM = 20.0  # of a difference that few prompts decide
 
 
 @dataclass(frozen=True)
@@ -348,16 +349,10 @@ def mean_difference(
 def _few_margin(sums: FloatArray, error: MeanError, level: float) -> float:
     """Return the distance of the limits of a mean that few of its deviations (C,) decide; 0 if many do.
 
-    The variance of C values with kurtosis κ has 2C/(κ − 1) degrees of freedom. If two models differ on a handful
-    of prompts only, these are about twice their number.
+    This is so if two models differ on a handful of prompts only.
     """
-    largest = float(np.abs(sums).max())
-    if largest == 0:
-        return 0.0
-    squares = (sums / largest) ** 2
-    kurtosis = len(sums) * float((squares**2).sum()) / float(squares.sum()) ** 2
-    freedom = min(error.freedom, 2 * len(sums) / max(kurtosis - 1, 1e-9))
-    return student_quantile(level, freedom) * error.se if freedom < _FEW_FREEDOM else 0.0
+    freedom = min(error.freedom, tail_freedom(sums))
+    return student_quantile(level, freedom) * error.se if freedom < FEW_DECIDE else 0.0
 
 
 def check_level(level: float) -> None:

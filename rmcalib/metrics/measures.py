@@ -68,7 +68,14 @@ def says(part: Part, _: Settings, view: ViewName) -> Estimate:
 def right(part: Part, _: Settings, view: ViewName) -> Estimate:
     """How often the events happened."""
     if view == "preferred":
-        return _jumping(part, view, lambda one: one.y, (0.0, 1.0), counts=True)
+        found = _jumping(part, view, lambda one: one.y, (0.0, 1.0), counts=True)
+        if found.if_right is None or found.values is None:
+            return found
+        # A wrong first choice loses to 1, 2, ... of the others: half of them, and the correct one, on average.
+        pairs = np.bincount(_events(part, view).prompt)
+        typical = np.maximum(found.if_right - (pairs + 1) / (2 * pairs), 0.0)
+        wider = Estimate.mean(found.values, found.if_right, typical, within=(0.0, 1.0), cluster=found.cluster)
+        return replace(wider, ranks=found.ranks, step=found.step)
     events = _events(part, view)
     found = Estimate.proportion(events.per_prompt(events.y), cluster=events.cluster)
     if view != "first_choice":

@@ -15,8 +15,11 @@ from rmcalib.calibration.binning import ErrorOptions
 from rmcalib.calibration.errors import binned, smooth
 from rmcalib.calibration.events import Independent, OneOf, Voters
 from rmcalib.calibration.intervals import (
+    Interval,
     clopper_pearson,
+    difference,
     jump_interval,
+    mean_difference,
     proportion_interval,
     stated_interval,
 )
@@ -245,3 +248,28 @@ def test_bad_groups_are_named() -> None:
         ece_null([0.5], [1], draw="one_per_group")
     with pytest.raises(ValueError, match="level"):
         ece_interval([0.5], [1], level=2)
+
+
+def test_errors_that_noise_explains_are_not_taken_to_move_together() -> None:
+    influence = np.random.default_rng(0).normal(size=50) * 1e-4
+    small, large = Interval(0.02, 0.0, 0.05, 0.95), Interval(0.03, 0.0, 0.06, 0.95)
+    sure = Interval(0.08, 0.05, 0.11, 0.95)
+
+    def limits(a: Interval, b: Interval, centres: tuple[float, float]) -> tuple[float, float]:
+        found = difference(a, b, influence, influence, centres=centres)
+        return found.low, found.high
+
+    # Both reach 0: the distances add up. One does: they are independent. None does: the same influences cancel.
+    assert limits(small, large, (0.01, 0.01)) == pytest.approx((-0.05, 0.06))
+    assert limits(small, sure, (0.01, 0.08)) == pytest.approx(
+        (0.07 - np.hypot(0.03, 0.04), 0.07 + np.hypot(0.03, 0.01))
+    )
+    low, high = limits(sure, Interval(0.09, 0.06, 0.12, 0.95), (0.08, 0.09))
+    assert high - low < 0.01
+
+
+def test_a_difference_that_few_prompts_decide_has_wide_limits() -> None:
+    moved = np.zeros(300)
+    moved[:5] = [1.0, 1.1, 0.9, 1.0, 1.05]
+    assert mean_difference(np.zeros(300), moved).low < 0
+    assert mean_difference(np.zeros(300), np.full(300, 1.0) + np.tile([0.1, -0.1], 150)).low > 0.9

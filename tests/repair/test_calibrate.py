@@ -206,3 +206,35 @@ def test_refusals_of_single_responses(scores: Scores, reason: str) -> None:
     with pytest.raises(RefusedError) as refusal:
         calibrate(scores)
     assert refusal.value.reason == reason
+
+
+@pytest.mark.parametrize(("shift", "holds"), [(0.0, True), (1.0, False)])
+def test_a_calibrator_holds_only_if_its_threshold_does(shift: float, holds: bool) -> None:
+    def samples(b: float, seed: int) -> Scores:
+        rng = np.random.default_rng(seed)
+        rewards = 2 * rng.normal(size=(300, 4))
+        correct = rng.random((300, 4)) < 1 / (1 + np.exp(-(rewards - b) / 2))
+        return Scores.from_arrays(rewards, correct.astype(float)).labelled_as("correct")
+
+    found = calibrate(samples(0.5, seed=1)).calibrator
+    check = found.check(samples(0.5 + shift, seed=2))
+    assert check.temperature == pytest.approx(found.temperature, rel=0.25)
+    assert check.holds == holds
+
+
+@pytest.mark.parametrize("view", ["top_1", "pointwise"])
+def test_a_calibrated_model_gets_a_temperature_as_rarely_as_the_level_says(view: Any) -> None:
+    given, off = 0, 0
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        rewards = 1.5 * rng.normal(size=(100, 4))
+        best = (rewards + rng.gumbel(size=rewards.shape)).argmax(axis=1)
+        correct = best if view == "top_1" else (rng.random((100, 4)) < 1 / (1 + np.exp(-rewards))).astype(float)
+        for scale in (1.0, 2.0):
+            try:
+                calibrate(Scores.from_arrays(scale * rewards, correct), view=view)
+            except RefusedError:
+                continue
+            given, off = (given + 1, off) if scale == 1 else (given, off + 1)
+    assert given <= 10
+    assert off >= 76
