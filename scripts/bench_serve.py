@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import multiprocessing
 import os
@@ -34,6 +35,7 @@ from rmcalib.live import serve
 serve(make_reward({pair_ms}), port=0, on_start=lambda url: print(url, flush=True))
 """
 ROOT = Path(__file__).parents[1]
+_BLOCK = bytes(200_000)
 
 
 def make_reward(pair_ms: float) -> Any:
@@ -48,8 +50,8 @@ def make_reward(pair_ms: float) -> Any:
 
     def fixed(_: Any, responses: list[str]) -> list[float]:
         until = time.perf_counter() + pair_ms / 1000 * len(responses)
-        while time.perf_counter() < until:  # work, not sleep: it takes a core
-            sum(range(100))
+        while time.perf_counter() < until:  # it takes a core and, as a model does, not the interpreter
+            hashlib.sha256(_BLOCK).digest()
         return [float(len(text)) for text in responses]
 
     return Reward(fixed, output="raw", name="fixed")

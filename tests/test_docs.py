@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[1]
     "name",
     [
         "README.md",
-        *(f"docs/{page}.md" for page in ("guide", "judges", "metrics", "prolr", "repair", "report", "votes")),
+        *(
+            f"docs/{page}.md"
+            for page in ("guide", "judges", "metrics", "prolr", "repair", "report", "serve", "votes")
+        ),
     ],
 )
 def test_the_examples_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

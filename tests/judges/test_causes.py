@@ -199,7 +199,11 @@ def test_the_command_says_why_and_proposes_nothing_after_a_failure(
 
     monkeypatch.chdir(tmp_path)
     with serving(Demo(numbers=lambda r: -r)) as server:
-        monkeypatch.setattr(sys, "argv", ["rmcalib", "doctor", "--model", "demo", "--endpoint", server.url])
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            ["rmcalib", "doctor", "--model", "demo", "--endpoint", server.url, "-J", "concurrency=1"],
+        )
         with pytest.raises(SystemExit) as ended:
             main()
     out = capsys.readouterr().out
