@@ -10,22 +10,12 @@ accepted with probability 1 − C(m − a, n)/C(m, n), and takes Σ_{j<n} C(m �
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.calibration.best_of import averaged_over_ties, chosen_weights, doubled
-from rmcalib.calibration.clusters import prompts_per_observation
-from rmcalib.repair.decisions import (
-    ALL_SHARE,
-    THRESHOLDS,
-    _cluster_size,
-    _fewest,
-    _first_size,
-    _upper,
-    log_odds,
-)
+from rmcalib.calibration.best_of import averaged_over_ties, chosen_weights
 
 Rule = Literal["best", "first"]
 RULES: tuple[Rule, ...] = ("best", "first")
@@ -91,76 +81,3 @@ def _expected_draws(m: int, n: int) -> FloatArray:
     # P(none of the first j is good) is the product of (m − a − i)/(m − i) over i < j.
     missed = np.maximum(m - good - np.arange(n - 1), 0) / (m - np.arange(n - 1))
     return 1 + np.cumprod(missed, axis=1).sum(axis=1)
-
-
-def safe_stop(
-    found: Drawn,
-    thresholds: FloatArray,
-    *,
-    alpha: float,
-    level: float = 0.95,
-    cluster: IntArray | None = None,
-) -> tuple[int | None, FloatArray]:
-    """Return the place of the lowest threshold that passes the sequence of tests (None: none does), and all bounds.
-
-    It is the test of `safe_threshold`. Averages over orders vary less than the outcome of one order, so its binomial
-    bounds hold.
-    """
-    accepted, wrong = found.accepted.sum(axis=0), found.wrong.sum(axis=0)
-    n = len(found.accepted)
-    rate = np.divide(wrong, accepted, out=np.zeros(len(accepted)), where=accepted > 0)
-    alike = np.ones(len(thresholds))
-    if cluster is not None:
-        residual = found.wrong - rate * found.accepted
-        alike = np.array([prompts_per_observation(column, cluster, 2 * level - 1) for column in residual.T])
-        alike = np.maximum(alike, _cluster_size(cluster))
-    everything = 1 - ALL_SHARE * (1 - level)
-    if _upper(wrong[-1] / alike[-1], accepted[-1] / alike[-1], everything) <= alpha:
-        return len(thresholds) - 1, _upper(wrong / alike, accepted / alike, everything)
-    level = 1 - (1 - ALL_SHARE) * (1 - level)
-    high = np.where(
-        accepted >= _fewest(alpha, level) * alike, _upper(wrong / alike, accepted / alike, level), 1.0
-    )
-    first = _first_size(int(n / alike[-1]), alpha, level) * alike[-1]
-    start = int(np.argmax(accepted >= first))
-    failed = np.flatnonzero(high[start:] > alpha)
-    last = start + (int(failed[0]) if len(failed) else len(high) - start) - 1
-    return (None if last < start else last), high
-
-
-def drawing_rows(
-    odds: FloatArray,
-    label: FloatArray,
-    sizes: IntArray,
-    cluster: IntArray | None = None,
-    *,
-    alpha: float,
-    level: float = 0.95,
-    ask_cost: float,
-    sample_cost: float = 0.0,
-) -> list[dict[str, Any]]:
-    """Return one row per number of samples n = 1, 2, 4, ... and rule: its safe threshold, and what it costs.
-
-    Rows have n, rule, threshold (a probability; None: nothing can be accepted), accepted, wrong (of the accepted),
-    high (its bound), samples (drawn per prompt) and cost: a wrong answer costs 1, asking a person ``ask_cost``, a
-    sample ``sample_cost``. If nothing can be accepted, a person is asked without drawing. The guarantee holds for
-    each row alone. Prompts with fewer samples than the largest n must have been left out.
-    """
-    with np.errstate(divide="ignore"):  # the last threshold is 0
-        thresholds = log_odds(np.log(np.array(THRESHOLDS)))
-    rows = []
-    for n in doubled(int(sizes.min())).tolist():
-        for rule in RULES[: 1 if n == 1 else None]:
-            found = drawn(odds, label, sizes, n, thresholds, rule)
-            place, high = safe_stop(found, thresholds, alpha=alpha, level=level, cluster=cluster)
-            row: dict[str, Any] = {"n": n, "rule": rule, "threshold": None, "accepted": 0.0, "wrong": None}
-            row |= {"high": None, "samples": 0.0, "cost": ask_cost}
-            if place is not None:
-                accepted, wrong, samples = (
-                    float(values[:, place].mean()) for values in (found.accepted, found.wrong, found.samples)
-                )
-                row |= {"threshold": THRESHOLDS[place], "accepted": accepted, "wrong": wrong / accepted}
-                row |= {"high": float(high[place]), "samples": samples}
-                row["cost"] = wrong + ask_cost * (1 - accepted) + sample_cost * samples
-            rows.append(row)
-    return rows
