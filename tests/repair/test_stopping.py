@@ -58,7 +58,7 @@ def samples(n: int, m: int, seed: int, *, trick: float = 0.0) -> tuple[np.ndarra
     return 1.5 * odds + 5 * tricked, label & ~tricked
 
 
-def decided(odds: np.ndarray, label: np.ndarray, **options: float) -> list[dict[str, Any]]:
+def decided(odds: np.ndarray, label: np.ndarray, **options: Any) -> list[dict[str, Any]]:
     scores = Scores.from_arrays(odds, label, scale="log_odds", labels_are="correct")
     return decide(scores, wrong_at_most=0.2, **options).drawing
 
@@ -98,7 +98,8 @@ def test_no_rule_promises_too_much() -> None:
     thresholds = np.array([np.inf if t == 1 else np.log(t / (1 - t)) if t else -np.inf for t in THRESHOLDS])
     odds, label = samples(30_000, 4, seed=9)
     truth = {}
-    for n, rule in ((1, "best"), (2, "best"), (2, "first"), (4, "best"), (4, "first")):
+    rules: tuple[tuple[int, Rule], ...] = ((1, "best"), (2, "best"), (2, "first"), (4, "best"), (4, "first"))
+    for n, rule in rules:
         found = drawn(odds.ravel(), label.ravel().astype(float), np.full(len(odds), 4), n, thresholds, rule)
         truth[n, rule] = dict(
             zip(
