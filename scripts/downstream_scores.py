@@ -26,7 +26,8 @@ from rmcalib._util.files import write_csv
 from rmcalib.calibration.best_of import best_of_values
 from rmcalib.calibration.maps import fit_sigmoid
 from rmcalib.calibration.temperature import Softmax
-from rmcalib.repair.decisions import log_odds, safe_threshold
+from rmcalib.repair.calibrator import log_odds_of
+from rmcalib.repair.decisions import safe_threshold
 
 BOARDS = ("rewardmath", "reward-bench-2")
 PROMISE, STOP = 0.9, 0.7
@@ -84,9 +85,7 @@ def thresholds(name: str, r: FloatArray, correct: IntArray, fit: BoolArray, tall
     first = r.argmax(axis=1)
     right = (first == correct).astype(float)
     stated, calibrated = softmax(r, axis=1).max(axis=1), softmax(r / t, axis=1).max(axis=1)
-    with np.errstate(divide="ignore"):
-        odds = log_odds(np.log(calibrated[fit]))
-    rule = safe_threshold(odds, right[fit] < 1, alpha=1 - PROMISE).threshold
+    rule = safe_threshold(log_odds_of(calibrated[fit]), right[fit] < 1, alpha=1 - PROMISE).threshold
     accepts = {
         "stated p ≥ .9": stated >= PROMISE,
         "calibrated p ≥ .9": calibrated >= PROMISE,

@@ -97,11 +97,11 @@ def best_of_values(rewards: FloatArray, values: FloatArray, sizes: IntArray, k: 
         reward, value = rewards[rows].reshape(-1, m), values[rows].reshape(-1, m)
         order = np.argsort(-reward, axis=1, kind="stable")
         ranked = np.take_along_axis(reward, order, axis=1), np.take_along_axis(value, order, axis=1)
-        found[mine] = _averaged_over_ties(*ranked) @ chosen_weights(m, k)
+        found[mine] = averaged_over_ties(*ranked) @ chosen_weights(m, k)
     return found
 
 
-def _averaged_over_ties(reward: FloatArray, values: FloatArray) -> FloatArray:
+def averaged_over_ties(reward: FloatArray, values: FloatArray) -> FloatArray:
     """Replace values (n, m) by their mean over equal rewards, which are in descending order."""
     new = np.ones(reward.shape, dtype=bool)
     new[:, 1:] = reward[:, 1:] != reward[:, :-1]

@@ -20,6 +20,7 @@ def command(
     wrong_at_most: Annotated[float, Parameter(metavar="FRACTION", validator=Number(gte=0, lte=1))] = 0.1,
     confidence: Annotated[float, Parameter(metavar="P", validator=Number(gte=0, lte=1))] = 0.95,
     ask_cost: Annotated[float | None, Parameter(metavar="COST", validator=Number(gte=0, lte=1))] = None,
+    sample_cost: Annotated[float | None, Parameter(metavar="COST", validator=Number(gte=0, lt=1))] = None,
     calibrator: CalibratorFile = None,
     to: OutputFile = Path("runs/decide.json"),
     seed: Seed = 0,
@@ -36,6 +37,8 @@ def command(
         Confidence that this fraction is not exceeded.
     ask_cost
         Cost of asking a person, as a fraction of that of a wrong response; default that of --wrong-at-most.
+    sample_cost
+        Cost of drawing one more sample, as a fraction of that of a wrong response; default 1% of --ask-cost.
     to
         Where to write the calibrator with its rule, for `rmcalib apply`; - is standard output.
     """
@@ -52,6 +55,7 @@ def command(
             wrong_at_most=wrong_at_most,
             level=confidence,
             ask_cost=ask_cost,
+            sample_cost=sample_cost,
             calibrator=used,
             seed=seed,
         )

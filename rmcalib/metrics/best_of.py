@@ -172,7 +172,7 @@ def best_of_n(
         raise ValueError(f"cost: {cost} is not a fraction of the worth of a right answer, such as 0.01")
     given = [load_scores(one) for one in ((scores,) if second is None else (scores, second))]
     parts = [whole_part(one) for one in (given if second is None else on_common_prompts(given))]
-    kept, most, notes = _with_enough_samples(parts[0], up_to)
+    kept, most, notes = with_enough_samples(parts[0], up_to)
     part, *others = (one if kept.all() else one.take(kept) for one in parts)
     n = numbers_of_samples(most)
     right = _best_values(part, part.label, n)
@@ -207,7 +207,7 @@ def _best_values(part: Part, values: FloatArray, n: IntArray) -> FloatArray:
     return best_of_values(part.reward, values, part.sizes, n)
 
 
-def _with_enough_samples(part: Part, up_to: int | None) -> tuple[Any, int, list[str]]:
+def with_enough_samples(part: Part, up_to: int | None) -> tuple[Any, int, list[str]]:
     """Return which prompts are used (n,), the largest number of samples, and what was left out."""
     labelled = np.logical_and.reduceat(~np.isnan(part.label), part.starts)
     if not labelled.any():

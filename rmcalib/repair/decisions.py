@@ -29,8 +29,10 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import mean_interval
+from rmcalib.calibration.best_of import doubled
 from rmcalib.calibration.clusters import prompts_per_observation
 from rmcalib.calibration.intervals import check_level, clopper_pearson
+from rmcalib.metrics.best_of import with_enough_samples
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import FEWEST, Part
 from rmcalib.repair.calibrator import (
@@ -41,6 +43,7 @@ from rmcalib.repair.calibrator import (
     log_odds_of,
     quantiles,
 )
+from rmcalib.repair.stopping import RULES, Drawn, drawn
 from rmcalib.scores import Scores, load_scores
 
 if TYPE_CHECKING:
@@ -142,6 +145,13 @@ class Decisions(Shown):
         (fraction, n, threshold, says, right, low, high). The limits are exact for each point alone.
     regret : Regret, optional
         The cost of acting on the stated probabilities; None with fewer than 20 prompts.
+    drawing : list of dict
+        If samples are labelled one by one: one row per number of samples n = 1, 2, 4, ... and rule, "best" (accept
+        the best of n) or "first" (stop at the first one, after at most n). ``threshold`` of P(correct), None if
+        nothing can be accepted; ``accepted``, ``wrong`` among these, its bound ``high``, ``samples`` drawn per
+        prompt, and ``cost`` per prompt. The guarantee holds for all rows at once.
+    sample_cost : float
+        The cost of a sample in these rows, as a fraction of the cost of a wrong response.
     """
 
     calibrator: Calibrator
@@ -153,6 +163,8 @@ class Decisions(Shown):
     choice: Threshold
     curve: list[dict[str, Any]]
     regret: Regret | None
+    drawing: list[dict[str, Any]]
+    sample_cost: float
 
     def table_rows(self) -> list[dict[str, Any]]:
         """Return the accuracy-rejection curve."""
@@ -180,6 +192,7 @@ def decide(
     wrong_at_most: float = 0.1,
     level: float = 0.95,
     ask_cost: float | None = None,
+    sample_cost: float | None = None,
     calibrator: Calibrator | Calibration | str | Path | None = None,
     seed: int = 0,
 ) -> Decisions:
@@ -206,6 +219,9 @@ def decide(
         Confidence of the guarantee, and of all intervals.
     ask_cost : float, optional
         The cost of asking a person, as a fraction of the cost of a wrong response; default `wrong_at_most`.
+    sample_cost : float, optional
+        The cost of drawing one more sample, as a fraction of the cost of a wrong response; default a hundredth of
+        `ask_cost`. Used where samples are labelled one by one, to say when to stop drawing.
     calibrator : Calibrator, Calibration or path, optional
         What turns the rewards into probabilities; default the rewards as stated. Fit it on other prompts.
     seed : int
@@ -237,10 +253,14 @@ def decide(
     for name, value in (("wrong_at_most", wrong_at_most), ("ask_cost", ask_cost)):
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{name}: {value} is not between 0 and 1")
+    if sample_cost is not None and not 0 <= sample_cost < 1:
+        raise ValueError(f"sample_cost: {sample_cost} is not a fraction of the cost of a wrong response")
     given = scores.scores if isinstance(scores, Part) else load_scores(scores)
     used = stated(given) if calibrator is None else as_calibrator(calibrator)
     part = _measured(scores if isinstance(scores, Part) else given, used, calibrator is None)
     asking = wrong_at_most if ask_cost is None else ask_cost
+    per_sample = asking / 100 if sample_cost is None else sample_cost
+    drawing = _drawing(part, wrong_at_most, level, asking, per_sample)
     first = _first_choices(part, seed)
     part = part if first.known.all() else part.take(first.known)
     first = first.take_known()
@@ -265,6 +285,8 @@ def decide(
         choice=choice,
         curve=_curve(first.odds, first.p, first.right, level, part.cluster),
         regret=_regret(first, part.cluster, asking, level) if len(part) >= FEWEST else None,
+        drawing=drawing,
+        sample_cost=per_sample,
     )
 
 
@@ -373,11 +395,7 @@ def safe_threshold(
     together, enough = _prefixes(
         wrong[order], counts, alpha, level, None if cluster is None else cluster[order]
     )
-    high = np.where(enough, _upper(errors / together, counts / together, level), 1.0)
-    first = _first_size(int(len(odds) / together[-1]), alpha, level)
-    start = int(np.argmax(enough & (counts >= first * together[-1])))
-    failed = np.flatnonzero(high[start:] > alpha)
-    last = start + (int(failed[0]) if len(failed) else len(high) - start) - 1
+    start, last, high = _sequence(counts, errors, together, enough, len(odds), alpha, level)
     shown = max(last, start)
     n = int(counts[shown])
     return Threshold(
@@ -388,6 +406,28 @@ def safe_threshold(
         high=float(high[shown]),
         fewest=fewest,
     )
+
+
+def _sequence(
+    accepted: ArrayLike,
+    wrong: ArrayLike,
+    together: FloatArray,
+    enough: BoolArray,
+    n: int,
+    alpha: float,
+    level: float,
+) -> tuple[int, int, FloatArray]:
+    """Test thresholds from the highest down; return the first tested, the last that passed, and all bounds.
+
+    For each threshold (T,): how many of the n prompts it accepts, how many of those are wrong, how many prompts count
+    as one, and whether it accepts enough for a test. If none passes, the last one is before the first.
+    """
+    counts, errors = np.asarray(accepted) / together, np.asarray(wrong) / together
+    high = np.where(enough, _upper(errors, counts, level), 1.0)
+    first = _first_size(int(n / together[-1]), alpha, level)
+    start = int(np.argmax(enough & (np.asarray(accepted) >= first * together[-1])))
+    failed = np.flatnonzero(high[start:] > alpha)
+    return start, start + (int(failed[0]) if len(failed) else len(high) - start) - 1, high
 
 
 def _upper(k: ArrayLike, n: ArrayLike, level: float) -> FloatArray:
@@ -455,6 +495,60 @@ def _prefixes(
             alike[counts == n] = max(alike[-1], _alike(wrong[:n], level, members))
             enough[counts == n] = n >= _fewest(alpha, level) * _cluster_size(members)
     return alike, enough
+
+
+def _drawing(
+    part: Part, alpha: float, level: float, asking: float, per_sample: float
+) -> list[dict[str, Any]]:
+    """Return when the best of n samples can be accepted, and when to stop drawing; see `Decisions.drawing`."""
+    whole = np.logical_and.reduceat(~np.isnan(part.label), part.starts)
+    if part.scores.view != "pointwise" or not whole.any():
+        return []
+    kept, most, _ = with_enough_samples(part, None)
+    if most < 2:
+        return []
+    part = part if kept.all() else part.take(kept)
+    thresholds = log_odds_of(THRESHOLDS)
+    rules = [(n, rule) for n in doubled(most).tolist() for rule in (RULES if n > 1 else RULES[:1])]
+    each = 1 - (1 - level) / len(rules)  # so that the guarantee holds for all of them, and one may be chosen
+    rows = []
+    for n, rule in rules:
+        found = drawn(part.reward, part.label, part.sizes, n, thresholds, rule)
+        place, high = _safe_stop(found, alpha, each, part.cluster)
+        row = {"n": n, "rule": rule, "threshold": None, "accepted": 0.0, "wrong": None, "high": None}
+        if place is None:  # a person is asked at once
+            rows.append({**row, "samples": 0.0, "cost": asking})
+            continue
+        accepted, wrong, samples = (
+            float(values[:, place].mean()) for values in (found.accepted, found.wrong, found.samples)
+        )
+        row |= {"threshold": THRESHOLDS[place], "accepted": accepted, "wrong": wrong / accepted, "high": high}
+        cost = wrong + asking * (1 - accepted) + per_sample * samples
+        rows.append({**row, "samples": samples, "cost": cost})
+    return rows
+
+
+def _safe_stop(
+    found: Drawn, alpha: float, level: float, cluster: IntArray | None = None
+) -> tuple[int | None, float]:
+    """Return the place of the lowest threshold that passes the tests of `safe_threshold` (None: none), and its bound.
+
+    Averages over orders vary less than the outcome of one order, so the binomial bounds hold.
+    """
+    accepted, wrong, n = found.accepted.sum(axis=0), found.wrong.sum(axis=0), len(found.accepted)
+    rate = np.divide(wrong, accepted, out=np.zeros(len(accepted)), where=accepted > 0)
+    together = np.full(len(accepted), _cluster_size(cluster))
+    if cluster is not None:
+        residual = (found.wrong - rate * found.accepted).T
+        alike = [prompts_per_observation(column, cluster, 2 * level - 1) for column in residual]
+        together = np.maximum(together, alike)
+    for_all, level = 1 - ALL_SHARE * (1 - level), 1 - (1 - ALL_SHARE) * (1 - level)
+    everything = float(_upper(wrong[-1] / together[-1], n / together[-1], for_all))
+    if everything <= alpha:
+        return len(accepted) - 1, everything
+    enough = accepted >= _fewest(alpha, level) * together
+    start, last, high = _sequence(accepted, wrong, together, enough, n, alpha, level)
+    return (None, 1.0) if last < start else (last, float(high[last]))
 
 
 def _curve(

@@ -48,7 +48,7 @@ _BRACKETED = ("gap", "auroc")
 
 
 def decision_sentences(found: Decisions) -> list[str]:
-    """Return when to accept the first choice, what acting on its probabilities costs, and best-of-k."""
+    """Return when to accept the first choice, what acting on its probabilities costs, and when to stop drawing."""
     choice, sure, limit = found.choice, f"{found.level:.0%} confidence", f"{found.wrong_at_most:.0%}"
     if choice.threshold is None and choice.wrong is None:
         first = (
@@ -87,7 +87,44 @@ def decision_sentences(found: Decisions) -> list[str]:
             f"with calibrated probabilities it is {regret.calibrated_cost:.3f}. The difference is "
             f"{regret.value:z.3f} [{regret.low:z.3f}, {regret.high:z.3f}]{chance}."
         )
+    if found.drawing:
+        sentences.append(_drawing_sentence(found))
     return sentences
+
+
+def _drawing_sentence(found: Decisions) -> str:
+    """Return the cheapest way to draw samples and accept one."""
+    costs = (
+        f"a wrong response costs 1, asking {found.ask_cost:.2g}, a sample {found.sample_cost:.2g} "
+        f"({found.level:.0%} confidence for all rules together)"
+    )
+    best = min(found.drawing, key=lambda row: float(row["cost"]))
+    if best["threshold"] is None:
+        return f"No way to draw samples and accept one is shown to be cheaper than asking at once: {costs}."
+    condition = "" if best["threshold"] == 0 else f" if P(correct) is at least {best['threshold']:.3g}"
+    how = f"Draw {count(best['n'], 'sample')}, and accept the best one{condition}"
+    if best["rule"] == "first":
+        how = f"Draw at most {count(best['n'], 'sample')}, and stop at the first one{condition}"
+    return (
+        f"{how}: that takes {best['samples']:.1f} samples per prompt and accepts {best['accepted']:.0%} of the "
+        f"prompts, of which at most {found.wrong_at_most:.0%} are wrong ({percent(best['wrong'])} here). It costs "
+        f"{best['cost']:.3f} per prompt: {costs}."
+    )
+
+
+def _drawing_table(found: Decisions) -> doc.Table:
+    """Return the rules for drawing samples: their thresholds and costs."""
+    columns: Columns = {
+        "at most": lambda row: Cell(count(row["n"], "sample"), row["n"]),
+        "accept": lambda row: "the best of them" if row["rule"] == "best" else "the first one, and stop",
+        "if P(correct) ≥": entry("threshold", number),
+        "accepts": entry("accepted", percent),
+        "wrong": entry("wrong", percent),
+        "samples per prompt": entry("samples", number),
+        "cost": entry("cost", number),
+    }
+    caption = "Prompts that are not accepted go to a person. The limit of wrong responses holds for all rows at once."
+    return table_of("If you draw samples", found.drawing, columns, caption)
 
 
 def decisions_document(found: Decisions) -> Document:
@@ -105,6 +142,7 @@ def decisions_document(found: Decisions) -> Document:
         ],
         first=[
             decisions_drawing(found),
+            *([_drawing_table(found)] if found.drawing else []),
             doc.Words(
                 ["How many responses to choose from, and whether more of them do harm: rmcalib best-of-n."]
             ),
