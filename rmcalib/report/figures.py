@@ -176,7 +176,9 @@ def decisions_figure(decisions: Any) -> Figure:
     axes, rows = figure.subplots(), decisions.curve
     axes.axhline(1 - decisions.wrong_at_most, color=INK, linewidth=0.8, linestyle=":")
     if decisions.choice.threshold is not None:
-        axes.axvline(decisions.choice.accepted, color=GOOD, label=f"at most {decisions.wrong_at_most:.0%} wrong")
+        axes.axvline(
+            decisions.choice.accepted, color=GOOD, label=f"at most {decisions.wrong_at_most:.0%} wrong"
+        )
     x = _column(rows, "fraction")
     axes.fill_between(x, _column(rows, "low"), _column(rows, "high"), color=BLUE, alpha=0.18, linewidth=0)
     axes.plot(x, _column(rows, "right"), color=BLUE, label="right")
