@@ -36,7 +36,7 @@ TRAINING_METRICS = (
 """The metrics that are logged during training, and shown in the table of training steps."""
 _FILE = Path(__file__).with_suffix(".yaml")
 Measure = Callable[[Part, Settings], Estimate]
-Need = Literal["probabilities", "pairs"]
+Need = Literal["probabilities", "pairs", "fit"]
 Better = Literal["low", "high", "zero"]
 Prompts = Literal["one", "several", "all", "votes", "labelled"]
 
@@ -59,8 +59,8 @@ class Metric:
         Where it is shown; one of `metric_groups`.
     prompts : {"one", "several", "all", "votes", "labelled"}
         Which prompts it uses; see `Part.prompts`.
-    needs : {"probabilities", "pairs"}, optional
-        What rewards must stand for: a model that is not on a Bradley-Terry scale has neither.
+    needs : {"probabilities", "pairs", "fit"}, optional
+        What rewards must stand for: probabilities, those of pairs, or something that a scale can be fitted to.
     compared : bool
         Whether `compare` shows it.
     ranked : {"everywhere", "overall", "nowhere"}

@@ -19,7 +19,6 @@ from rmcalib.metrics.catalogue import Metric
 from rmcalib.metrics.measures import Settings, official_of
 from rmcalib.metrics.views import Part
 from rmcalib.scores import Scores
-from rmcalib.scores.scale import Use
 
 OVERALL = "overall"
 """The name of all prompts together in the column ``category``."""
@@ -100,8 +99,9 @@ def why_missing(one: Metric, part: Part) -> str | None:
     """Return why a metric has no meaning for these scores; None if it has one."""
     if one.needs is None:
         return None
-    use: Use = "pairs" if one.needs == "pairs" else "pointwise" if one.group == "pointwise" else "top_1"
-    return part.scores.refusal(use)
+    if one.needs == "probabilities":
+        return part.scores.refusal("pointwise" if one.group == "pointwise" else "top_1")
+    return part.scores.refusal(one.needs)
 
 
 def _why_no_prompts(part: Part) -> str:
