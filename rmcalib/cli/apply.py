@@ -33,14 +33,14 @@ def command(
     accept
         Also say which prompts to accept: their first choice has at least this probability (`rmcalib decide`).
     """
-    from rmcalib._util.files import write_text
+    from rmcalib._util.files import csv_bytes, write_bytes
     from rmcalib.repair import apply
 
     reading.refuse("rows are written back as they are", "columns", "scale")
     with session(common, (source,), to=to) as screen:
         found = apply(source, calibrator, decisions=accept, columns=reading.columns, scale=reading.scale)
         if screen.taken:
-            write_text(to, found.table.to_csv(index=False))
+            write_bytes(to, csv_bytes(found.table, guarded=False))
         else:
             found.save(to)
         content = {"rows": len(found.table), "prompts": found.n, "accepted": found.accepted}
