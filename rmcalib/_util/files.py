@@ -6,6 +6,7 @@ object, written in one request. A reader never sees an incomplete file.
 
 import contextlib
 import csv
+import errno
 import hashlib
 import io
 import json
@@ -95,6 +96,35 @@ def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
             raise ValueError(f"{target}: cannot be written: {error.strerror or error}") from error
         raise
     return target
+
+
+def opened_to_append(path: Path) -> IO[bytes]:
+    """Open a regular file to append to it, and create it if necessary; an OSError says why that is not possible.
+
+    A link is not followed: it could lead out of the output folder.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # a FIFO without a reader would wait without end
+        flags |= getattr(os, flag, 0)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if path.is_symlink():
+            raise OSError(error.errno, _NO_LINK, str(path)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(descriptor, "a+b")
+
+
+_NO_LINK = "it is a link, which may lead out of the folder: remove it"
+
+
+def check_no_link(path: Path) -> None:
+    """Raise an OSError if a name is a link, for libraries that would follow it."""
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, _NO_LINK, str(path))
 
 
 def _sync_folder(folder: Path) -> None:
