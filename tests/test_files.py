@@ -1,5 +1,8 @@
+import csv
+import io
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -11,8 +14,10 @@ from typing import Any
 import pandas
 import pytest
 
+import rmcalib
 from rmcalib._util.files import write_csv, write_json, write_text
 from rmcalib._util.storage import StorageError, shown
+from rmcalib.repair import Calibrator
 from tests.cli.conftest import Invoke
 from tests.cli.conftest import invoke as invoke
 from tests.report.boards import synthetic
@@ -130,6 +135,65 @@ def test_texts_are_no_formulas_in_csv_files(tmp_path: Path) -> None:
     lines = write_csv(tmp_path / "a.csv", rows).read_text().splitlines()
     assert lines == ["model,value", "'=1+1,-1.5", "'@org,-2", "'-x,"]
     assert write_csv(tmp_path / "b.csv", pandas.DataFrame(rows)).read_text().splitlines() == lines
+
+
+HOSTILE = ("Math\r=1+cmd|calc!A0", "two\r\nlines", '"quoted", and\ttab', "a\n@x", "\r", "=1", "-3", "", " x ")
+
+
+def cells(path: Path, delimiter: str = ",") -> list[list[str]]:
+    """Return all rows; each must have as many cells as the header."""
+    rows = list(
+        csv.reader(io.StringIO(path.read_bytes().decode(), newline=""), delimiter=delimiter, strict=True)
+    )
+    assert {len(row) for row in rows} == {len(rows[0])}
+    return rows
+
+
+def test_cells_with_line_ends_are_read_back(tmp_path: Path) -> None:
+    rows = [{"name": text, "value": i} for i, text in enumerate(HOSTILE)]
+    read = [row[0] for row in cells(write_csv(tmp_path / "a.csv", rows))[1:]]
+    assert [text.replace("'", "") for text in read] == list(HOSTILE)
+    lines = [line for text in read for line in re.split("[\r\n]", text)]
+    assert [line for line in lines if line.startswith(("=", "+", "-", "@", "\t"))] == ["-3"]
+    assert (
+        write_csv(tmp_path / "b.csv", pandas.DataFrame(rows)).read_bytes()
+        == (tmp_path / "a.csv").read_bytes()
+    )
+
+
+def test_every_csv_file_of_the_commands_is_read_back(tmp_path: Path, invoke: Invoke) -> None:
+    """Categories are foreign text, and appear in most tables."""
+    for name, number in (("a", 1), ("b", 2)):
+        hostile = synthetic(
+            number, n=60, categories=(HOSTILE[0], "two\r\nlines", "-x"), manifest={"model": name}
+        )
+        hostile.to_parquet(f"{name}.parquet")
+    fast = ("--resamples", "20")
+    for line in (
+        ("eval", "--scores", "a.parquet", "-o", "out", *fast),
+        ("compare", "a.parquet", "b.parquet", "--to", "compare.csv", *fast),
+        ("report", "a.parquet", "b.parquet", "-o", "board", *fast),
+        ("best-of-n", "a.parquet", "--to", "best.csv"),
+    ):
+        result = invoke(*line)
+        assert result.code == 0, result.err
+    tables = sorted(tmp_path.rglob("*.csv"))
+    assert {"metrics.csv", "compare.csv", "leaderboard.csv", "best.csv"} <= {path.name for path in tables}
+    texts = [text for path in tables for row in cells(path) for text in row]
+    assert "Math\r'=1+cmd|calc!A0" in texts
+    assert HOSTILE[0] not in texts
+
+
+@pytest.mark.parametrize(("ending", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_apply_returns_the_texts_of_its_rows_unchanged(tmp_path: Path, ending: str, delimiter: str) -> None:
+    rows = [
+        {"prompt": f"p{i}", "reward": float(j), "text": text}
+        for i, text in enumerate(HOSTILE)
+        for j in (0, 1)
+    ]
+    found = rmcalib.apply(pandas.DataFrame(rows), Calibrator(2.0, 1.8, 2.3))
+    read = cells(found.save(tmp_path / f"out.{ending}"), delimiter)
+    assert [row[read[0].index("text")] for row in read[1:]] == [row["text"] for row in rows]
 
 
 def test_keys_in_urls_are_not_shown() -> None:

@@ -6,6 +6,7 @@ object, written in one request. A reader never sees an incomplete file.
 
 import contextlib
 import csv
+import errno
 import hashlib
 import io
 import json
@@ -17,11 +18,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, Literal, NamedTuple
 
 from rmcalib._util.display import count
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, read_input, write_object
-from rmcalib._util.texts import decoded, parse_json, repeated
+from rmcalib._util.texts import LONE_SURROGATE, decoded, parse_json, repeated
 
 
 def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | None:
@@ -96,6 +98,35 @@ def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
     return target
 
 
+def opened_to_append(path: Path) -> IO[bytes]:
+    """Open a regular file to append to it, and create it if necessary; an OSError says why that is not possible.
+
+    A link is not followed: it could lead out of the output folder.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # a FIFO without a reader would wait without end
+        flags |= getattr(os, flag, 0)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if path.is_symlink():
+            raise OSError(error.errno, _NO_LINK, str(path)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(descriptor, "a+b")
+
+
+_NO_LINK = "it is a link, which may lead out of the folder: remove it"
+
+
+def check_no_link(path: Path) -> None:
+    """Raise an OSError if a name is a link, for libraries that would follow it."""
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, _NO_LINK, str(path))
+
+
 def _sync_folder(folder: Path) -> None:
     """Make a rename survive a crash of the machine, where the file system can."""
     with contextlib.suppress(OSError):
@@ -125,7 +156,11 @@ def write_text(path: str | Path, text: str) -> Path:
     ...     write_text(Path(folder) / "a.txt", "π\\ud800").read_text(encoding="utf-8")
     'π�'
     """
-    return write_bytes(path, re.sub("[\ud800-\udfff]", "\ufffd", text).encode())
+    return write_bytes(path, _encoded(text))
+
+
+def _encoded(text: str) -> bytes:
+    return LONE_SURROGATE.sub("\ufffd", text).encode()
 
 
 def write_json(path: str | Path, content: Any) -> Path:
@@ -239,30 +274,51 @@ def utc(seconds: float) -> str:
 def write_csv(path: str | Path, rows: Any) -> Path:
     """Write rows (mappings with the same keys, or a pandas table) as CSV atomically; None becomes an empty cell.
 
-    Texts that a spreadsheet would take for a formula get an apostrophe.
+    Lines of texts that a spreadsheet would take for a formula get an apostrophe.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     write_csv(Path(folder) / "a.csv", [{"metric": "ece", "value": 0.1}]).read_text().split()
     ['metric,value', 'ece,0.1']
     """
-    if hasattr(rows, "to_dict"):
-        rows = rows.astype(object).where(rows.notna(), None).to_dict("records")
-    if not rows:
+    if not len(rows):
         raise ValueError(f"rows: nothing to write to {path}")
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _no_formula(value) for name, value in row.items()} for row in rows)
-    return write_text(path, buffer.getvalue())
+    return write_bytes(path, csv_bytes(rows))
+
+
+def csv_bytes(rows: Any, delimiter: str = ",", *, guarded: bool = True) -> bytes:
+    r"""Return rows (mappings with the same keys, or a pandas table) as CSV; None becomes an empty cell.
+
+    With ``guarded=False``, lines that a spreadsheet would take for a formula stay as they are.
+
+    >>> csv_bytes([{"name": "Math\r=1+1"}]), csv_bytes([{"name": "-x"}], guarded=False)
+    (b'name\n"Math\r\'=1+1"\n', b'name\n-x\n')
+    """
+    if hasattr(rows, "to_dict"):
+        header = list(rows.columns)
+        rows = rows.astype(object).where(rows.notna(), None).to_dict("records")
+    else:
+        header = list(rows[0])
+    lines: list[str] = []
+    # Python before 3.13 quotes \r only if lines end in it.
+    file = SimpleNamespace(write=lines.append)
+    writer = csv.DictWriter(file, header, delimiter=delimiter, lineterminator="\r\n")
+    change = _no_formula if guarded else lambda value: value
+    writer.writer.writerow([change(name) for name in header])
+    writer.writerows({name: change(value) for name, value in row.items()} for row in rows)
+    return _encoded("".join(line.removesuffix("\r\n") + "\n" for line in lines))
+
+
+_FORMULA = re.compile(r"^(?=[=+\-@\t\r])|(?<=[\r\n])(?=[=+\-@\t])")
 
 
 def _no_formula(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        try:
-            float(value)
-        except ValueError:
-            return f"'{value}"
+    if not isinstance(value, str) or not _FORMULA.search(value):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return _FORMULA.sub("'", value)
     return value
 
 

@@ -24,7 +24,7 @@ def command(
     to
         Where to write the input's rows with their probabilities (.csv, .tsv, .jsonl, .parquet); - prints CSV.
     """
-    from rmcalib._util.files import write_text
+    from rmcalib._util.files import csv_bytes, write_bytes
     from rmcalib.repair import Calibrator, apply
 
     if not sources:
@@ -37,7 +37,7 @@ def command(
         given = list(sources) if used.inputs else sources[0]
         found = apply(given, used, columns=reading.columns, scale=reading.scale)
         if screen.taken:
-            write_text(to, found.table.to_csv(index=False))
+            write_bytes(to, csv_bytes(found.table, guarded=False))
         else:
             found.save(to)
         content = {

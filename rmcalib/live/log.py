@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rmcalib._util.files import opened_to_append
 from rmcalib.judges._templates import well_formed
 from rmcalib.live.meaning import Scored
 from rmcalib.live.samples import Sample
@@ -65,7 +66,7 @@ class RewardLog:
         """Append a row to `events.jsonl`, such as a change of the model behind."""
         row = {"time": time.time(), "event": what, **details}
         try:
-            with (self.folder / EVENTS).open("ab") as file:
+            with opened_to_append(self.folder / EVENTS) as file:
                 file.write(_encoded(row))
         except OSError:
             self.lost += 1

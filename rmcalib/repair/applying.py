@@ -59,12 +59,12 @@ class Applied(Shown):
 
     def save(self, path: str | Path) -> Path:
         """Write the table as .csv, .tsv, .jsonl or .parquet, by the ending of the name."""
-        from rmcalib._util.files import write_file
+        from rmcalib._util.files import csv_bytes, write_file
 
         ending = Path(path).suffix.lower()
         writers: dict[str, Callable[[Any], Any]] = {
-            ".csv": lambda file: self.table.to_csv(file, index=False),
-            ".tsv": lambda file: self.table.to_csv(file, index=False, sep="\t"),
+            ".csv": lambda file: file.write(csv_bytes(self.table, guarded=False)),
+            ".tsv": lambda file: file.write(csv_bytes(self.table, "\t", guarded=False)),
             ".jsonl": lambda file: self.table.to_json(file, orient="records", lines=True, force_ascii=False),
             ".parquet": lambda file: self.table.to_parquet(file, index=False),
         }

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import json_hash, read_object, utc, write_bytes, write_json
+from rmcalib._util.files import json_hash, opened_to_append, read_object, utc, write_bytes, write_json
 from rmcalib._util.hub import HubError, resolve_commit
 from rmcalib._util.processes import process_rank
 from rmcalib._util.storage import as_path, is_remote, read_file
@@ -233,8 +233,8 @@ class Status:
                 self._events += line.encode()
                 write_bytes(path, self._events)
             else:
-                with path.open("a") as file:
-                    file.write(line)
+                with opened_to_append(path) as file:
+                    file.write(line.encode())
 
     def _write(self) -> None:
         with self._continues():

@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.files import check_no_link, opened_to_append
 from rmcalib._util.processes import end_with_parent, spared
 from rmcalib._util.storage import is_late
 
@@ -139,6 +140,7 @@ class LocalEngine:
 
     def __init__(self, log: Path) -> None:
         """Store the path of the log."""
+        check_no_link(log)  # the error of a worker would not reach the user
         self.log = log
         self._stopping = False
         self._worker: tuple[Any, Connection] | None = None  # the process, and our end of its pipe
@@ -196,7 +198,7 @@ class LocalEngine:
 def _serve(pipe: Connection, log: str) -> None:
     """Score in a worker, one task after another. None says that it is ready for the next one."""
     end_with_parent()
-    with Path(log).open("ab") as file:  # the output of libraries
+    with opened_to_append(Path(log)) as file:  # the output of libraries
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     while True:

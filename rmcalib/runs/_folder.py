@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import kind_on_disk, read_object, write_json
+from rmcalib._util.files import check_no_link, kind_on_disk, read_object, write_json
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path, find_files, is_remote, remove_file
 from rmcalib.judges._files import identify
@@ -57,6 +57,7 @@ def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        check_no_link(folder / name)
         lock = FileLock(folder / name, timeout=0)
         lock.acquire()
     except Timeout:
@@ -64,7 +65,8 @@ def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
             f"{folder} is in use by another process: wait for it, or choose another --output"
         ) from None
     except OSError as error:
-        raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from error
+        place = error.filename or folder
+        raise RunError(f"{place}: cannot be written: {error.strerror or error}") from error
     try:
         yield
     finally:

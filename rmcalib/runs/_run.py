@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from rmcalib._util.display import count
-from rmcalib._util.files import json_hash, read_object, utc, write_bytes
+from rmcalib._util.files import json_hash, opened_to_append, read_object, utc, write_bytes
 from rmcalib._util.processes import Team, joined, package_versions, process_rank
 from rmcalib._util.storage import is_remote, read_file
 from rmcalib.benchmarks import Benchmark, load_benchmark
@@ -462,9 +462,10 @@ def _whole_lines(content: bytes) -> bytes:
 def _append(path: Path, line: bytes, *, trim: bool) -> None:
     """Append a line to a file; with `trim`, first remove the half line that a killed process left."""
     try:
-        if trim and path.exists():
-            os.truncate(path, len(_whole_lines(path.read_bytes())))
-        with path.open("ab") as file:
+        with opened_to_append(path) as file:
+            if trim:
+                file.seek(0)
+                file.truncate(len(_whole_lines(file.read())))
             file.write(line)
             file.flush()
             os.fsync(file.fileno())

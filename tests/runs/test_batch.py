@@ -103,6 +103,17 @@ def test_failing_and_dying_judges_do_not_stop_the_others(output: Path) -> None:
     assert (status.models["broken"].fresh, status.models["last"].fresh) == (True, False)
 
 
+@pytest.mark.parametrize("name", ["events.jsonl", "batch.log"])
+def test_links_do_not_lead_out_of_the_folder(output: Path, name: str, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("kept")
+    output.mkdir()
+    (output / name).symlink_to(outside)
+    with pytest.raises((OSError, UserWarning), match=name):
+        run(output, "slow")
+    assert outside.read_text() == "kept"
+
+
 def test_only_what_has_changed_is_done_again(output: Path) -> None:
     def done(**options: Any) -> tuple[bool, bool]:
         """Return whether the model was scored, and whether anything was done."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -120,6 +121,21 @@ def test_a_folder_in_use_is_refused_and_released_at_the_end(tmp_path: Path) -> N
                 use(tmp_path)
     finish(tmp_path)
     assert names(tmp_path) == ["run.json", "scores.parquet"]
+
+
+@pytest.mark.parametrize("name", [".lock", "scored-0.jsonl"])
+@pytest.mark.parametrize("content", [b'{"half": ', None])
+def test_links_do_not_lead_out_of_the_folder(name: str, content: bytes | None, tmp_path: Path) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "run"
+    with Run(folder, LONG, INPUTS) as run:
+        run.add(scored(0))
+    (folder / name).unlink()
+    (folder / name).symlink_to(outside)
+    if content is not None:
+        outside.write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(name)):
+        finish(folder)
+    assert (outside.read_bytes() if outside.exists() else None) == content
 
 
 def work(folder: Path) -> None:
