@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 
 from rmcalib.cli import options
 from rmcalib.cli.screen import session
-from rmcalib.cli.sources import calibrated
+from rmcalib.cli.sources import say_if_it_holds
 
 
 def command(
@@ -51,7 +51,9 @@ def command(
     with session(common, sources, to=to, markdown=markdown) as screen:
         scores = [reading.open(one) for one in sources]
         if calibrator is not None:
-            scores[0] = calibrated(scores[0], Calibrator.load(calibrator), screen)
+            used = Calibrator.load(calibrator)
+            say_if_it_holds(used, scores[0], screen)
+            scores[0] = used.apply(scores[0])
         found = best_of_n(*scores, up_to=up_to, cost=cost, seed=seed)
         page = write_page(found, as_path(output) / "report.html")
         if to is not None:
