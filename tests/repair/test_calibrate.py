@@ -225,7 +225,7 @@ def test_a_calibrator_holds_only_if_its_threshold_does(shift: float, holds: bool
 @pytest.mark.parametrize("view", ["top_1", "pointwise"])
 def test_a_calibrated_model_gets_a_temperature_as_rarely_as_the_level_says(view: Any) -> None:
     given, off = 0, 0
-    for seed in range(80):
+    for seed in range(50):
         rng = np.random.default_rng(seed)
         rewards = 1.5 * rng.normal(size=(100, 4))
         best = (rewards + rng.gumbel(size=rewards.shape)).argmax(axis=1)
@@ -238,5 +238,5 @@ def test_a_calibrated_model_gets_a_temperature_as_rarely_as_the_level_says(view:
             except RefusedError:
                 continue
             given, off = (given + 1, off) if scale == 1 else (given, off + 1)
-    assert given <= 10
-    assert off >= 76
+    assert given <= 7
+    assert off >= 47
