@@ -159,7 +159,11 @@ def could_be_labels(columns: Mapping[str, Sequence[Any]]) -> list[str]:
         texts = [None if is_empty(value) else id_text(value).strip() for value in values]
         cells = Cells(name, texts, np.zeros(len(texts), dtype=np.int64))
         distinct = {text for text in texts if text is not None}
-        if len(distinct) > 1 and plain(name) not in KNOWN["not_rewards"] and (_words(cells) or _shares(cells)):
+        if (
+            len(distinct) > 1
+            and plain(name) not in KNOWN["not_rewards"]
+            and (_words(cells) or _shares(cells))
+        ):
             names.append(name)
     return names
 

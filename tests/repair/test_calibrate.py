@@ -229,7 +229,9 @@ def test_a_calibrated_model_gets_a_temperature_as_rarely_as_the_level_says(view:
         rng = np.random.default_rng(seed)
         rewards = 1.5 * rng.normal(size=(100, 4))
         best = (rewards + rng.gumbel(size=rewards.shape)).argmax(axis=1)
-        correct = best if view == "top_1" else (rng.random((100, 4)) < 1 / (1 + np.exp(-rewards))).astype(float)
+        correct = (
+            best if view == "top_1" else (rng.random((100, 4)) < 1 / (1 + np.exp(-rewards))).astype(float)
+        )
         for scale in (1.0, 2.0):
             try:
                 calibrate(Scores.from_arrays(scale * rewards, correct), view=view)
