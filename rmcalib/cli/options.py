@@ -173,7 +173,8 @@ class Reading:
     Parameters
     ----------
     columns
-        Which column is what, such as prompt=id,reward=score,label=best; also response, category, cluster, step.
+        Which column is what, such as prompt=id,reward=score,label=best; also response, category, cluster, step, model,
+        person; several rewards or raters: reward=a+b, label=ann+ben.
     scale
         What the numbers are: those of a Bradley-Terry model (utility), log-odds, probabilities, ratings, ...; default
         what is known of the model, or what the numbers certainly are.

@@ -34,6 +34,7 @@ from rmcalib.scores._files import Table
 from rmcalib.scores._labels import TIES, by_name, id_text, is_empty
 from rmcalib.scores._roles import (
     KNOWN,
+    SAMPLE,
     Roles,
     ambiguous,
     find_roles,
@@ -100,9 +101,9 @@ def _column_of_objects(table: Table, roles: Roles) -> str | None:
     """Return the column whose cells are lists of objects with a reward."""
     rewards = {name.removeprefix("-") for name in roles.get("reward", ())} or {*KNOWN["names"]["reward"]}
     for name, values in table.columns.items():
-        cell = next((value for value in values.tolist() if value), None)
-        if isinstance(cell, list) and isinstance(cell[0], dict):
-            fields = {*map(str, cell[0])}
+        lists = (value for value in values[:SAMPLE].tolist() if isinstance(value, list) and value)
+        if isinstance(first := next(lists, [None])[0], dict):
+            fields = {*map(str, first)}
             if rewards & {*fields, *map(plain, fields)}:
                 return name
     return None

@@ -139,14 +139,10 @@ def _ids(table: Table, name: str, notes: list[str]) -> npt.NDArray[np.str_]:
 
 def _look_alikes(name: str, values: Iterable[Any]) -> list[str]:
     """Return notes on a number and a text that are the same id, and on texts that differ in spaces only."""
-    texts, others = set(), set()
-    for value in values:
-        if isinstance(value, str):
-            texts.add(value)
-        elif isinstance(value, int | float):
-            others.add(id_text(value))
+    distinct = {value for value in values if isinstance(value, str | int | float)}
+    texts = {value for value in distinct if isinstance(value, str)}
     notes = []
-    if both := sorted(texts & others):
+    if both := sorted(texts & {id_text(value) for value in distinct - texts}):
         notes.append(
             f"{name}: {both[0]} occurs as a number and as a text; they are read as the same "
             f"({len(both):,} such values)."
