@@ -408,8 +408,13 @@ def _undecided_notes(whole: Part) -> list[str]:
         )
     if whole.n_tied:
         notes.append(
-            f"{whole.n_tied:,} of {labelled:,} labelled prompts are ties (first place is shared): left out. "
-            "--ties davidson forecasts them."
+            f"{whole.n_tied:,} of {labelled:,} labelled prompts are ties (first place is shared): left out of says, "
+            "right and gap"
+            + (
+                ", forecast with the votes."
+                if whole.ties == "davidson"
+                else ". --ties davidson forecasts them."
+            )
         )
     if decided + whole.n_tied < labelled:
         notes.append(
