@@ -177,6 +177,8 @@ class Reading:
     scale
         What the numbers are: those of a Bradley-Terry model (utility), log-odds, probabilities, ratings, ...; default
         what is known of the model, or what the numbers certainly are.
+    labels
+        File of labels to join, such as a filled sheet of `rmcalib label`.
     labels_are
         What labels mean: one response of a prompt is the best, or each is correct or not; default by their column.
     cluster
@@ -190,6 +192,7 @@ class Reading:
         Literal["reward", "utility", "log_odds", "probability", "logprob", "rating", "logit", "none"] | None,
         Parameter(group=MAIN),
     ] = None
+    labels: Annotated[InputFile | None, Parameter(group=MAIN)] = None
     labels_are: Annotated[Literal["best", "correct"] | None, Parameter(group=MAIN)] = None
     cluster: Annotated[str | None, Parameter(metavar="COLUMN")] = None
     missing: Literal["refuse", "lowest", "drop"] | None = None
