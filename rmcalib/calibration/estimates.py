@@ -121,7 +121,8 @@ class Estimate:
         if weight is not None:
             centre = float((weight * values).mean())
             values, if_right, if_wrong = (
-                None if one is None else centre + weight * (one - centre) for one in (values, if_right, if_wrong)
+                None if one is None else centre + weight * (one - centre)
+                for one in (values, if_right, if_wrong)
             )
             assert values is not None
         base = values if if_right is None else if_right

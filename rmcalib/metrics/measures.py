@@ -552,6 +552,4 @@ def _top_1_mean(part: Part, loss: Callable[[Part], FloatArray], most: float) -> 
     found, right, wrong = loss(part), loss(part.if_right), loss(part.if_wrong)
     if found.shape != (len(part),):
         raise ValueError(f"expected one loss per prompt ({len(part)}), got {found.shape}")
-    return Estimate.mean(
-        found, right, wrong, within=(0.0, most), cluster=part.cluster, weight=part.weight
-    )
+    return Estimate.mean(found, right, wrong, within=(0.0, most), cluster=part.cluster, weight=part.weight)

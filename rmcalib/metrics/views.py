@@ -209,21 +209,28 @@ class Part:
 
         λ(F − f): f is a number that is known of all prompts of the population, with mean F, and the smallest
         variance decides λ between 0 and 1 (difference estimator). It is a second judge's probability of the first
-        choice, or the model's own.
+        choice, or the model's own at the best temperature, which does not depend on the scale of the rewards.
         """
         n, population = len(self), self.population
         if population is None or n < FEWEST:
             return np.zeros(n)
         y, w = self.first_choice.y, np.ones(n) if self.weight is None else self.weight
-        known, every = (
-            one.scores.extra["second"][one.starts] if "second" in one.scores.extra else one.first_choice.p
-            for one in (self, population)
-        )
+        known, every = self._predicted(self), self._predicted(population)
         f, right = known - (w * known).mean(), y - (w * y).mean()
         spread = float((w**2 * f**2).sum())
         slope = float(np.clip((w**2 * right * f).sum() / spread, 0.0, 1.0)) if spread > 1e-12 else 0.0
         moved: FloatArray = slope * (every.mean() - known)
         return moved if 0 < float((w * (y + moved)).mean()) < 1 else np.zeros(n)
+
+    def _predicted(self, part: Part) -> FloatArray:
+        """Return a prediction (n,) that the first choice of each prompt of another part is right; see `shift`."""
+        if "second" in part.scores.extra:
+            return np.asarray(part.scores.extra["second"][part.starts], dtype=np.float64)
+        if self.scale.fit.at_limit is not None:
+            return np.zeros(len(part))
+        return np.exp(
+            np.maximum.reduceat(part.pl.at_temperature(self.scale.fit.temperature).log_top_1(), part.starts)
+        )
 
     @cached_property
     def _masks(self) -> dict[str, BoolArray]:

@@ -12,12 +12,15 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib._util.display import count
+from rmcalib._util.texts import did_you_mean
 from rmcalib.scores import _files
 from rmcalib.scores._schema import as_number
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import KNOWN, listed
 from rmcalib.scores.scale import as_record
 
+INCLUSION, SECOND = "inclusion", "second"
+"""Further columns of scores: the probability that a prompt was drawn, and a second judge's P(first choice right)."""
 _PERSON = ("person", "annotator", "rater", "labeler", "labeller", "worker")
 _RESPONSE_TEXT = ("response_id", "response_text", "completion", "answer", "output", "generation", "text")
 _WORDS: dict[str, float] = {word: value for value, words in KNOWN["words"].items() for word in words}
@@ -52,7 +55,7 @@ def join_labels(scores: Scores, labels: Any) -> Scores:
     people = {who for own in sheet.ballots.values() for who in own}
     several = any(len(own) > 1 for own in sheet.ballots.values())
     columns = dict(scores.columns())
-    for name in ("is_correct", "label", "votes", "ties"):
+    for name in ("is_correct", "label", "votes", "ties", INCLUSION):
         columns.pop(name, None)
     about: dict[str, Any] = {"prompts": len(sheet.ballots), "people": len(people)}
     if ask == "correct":
@@ -65,7 +68,7 @@ def join_labels(scores: Scores, labels: Any) -> Scores:
     if sheet.inclusion:
         each = np.full(scores.n_items, np.nan)
         each[list(sheet.inclusion)] = list(sheet.inclusion.values())
-        columns["inclusion"] = np.repeat(each, sizes)
+        columns[INCLUSION] = np.repeat(each, sizes)
     manifest = {name: value for name, value in scores.manifest.items() if name != "labels"}
     manifest["labelling"] = about
     if notes := [*manifest.get("notes", []), *_notes(about, scores, table.source)]:
@@ -259,6 +262,42 @@ def _agreement(sheet: _Sheet, ask: str) -> float | None:
     return agree / pairs if pairs else None
 
 
-def with_second(scores: Scores, other: FloatArray) -> Scores:
-    """Return scores with a second judge's probability (N,) that each prompt's first choice is right."""
-    return replace(scores, extra={**scores.extra, "second": other})
+def second_opinion(scores: Scores, other: Scores) -> FloatArray:
+    """Return another judge's probability of each prompt's first choice, on each row of the prompt: (N,)."""
+    place = dict(
+        zip(
+            zip(other.item_id.tolist(), other.response.tolist(), strict=True),
+            other.probabilities,
+            strict=True,
+        )
+    )
+    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
+    first = np.flatnonzero(scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), sizes))
+    prompt = np.repeat(np.arange(scores.n_items), sizes)[first]
+    keys = [*zip(scores.item_id[first].tolist(), scores.response[first].tolist(), strict=True)]
+    missing = list(dict.fromkeys(name for name, number in keys if (name, number) not in place))
+    if missing:
+        raise ValueError(f"second: no scores of prompt {missing[0]!r} ({len(missing):,} prompts are missing)")
+    p = np.array([place[key] for key in keys], dtype=np.float64)
+    return np.repeat(np.bincount(prompt, p) / np.bincount(prompt), sizes)
+
+
+def with_second(scores: Scores, other: Scores) -> Scores:
+    """Return scores that know a second judge's probability of each prompt's first choice."""
+    return replace(scores, extra={**scores.extra, SECOND: second_opinion(scores, other)})
+
+
+def with_shares(scores: Scores, by: str) -> Scores:
+    """Return scores whose labelled prompts were drawn at random within the groups of a column: n_h of N_h."""
+    columns = {"category": scores.category, **scores.extra}
+    if by not in columns:
+        raise ValueError(f"labels by: the scores have no column {by!r} ({did_you_mean(by, columns)})")
+    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
+    group = np.unique(columns[by][starts].astype(str), return_inverse=True)[1]
+    labelled = ~np.isnan(np.fmax.reduceat(scores.label, starts))
+    have = np.bincount(group, labelled)
+    if (have == 0).any():
+        name = columns[by][starts][group == int(np.argmin(have))][0]
+        raise ValueError(f"labels by: no prompt with {by} {str(name)!r} is labelled")
+    share = np.where(labelled, (have / np.bincount(group))[group], np.nan)
+    return replace(scores, extra={**scores.extra, INCLUSION: np.repeat(share, sizes)})

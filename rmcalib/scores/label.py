@@ -13,6 +13,7 @@ from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integ
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.texts import did_you_mean
 from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.scores._joining import INCLUSION, second_opinion
 from rmcalib.scores._label_page import label_page
 from rmcalib.scores._label_texts import Texts, texts_of
 from rmcalib.scores._load import load_scores, load_with_rows
@@ -21,8 +22,6 @@ from rmcalib.scores._scores import Scores
 if TYPE_CHECKING:
     import pandas as pd
 
-INCLUSION, SECOND = "inclusion", "second"
-"""Further columns of scores: the probability that a prompt was drawn, and a second judge's P(first choice right)."""
 Ask = Literal["best", "correct"]
 _STRATA = 5  # of confidence, for a second draw
 _WORST_SPREAD = 0.5  # standard deviation of right or wrong at an accuracy of 1/2
@@ -210,26 +209,6 @@ def systematic(inclusion: FloatArray, order: IntArray, rng: np.random.Generator)
     return order[np.diff(steps, prepend=0.0) > 0]
 
 
-def second_opinion(scores: Scores, other: Scores) -> FloatArray:
-    """Return another judge's probability of each prompt's first choice, on each row of the prompt: (N,)."""
-    place = dict(
-        zip(
-            zip(other.item_id.tolist(), other.response.tolist(), strict=True),
-            other.probabilities,
-            strict=True,
-        )
-    )
-    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
-    first = np.flatnonzero(scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), sizes))
-    prompt = np.repeat(np.arange(scores.n_items), sizes)[first]
-    keys = [*zip(scores.item_id[first].tolist(), scores.response[first].tolist(), strict=True)]
-    missing = list(dict.fromkeys(name for name, number in keys if (name, number) not in place))
-    if missing:
-        raise ValueError(f"second: no scores of prompt {missing[0]!r} ({len(missing):,} prompts are missing)")
-    p = np.array([place[key] for key in keys], dtype=np.float64)
-    return np.repeat(np.bincount(prompt, p) / np.bincount(prompt), sizes)
-
-
 def confidence_of(scores: Scores) -> FloatArray:
     """Return the largest probability of each prompt (n,)."""
     return np.asarray(np.maximum.reduceat(scores.probabilities, scores.offsets[:-1]))
@@ -275,7 +254,7 @@ def _second_phase(scores: Scores, n: int, rng: np.random.Generator) -> tuple[Flo
     wanted = size * np.sqrt(wrong * (1 - wrong))
     wanted = wanted / wanted.sum() * (known.sum() + n)
     missing = np.clip(wanted - have, 0.0, size - have)
-    extra = np.floor(missing / max(missing.sum(), 1e-12) * min(n, total - int(known.sum()))).astype(np.int64)
+    extra = _whole_numbers(missing, min(n, total - int(known.sum())))
     extra = np.minimum(np.maximum(extra, 2 - np.minimum(have, 2)), size - have)
     new = [
         rng.choice(np.flatnonzero((stratum == h) & ~known), extra[h], replace=False) for h in range(_STRATA)
@@ -286,6 +265,15 @@ def _second_phase(scores: Scores, n: int, rng: np.random.Generator) -> tuple[Flo
         np.concatenate([np.flatnonzero(known), *new]),
         "more where first choices were wrong",
     )
+
+
+def _whole_numbers(wanted: FloatArray, total: int) -> IntArray:
+    """Return whole numbers in proportion to ``wanted`` that sum to ``total``: the largest remainders are rounded up."""
+    exact = wanted / max(float(wanted.sum()), 1e-12) * total
+    found = np.floor(exact).astype(np.int64)
+    left = np.argsort(found - exact, kind="stable")[: total - int(found.sum())]
+    found[left] += 1
+    return found
 
 
 def _rows(
