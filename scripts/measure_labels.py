@@ -17,15 +17,16 @@ import numpy as np
 from measuring import Row, markdown, measure_all, uncertainty
 
 from rmcalib import load_scores
+from rmcalib._util.arrays import FloatArray
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import estimate_of
 from rmcalib.metrics.views import whole_part
-from rmcalib.scores import Scores, label
+from rmcalib.scores import LabelSheet, Scores, label
 from rmcalib.scores._joining import second_opinion
 
 HOW = Settings(resamples=20)
-N = 5000
+N, WORLDS_EACH = 5000, 20
 MEASURES = ("accuracy", "overconfidence", "temperature", "kept_information")
 World = Callable[[np.random.Generator], tuple[Scores, Scores | None]]
 
@@ -85,7 +86,7 @@ def real_world(model: str) -> World:
     kept = load_scores(f"real/{model}")
     part = whole_part(kept).prompts("one")
     assert part is not None
-    return lambda rng: (part.scores, None)
+    return lambda _: (part.scores, None)
 
 
 WORLDS: dict[str, tuple[World, dict[str, Any]]] = {
@@ -119,40 +120,44 @@ def settings() -> dict[tuple[str, int], Design]:
     return found
 
 
-def revealed(scores: Scores, sheet: Any, second: Scores | None) -> Scores:
+def revealed(scores: Scores, sheet: LabelSheet, other: FloatArray | None) -> Scores:
     """Return scores with the labels of the drawn prompts alone, as `load_scores(labels=)` would."""
     place = {name: i for i, name in enumerate(scores.item_id[scores.offsets[:-1]].tolist())}
     inclusion = np.full(scores.n_items, np.nan)
     for row in sheet.rows:
         inclusion[place[row["prompt"]]] = row["inclusion"]
     each = np.repeat(inclusion, np.diff(scores.offsets))
-    extra = {**scores.extra, "inclusion": each}
-    if second is not None:
-        extra["second"] = second_opinion(scores, second)
+    extra = {**scores.extra, "inclusion": each, **({} if other is None else {"second": other})}
     return replace(scores, label=np.where(np.isnan(each), np.nan, scores.label), extra=extra)
 
 
+def drawn(design: Design, hidden: Scores, scores: Scores, second: Scores | None, seed: int) -> LabelSheet:
+    """Draw the prompts of a design."""
+    if not design.more:
+        return label(hidden, design.n, seed, design.by, second=second)
+    first = round(0.4 * design.n)
+    return label(revealed(scores, label(hidden, first, seed), None), design.n - first, seed + 1, more=True)
+
+
 def measure(design: Design, runs: int) -> list[Row]:
-    """Return coverage, bias and width of each measure."""
+    """Return coverage, bias and width of each measure: some draws of each of several worlds."""
     began = time.perf_counter()
     held: dict[str, list[tuple[bool, float, float]]] = {name: [] for name in MEASURES}
-    for run in range(runs):
-        scores, second = design.world(np.random.default_rng([run, 7]))
+    for world in range(min(WORLDS_EACH, runs)):
+        scores, second = design.world(np.random.default_rng([world, 7]))
         true = {name: estimate_of(catalogue()[name], whole_part(scores), HOW) for name in MEASURES}
         hidden = replace(scores, label=np.full(len(scores), np.nan))
-        if design.more:
-            first = revealed(scores, label(hidden, round(0.4 * design.n), run), None)
-            sheet = label(first, design.n - round(0.4 * design.n), run + 1, more=True)
-        else:
-            sheet = label(hidden, design.n, run, design.by, second=second)
-        part = whole_part(revealed(scores, sheet, second))
-        for name in MEASURES:
-            found, truth = estimate_of(catalogue()[name], part, HOW), true[name]
-            limits = None if found is None else found.interval()
-            if limits is None or truth is None or truth.value is None:
-                continue
-            inside = limits.low - 1e-12 <= truth.value <= limits.high + 1e-12
-            held[name].append((inside, limits.value - truth.value, limits.high - limits.low))
+        other = None if second is None else second_opinion(scores, second)
+        for run in range(world, runs, WORLDS_EACH):
+            sheet = drawn(design, hidden, scores, second, run)
+            part = whole_part(revealed(scores, sheet, other))
+            for name in MEASURES:
+                found, truth = estimate_of(catalogue()[name], part, HOW), true[name]
+                limits = None if found is None else found.interval()
+                if limits is None or truth is None or truth.value is None:
+                    continue
+                inside = limits.low - 1e-12 <= truth.value <= limits.high + 1e-12
+                held[name].append((inside, limits.value - truth.value, limits.high - limits.low))
     seconds = round(time.perf_counter() - began, 1)
     rows = []
     for name, all_runs in held.items():
@@ -182,16 +187,17 @@ def report(rows: list[Row], runs: int) -> str:
         own[row["measure"]] = f"{float(row['coverage']):.3f} ({float(row['width']):.2f})"
     return f"""# Few labels
 
-Made by `scripts/measure_labels.py`: {runs} draws per row. Of {N:,} prompts, or of all prompts of a real model's scores,
-30, 100 or 400 are drawn by `rmcalib.label` and labelled; the truth is the value on all prompts. Cells are the
-coverage of the 95% interval, and its median width. A coverage from {runs} draws is uncertain by about {uncertainty(runs):.3f}.
+Made by `scripts/measure_labels.py`: {runs} draws per row, from {WORLDS_EACH} sets of prompts. Of {N:,} prompts, or of all
+prompts of a real model's scores, 30, 100 or 400 are drawn by `rmcalib.label` and labelled; the truth is the value on
+all prompts. Cells are the coverage of the 95% interval, and its median width. A coverage from {runs} draws is
+uncertain by about {uncertainty(runs):.3f}.
 Intervals are about prompts like these, as everywhere, so they do not shrink to nothing when all prompts are labelled;
 for the prompts at hand they cover a little more than 95%.
 
 {markdown([{**dict.fromkeys(("world", "labels", *MEASURES), ""), **row} for row in table.values()])}
 
-"Two phases" draws 40% of the labels at random and the others where first choices were wrong (`--more`). A "second judge"
-draws with unequal probabilities (`--second`) and lends its probabilities to the estimate.
+"Two phases" draws 40% of the labels at random and the others where first choices were wrong (`--more`). A "second
+judge" draws with unequal probabilities (`--second`) and lends its probabilities to the estimate.
 """
 
 

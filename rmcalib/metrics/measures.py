@@ -83,11 +83,17 @@ def right(part: Part, _: Settings, view: ViewName) -> Estimate:
     values, weight = events.per_prompt(events.y), events.weight
     if view != "first_choice":
         return Estimate.proportion(values, cluster=events.cluster, weight=weight)
-    found = Estimate.proportion(values + part.shift, cluster=events.cluster, weight=weight)
-    if_right, if_wrong = (one.first_choice.y + part.shift for one in (part.if_right, part.if_wrong))
-    if weight is not None and found.value is not None:
-        if_right, if_wrong = (found.value + weight * (one - found.value) for one in (if_right, if_wrong))
-    return replace(found, if_right=if_right, if_wrong=if_wrong, ranks=part.ranks)
+    exact = Estimate.proportion(values + part.shift, cluster=events.cluster, weight=weight).limits
+    found = _jumping(part, view, lambda one: one.y + part.shift, (0.0, 1.0))
+    if part.population is None and weight is None:
+        return replace(found, limits=exact)
+
+    def limits(level: float) -> Limits:
+        # There are no whole counts, so rare errors may be missed by either.
+        ends = np.array([one(level) for one in (exact, found.limits) if one is not None])
+        return float(ends[:, 0].min()), float(ends[:, 1].max())
+
+    return replace(found, limits=limits)
 
 
 def gap(part: Part, _: Settings, view: ViewName) -> Estimate:

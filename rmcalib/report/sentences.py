@@ -141,8 +141,8 @@ def _sample_sentence(sample: Row | None) -> str:
     if sample["unlike"]:
         return (
             f"{start}, and they are unlike the others: it says {percent(sample['says'])} on them and "
-            f"{percent(sample['says_all'])} on all. So there is no verdict on all prompts; label prompts that are drawn "
-            "at random (`rmcalib label`), or give each category its share (--labels-by category)."
+            f"{percent(sample['says_all'])} on all. So there is no verdict on all prompts; label prompts that are "
+            "drawn at random (`rmcalib label`), or give each category its share (--labels-by category)."
         )
     if sample["drawn"] is None:
         return f"{start}; all numbers are about these, because it is not known how they were drawn."
