@@ -63,7 +63,7 @@ def says(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Mean stated probability."""
     if view == "first_choice" and part.population is not None:  # what it says is known of all prompts
         every = part.population.first_choice
-        return Estimate.stated(every.p, cluster=every.cluster)
+        return replace(Estimate.stated(every.p, cluster=every.cluster), n=len(part))
     events = _events(part, view)
     return Estimate.stated(events.per_prompt(events.p), cluster=events.cluster, weight=events.weight)
 

@@ -221,12 +221,12 @@ def _votes(sheet: _Sheet, scores: Scores) -> tuple[Any, Any, FloatArray]:
     for index, own in sheet.ballots.items():
         first, last = int(scores.offsets[index]), int(scores.offsets[index + 1])
         for ballot in own.values():
-            best = [place for place, value in ballot.items() if value == 1]
-            if len(best) == 1:
-                votes[first + best[0]] += 1
+            best = _choice(ballot)
+            if best is not None:
+                votes[first + best] += 1
                 label[first:last] = 0.0
-                label[first + best[0]] = 1.0
-            elif len(best) > 1 or _is_tie(ballot):
+                label[first + best] = 1.0
+            elif max(ballot.values()) > 0:
                 ties[first:last] += 1
                 label[first:last] = 1 / (last - first)
     return votes, ties, label
@@ -245,13 +245,17 @@ def _majority(sheet: _Sheet, scores: Scores) -> FloatArray:
     return label
 
 
+def _choice(ballot: Ballot) -> int | None:
+    """Return the place of the best response; None for a tie."""
+    best = [place for place, value in ballot.items() if value == 1]
+    return best[0] if len(best) == 1 else None
+
+
 def _agreement(sheet: _Sheet, ask: str) -> float | None:
     """Return how many of the pairs of labels of two people agree."""
     agree = pairs = 0.0
     for own in sheet.ballots.values():
-        said: list[list[Any]] = [
-            [frozenset(p for p, v in ballot.items() if v == 1) for ballot in own.values()]
-        ]
+        said: list[list[Any]] = [[_choice(ballot) for ballot in own.values()]]
         if ask == "correct":
             places = {place for ballot in own.values() for place in ballot}
             said = [[ballot[place] for ballot in own.values() if place in ballot] for place in places]
