@@ -188,9 +188,9 @@ def report(rows: list[Row], runs: int) -> str:
     return f"""# Few labels
 
 Made by `scripts/measure_labels.py`: {runs} draws per row, from {WORLDS_EACH} sets of prompts. Of {N:,} prompts, or of
-all prompts of a real model's scores, 30, 100 or 400 are drawn by `rmcalib.label` and labelled; the truth is the value on
-all prompts. Cells are the coverage of the 95% interval, and its median width. A coverage from {runs} draws is
-uncertain by about {uncertainty(runs):.3f}.
+all prompts of a real model's scores, 30, 100 or 400 are drawn by `rmcalib.label` and labelled; the truth is the
+value on all prompts. Cells are the coverage of the 95% interval, and its median width. A coverage from {runs} draws
+is uncertain by about {uncertainty(runs):.3f}.
 Intervals are about prompts like these, as everywhere, so they do not shrink to nothing when all prompts are labelled;
 for the prompts at hand they cover a little more than 95%.
 
