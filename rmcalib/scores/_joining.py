@@ -14,9 +14,9 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib._util.display import count
 from rmcalib._util.texts import did_you_mean
 from rmcalib.scores import _files
+from rmcalib.scores._roles import KNOWN, listed
 from rmcalib.scores._schema import as_number
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._tables import KNOWN, listed
 from rmcalib.scores.scale import as_record
 
 INCLUSION, SECOND = "inclusion", "second"
