@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rmcalib.report import evaluate as evaluate
     from rmcalib.runs import score as score
     from rmcalib.scores import Scores as Scores
+    from rmcalib.scores import label as label
     from rmcalib.scores import load_board as load_board
     from rmcalib.scores import load_scores as load_scores
 
@@ -56,6 +57,7 @@ _HOMES = {
     "compare": "rmcalib.metrics",
     "decide": "rmcalib.repair",
     "evaluate": "rmcalib.report",
+    "label": "rmcalib.scores",
     "leaderboard": "rmcalib.metrics",
     "load_benchmark": "rmcalib.benchmarks",
     "load_board": "rmcalib.scores",

@@ -6,9 +6,11 @@ code that walks the values needs no limits of its own.
 
 from __future__ import annotations
 
+import base64
 import codecs
 import difflib
 import functools
+import hashlib
 import io
 import json
 import re
@@ -261,3 +263,16 @@ def _has_lone_surrogate(value: Any) -> bool:
     if isinstance(value, str):
         return LONE_SURROGATE.search(value) is not None
     return any(map(_has_lone_surrogate, _parts(value)))
+
+
+def script_json(data: Any) -> str:
+    """Return data as JSON that cannot end the element of a page that holds it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def source_hash(text: str) -> str:
+    """Return a script or style as a page's security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

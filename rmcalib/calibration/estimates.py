@@ -110,8 +110,21 @@ class Estimate:
         *,
         within: Limits = (-np.inf, np.inf),
         cluster: IntArray | None = None,
+        weight: FloatArray | None = None,
     ) -> Estimate:
-        """Return the mean of one number per prompt, with the interval of `jump_interval` in ``within``."""
+        """Return the mean of one number per prompt, with the interval of `jump_interval` in ``within``.
+
+        With ``weight`` (n,) of mean 1, c + w (x − c) takes the place of each number x, where c is the weighted
+        mean: the mean of these is c, and their variance is n² times that of Hájek's estimator. So everything
+        that holds for means holds for weighted ones.
+        """
+        if weight is not None:
+            centre = float((weight * values).mean())
+            values, if_right, if_wrong = (
+                None if one is None else centre + weight * (one - centre)
+                for one in (values, if_right, if_wrong)
+            )
+            assert values is not None
         base = values if if_right is None else if_right
         others = () if if_wrong is None else (if_wrong,)
 
@@ -128,18 +141,27 @@ class Estimate:
             if_wrong=if_wrong,
             influence=lambda: (values - values.mean()) / len(values),
             cluster=cluster,
+            step=weight,
         )
 
     @classmethod
-    def proportion(cls, values: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
+    def proportion(
+        cls, values: FloatArray, *, cluster: IntArray | None = None, weight: FloatArray | None = None
+    ) -> Estimate:
         """Return the mean of numbers in [0, 1] that are mostly 0 or 1, with its exact interval."""
-        found = cls.mean(values, cluster=cluster)
-        return replace(found, limits=lambda level: intervals.proportion_interval(values, level, cluster))
+        found = cls.mean(values, cluster=cluster, weight=weight)
+        each, n = found.values, None if weight is None else len(weight) ** 2 / float((weight**2).sum())
+        assert each is not None
+        return replace(found, limits=lambda level: intervals.proportion_interval(each, level, cluster, n))
 
     @classmethod
-    def stated(cls, p: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
+    def stated(
+        cls, p: FloatArray, *, cluster: IntArray | None = None, weight: FloatArray | None = None
+    ) -> Estimate:
         """Return the mean of one stated probability per prompt, with the interval of `stated_interval`."""
-        found = cls.mean(p, cluster=cluster)
+        found = cls.mean(p, within=(0.0, 1.0), cluster=cluster, weight=weight)
+        if weight is not None:
+            return found
         return replace(found, limits=lambda level: intervals.stated_interval(p, level, cluster))
 
     @classmethod

@@ -56,6 +56,9 @@ class Events:
         The rewards behind the probabilities, for temperatures.
     cluster : int (n,), optional
         Which prompts belong together: 0 to C − 1. Without, every prompt stands alone.
+    weight : float (n,), optional
+        What each prompt counts, with mean 1, if prompts were drawn with unequal probabilities. Means use it;
+        binned errors do not.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class Events:
     log_p: FloatArray = field(repr=False, kw_only=True)
     logit: FloatArray | None = field(default=None, kw_only=True)
     cluster: IntArray | None = field(default=None, kw_only=True)
+    weight: FloatArray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check what a wrong view would get wrong, because its numbers would still look plausible."""

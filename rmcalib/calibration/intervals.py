@@ -129,17 +129,19 @@ def stated_interval(p: FloatArray, level: float = 0.95, cluster: IntArray | None
     return max(low, 0.0), min(high, 1.0)
 
 
-def proportion_interval(values: FloatArray, level: float = 0.95, cluster: IntArray | None = None) -> Limits:
+def proportion_interval(
+    values: FloatArray, level: float = 0.95, cluster: IntArray | None = None, n: float | None = None
+) -> Limits:
     """Return the exact interval (Clopper and Pearson) of the mean of values in [0, 1] that are mostly 0 or 1.
 
     Values between 0 and 1, such as 1/2 for a tie, vary less, and those of clusters vary together: n is
     replaced by the effective number A(1 − A)/s², where s² is the variance of the mean A, and by less with few
-    clusters (`prompts_per_observation`).
+    clusters (`prompts_per_observation`). ``n`` is the effective number where all values are equal.
     """
-    share, n = float(values.mean()), float(len(values))
+    share, n = float(values.mean()), float(len(values)) if n is None else n
     variance = float(values.var())
     if variance > 0:
-        n *= share * (1 - share) / variance
+        n = len(values) * share * (1 - share) / variance
     n /= prompts_per_observation(values, cluster, level)
     return clopper_pearson(share * n, n, level)
 

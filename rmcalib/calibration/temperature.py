@@ -135,13 +135,15 @@ class Softmax:
     """Choices with probabilities softmax(r/T): rewards r (N,), choice by choice, one of them correct.
 
     A choice is one of the responses of a prompt, or, with ``prompt`` (P,), one of its pairs: the pairs of a
-    prompt are averaged first.
+    prompt are averaged first. ``weight`` (n,) of mean 1 multiplies the numbers of each prompt, if prompts were
+    drawn with unequal probabilities: means are then weighted means.
     """
 
     r: FloatArray
     correct: BoolArray
     sizes: IntArray
     prompt: IntArray | None = None
+    weight: FloatArray | None = None
 
     @classmethod
     def from_arrays(cls, rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> Softmax:
@@ -193,9 +195,9 @@ class Softmax:
 
     def _per_prompt(self, values: FloatArray) -> FloatArray:
         """Return the mean over the choices of each prompt: (P,) -> (n,)."""
-        if self.prompt is None:
-            return values
-        return np.bincount(self.prompt, values * self._weight).astype(np.float64)
+        if self.prompt is not None:
+            values = np.bincount(self.prompt, values * self._weight).astype(np.float64)
+        return values if self.weight is None else values * self.weight
 
     @property
     def uniform(self) -> FloatArray:
@@ -250,7 +252,7 @@ class Softmax:
         if self.prompt is not None:
             distance, closest = closest * self._weight, np.full(len(wrong), np.inf)
             np.minimum.at(closest, self.prompt, distance)
-        return wrong, closest
+        return wrong, closest if self.weight is None else closest * self.weight
 
     def divergence(self, temperature: float) -> float | None:
         """Return what T = 1 loses if softmax(r/T) is true: the mean KL divergence of softmax(r) from it.
@@ -264,7 +266,7 @@ class Softmax:
         logs = arrays.segment_log_softmax(self.below, self.sizes)
         q = (self.below == 0).astype(np.float64) if temperature == 0 else np.exp(self.below / temperature)
         q /= np.repeat(np.add.reduceat(q, self._starts), self.sizes)
-        return max(float((xlogy(q, q) - q * logs).sum()), 0.0) / len(self.sizes)
+        return max(float(self._per_prompt(self._sums(xlogy(q, q) - q * logs)).mean()), 0.0)
 
     def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
         """Return slopes and curvatures by β at 0: mean(r) − r_correct and the variance of r of each prompt."""

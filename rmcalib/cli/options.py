@@ -178,8 +178,14 @@ class Reading:
     scale
         What the numbers are: those of a Bradley-Terry model (utility), log-odds, probabilities, ratings, ...; default
         what is known of the model, or what the numbers certainly are.
+    labels
+        File of labels to join, such as a filled sheet of `rmcalib label`.
     labels_are
         What labels mean: one response of a prompt is the best, or each is correct or not; default by their column.
+    labels_by
+        Column in whose groups prompts were drawn at random, for labels without inclusion probabilities.
+    second
+        Scores of a second judge of the same prompts, for narrower intervals where few are labelled.
     cluster
         Column that says which prompts belong together.
     missing
@@ -191,7 +197,10 @@ class Reading:
         Literal["reward", "utility", "log_odds", "probability", "logprob", "rating", "logit", "none"] | None,
         Parameter(group=MAIN),
     ] = None
+    labels: Annotated[InputFile | None, Parameter(group=MAIN)] = None
     labels_are: Annotated[Literal["best", "correct"] | None, Parameter(group=MAIN)] = None
+    labels_by: Annotated[str | None, Parameter(metavar="COLUMN")] = None
+    second: InputFile | None = None
     cluster: Annotated[str | None, Parameter(metavar="COLUMN")] = None
     missing: Literal["refuse", "lowest", "drop"] | None = None
 

@@ -67,6 +67,8 @@ class Metric:
         Whether a leaderboard computes it: by category, for all prompts, or not.
     depends_on_m : bool
         Whether models with other numbers of responses cannot be compared by it.
+    weighted : bool
+        Whether it knows prompts that were drawn with unequal probabilities; otherwise it is left out there.
     source : str
         The package that adds it; empty for those of rmcalib.
     """
@@ -85,6 +87,7 @@ class Metric:
     compared: bool = True
     ranked: Literal["everywhere", "overall", "nowhere"] = "nowhere"
     depends_on_m: bool = False
+    weighted: bool = False
     source: str = ""
 
     def __post_init__(self) -> None:

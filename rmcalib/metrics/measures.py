@@ -61,8 +61,11 @@ class Missing(Exception):
 
 def says(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Mean stated probability."""
+    if view == "first_choice" and part.population is not None:  # what it says is known of all prompts
+        every = part.population.first_choice
+        return replace(Estimate.stated(every.p, cluster=every.cluster), n=len(part))
     events = _events(part, view)
-    return Estimate.stated(events.per_prompt(events.p), cluster=events.cluster)
+    return Estimate.stated(events.per_prompt(events.p), cluster=events.cluster, weight=events.weight)
 
 
 def right(part: Part, _: Settings, view: ViewName) -> Estimate:
@@ -77,15 +80,28 @@ def right(part: Part, _: Settings, view: ViewName) -> Estimate:
         wider = Estimate.mean(found.values, found.if_right, typical, within=(0.0, 1.0), cluster=found.cluster)
         return replace(wider, ranks=found.ranks, step=found.step)
     events = _events(part, view)
-    found = Estimate.proportion(events.per_prompt(events.y), cluster=events.cluster)
+    values, weight = events.per_prompt(events.y), events.weight
     if view != "first_choice":
-        return found
-    if_right, if_wrong = (one.first_choice.y for one in (part.if_right, part.if_wrong))
-    return replace(found, if_right=if_right, if_wrong=if_wrong, ranks=part.ranks)
+        return Estimate.proportion(values, cluster=events.cluster, weight=weight)
+    exact = Estimate.proportion(values + part.shift, cluster=events.cluster, weight=weight).limits
+    found = _jumping(part, view, lambda one: one.y + part.shift, (0.0, 1.0))
+    if part.population is None and weight is None:
+        return replace(found, limits=exact)
+
+    def limits(level: float) -> Limits:
+        # There are no whole counts, so rare errors may be missed by either.
+        ends = np.array([one(level) for one in (exact, found.limits) if one is not None])
+        return float(ends[:, 0].min()), float(ends[:, 1].max())
+
+    return replace(found, limits=limits)
 
 
 def gap(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Mean stated probability minus how often it happened."""
+    if view == "first_choice" and part.population is not None:
+        # What it says is known of all prompts; only how often it is right is estimated.
+        says_all = float(part.population.first_choice.p.mean())
+        return _jumping(part, view, lambda one: says_all - one.y - part.shift, (-1.0, 1.0))
     return _jumping(part, view, lambda one: one.p - one.y, (-1.0, 1.0), counts=True)
 
 
@@ -154,7 +170,7 @@ def ece_fullest_bin(part: Part, settings: Settings) -> Estimate:
 def kept_information(part: Part, settings: Settings) -> Estimate:
     """Information of the probabilities as stated: 1 − NLL(1)/u."""
     loss, scale = log_loss(part, settings, "top_1").limits, part.scale
-    worth = scale.worth(scale.kept, -part.log_p[part.is_correct])
+    worth = scale.worth(scale.kept, scale.model.losses(1.0))
 
     def limits(level: float) -> Limits:
         below, above = skew_interval(worth, level, part.cluster)
@@ -529,7 +545,7 @@ def _jumping(
         likely = (events.p >= 0.5).astype(np.float64)
         share = 1.0 if events.joint.share is None else events.joint.share
         right, wrong = (value(replace(events, y=y * share)) for y in (likely, 1 - likely))
-    found = Estimate.mean(values, right, wrong, within=within, cluster=events.cluster)
+    found = Estimate.mean(values, right, wrong, within=within, cluster=events.cluster, weight=events.weight)
     if view == "first_choice":
         return replace(found, ranks=part.ranks)
     if view == "preferred" and counts:
@@ -542,4 +558,4 @@ def _top_1_mean(part: Part, loss: Callable[[Part], FloatArray], most: float) -> 
     found, right, wrong = loss(part), loss(part.if_right), loss(part.if_wrong)
     if found.shape != (len(part),):
         raise ValueError(f"expected one loss per prompt ({len(part)}), got {found.shape}")
-    return Estimate.mean(found, right, wrong, within=(0.0, most), cluster=part.cluster)
+    return Estimate.mean(found, right, wrong, within=(0.0, most), cluster=part.cluster, weight=part.weight)

@@ -82,6 +82,8 @@ def estimate_of(one: Metric, part: Part, settings: Settings) -> Estimate | None:
     if one.group == "pointwise" and not (part.whole or part).has_pointwise:
         return None
     reason = why_missing(one, part)
+    if own.weight is not None and not one.weighted:
+        reason = reason or "it has no form for prompts that were drawn with unequal probabilities"
     if reason is not None:
         return Estimate.missing(len(own), reason)
     try:

@@ -64,6 +64,8 @@ class Part:
         Whether the prompt has a single right answer; those of RewardBench 2's Ties have none.
     whole : Part, optional
         All prompts, if these are some of them.
+    population : Part, optional
+        If these prompts were drawn with known probabilities and labelled: all that they were drawn from.
     official : tuple of OfficialScore
         Scores as the benchmark's authors compute them.
     """
@@ -74,6 +76,7 @@ class Part:
     length: FloatArray
     one_answer: BoolArray
     whole: Part | None = None
+    population: Part | None = None
     official: tuple[OfficialScore, ...] = ()
     name: str = "overall"
     calibrator: tuple[float, float] = (1.0, 0.0)
@@ -121,6 +124,14 @@ class Part:
         return None if int(found.max()) + 1 == len(self) else found
 
     @cached_property
+    def weight(self) -> FloatArray | None:
+        """What each prompt counts (n,), with mean 1: 1/its probability of being drawn; None if all count the same."""
+        inclusion = self.scores.extra.get("inclusion")
+        if inclusion is None or not np.isfinite(own := inclusion[self.starts]).all() or np.ptp(own) < 1e-9:
+            return None
+        return np.asarray(1 / own / (1 / own).mean())
+
+    @cached_property
     def log_p(self) -> FloatArray:
         """Log P(i is the best of its prompt): (N,)."""
         return self.pl.log_top_1()
@@ -143,6 +154,7 @@ class Part:
             length=self.length[rows],
             one_answer=self.one_answer[prompts],
             whole=self.whole or self,
+            population=None,
             name=self.name if name is None else name,
         )
 
@@ -178,8 +190,47 @@ class Part:
         if mask.all():
             return self
         if mask.any() and which not in self._made:
-            self._made[which] = self.take(mask)
+            self._made[which] = replace(self.take(mask), population=self._drawn_from(mask, which))
         return self._made.get(which)
+
+    def _drawn_from(self, mask: BoolArray, which: str) -> Part | None:
+        """Return all prompts that those of a mask were drawn from, if the outcome does not decide who is one."""
+        if which != "one" or "inclusion" not in self.scores.extra:
+            return None
+        known = np.isfinite(self.scores.extra["inclusion"][self.starts])
+        labelled = self._masks["labelled"] & self.one_answer
+        if not known[labelled].all() or not mask[labelled].all():
+            return None
+        return self if self.one_answer.all() else self.take(self.one_answer)
+
+    @cached_property
+    def shift(self) -> FloatArray:
+        """What to add to each outcome of the first choice (n,), with expectation 0, for a narrower interval.
+
+        λ(F − f): f is a number that is known of all prompts of the population, with mean F, and the smallest
+        variance decides λ between 0 and 1 (difference estimator). It is a second judge's probability of the first
+        choice, or the model's own at the best temperature, which does not depend on the scale of the rewards.
+        """
+        n, population = len(self), self.population
+        if population is None or n < FEWEST:
+            return np.zeros(n)
+        y, w = self.first_choice.y, np.ones(n) if self.weight is None else self.weight
+        known, every = self._predicted(self), self._predicted(population)
+        f, right = known - (w * known).mean(), y - (w * y).mean()
+        spread = float((w**2 * f**2).sum())
+        slope = float(np.clip((w**2 * right * f).sum() / spread, 0.0, 1.0)) if spread > 1e-12 else 0.0
+        moved: FloatArray = slope * (every.mean() - known)
+        return moved if 0 < float((w * (y + moved)).mean()) < 1 else np.zeros(n)
+
+    def _predicted(self, part: Part) -> FloatArray:
+        """Return a prediction (n,) that the first choice of each prompt of another part is right; see `shift`."""
+        if "second" in part.scores.extra:
+            return np.asarray(part.scores.extra["second"][part.starts], dtype=np.float64)
+        if self.scale.fit.at_limit is not None:
+            return np.zeros(len(part))
+        return np.exp(
+            np.maximum.reduceat(part.pl.at_temperature(self.scale.fit.temperature).log_top_1(), part.starts)
+        )
 
     @cached_property
     def _masks(self) -> dict[str, BoolArray]:
@@ -285,7 +336,16 @@ class Part:
         p = np.exp(self.log_p)
         joint = OneOf(p, self.sizes)
         y = self.is_correct.astype(np.float64)
-        return Events(p, y, self.prompt, joint, log_p=self.log_p, logit=self.reward, cluster=self.cluster)
+        return Events(
+            p,
+            y,
+            self.prompt,
+            joint,
+            log_p=self.log_p,
+            logit=self.reward,
+            cluster=self.cluster,
+            weight=self.weight,
+        )
 
     @cached_property
     def first_choice(self) -> Events:
@@ -296,7 +356,8 @@ class Part:
         p = np.minimum(np.exp(log_p), share)
         y = self.of_first_choice(self.is_correct.astype(np.float64))
         joint = Independent(p, share)
-        return Events(p, y, np.arange(len(self)), joint, log_p=log_p, cluster=self.cluster)
+        prompt = np.arange(len(self))
+        return Events(p, y, prompt, joint, log_p=log_p, cluster=self.cluster, weight=self.weight)
 
     @property
     def pairs(self) -> Events:
@@ -351,7 +412,9 @@ class Part:
         p, log_p = np.asarray(expit(odds)), np.asarray(log_expit(odds))
         prompt = np.arange(len(odds))  # every response is an observation; its prompt is its cluster
         cluster = as_groups(self._own_clusters()[self.prompt[known]], len(odds))
-        return Events(p, y, prompt, Independent(p), log_p=log_p, logit=odds, cluster=cluster)
+        weight = None if self.weight is None else self.weight[self.prompt[known]]
+        weight = None if weight is None else weight / weight.mean()
+        return Events(p, y, prompt, Independent(p), log_p=log_p, logit=odds, cluster=cluster, weight=weight)
 
     def _own_clusters(self) -> IntArray:
         return np.arange(len(self)) if self.cluster is None else self.cluster
@@ -424,7 +487,8 @@ class Part:
     @cached_property
     def scale(self) -> Scale:
         """The scale of the rewards as top-1 forecasts."""
-        return Scale(Softmax(self.pl.utilities, self.is_correct, self.sizes), self.cluster)
+        model = Softmax(self.pl.utilities, self.is_correct, self.sizes, weight=self.weight)
+        return Scale(model, self.cluster)
 
     @cached_property
     def pair_scale(self) -> Scale:
@@ -441,10 +505,9 @@ class Part:
         def fit(train: IntArray) -> float:
             kept = np.zeros(len(self), dtype=bool)
             kept[train] = True
-            rows = np.repeat(kept, sizes)
-            return float(
-                np.clip(Softmax(reward[rows], correct[rows], sizes[kept]).fit().temperature, *limits)
-            )
+            rows, weight = np.repeat(kept, sizes), None if self.weight is None else self.weight[kept]
+            model = Softmax(reward[rows], correct[rows], sizes[kept], weight=weight)
+            return float(np.clip(model.fit().temperature, *limits))
 
         fitted = cross_fit(
             len(self),

@@ -208,11 +208,12 @@ def _top_1(part: Part, level: float) -> _Fit:
         )
     held_out = part.at_temperature
     best = part.scale.temperature_interval(level)
-    before, after = (-one.log_p[one.is_correct] for one in (part, held_out))
+    weight = 1.0 if part.weight is None else part.weight
+    before, after = (-one.log_p[one.is_correct] * weight for one in (part, held_out))
     calibrator = Calibrator(fit.temperature, best.low, best.high, level)
     rewards = part.reward / np.repeat(held_out.pl.temperature, part.sizes)
     off_scale = not best.low <= 1 <= best.high
-    return _Fit(calibrator, rewards, before, after, np.log(part.sizes), part.cluster, off_scale)
+    return _Fit(calibrator, rewards, before, after, np.log(part.sizes) * weight, part.cluster, off_scale)
 
 
 def _pointwise(part: Part, level: float) -> _Fit:

@@ -258,6 +258,11 @@ def decide(
     given = scores.scores if isinstance(scores, Part) else load_scores(scores)
     used = stated(given) if calibrator is None else as_calibrator(calibrator)
     part = _measured(scores if isinstance(scores, Part) else given, used, calibrator is None)
+    if part.weight is not None:
+        raise ValueError(
+            f"{given.name}: prompts were drawn with unequal probabilities, and the guarantee needs equal ones: label "
+            "prompts that are drawn at random"
+        )
     asking = wrong_at_most if ask_cost is None else ask_cost
     per_sample = asking / 100 if sample_cost is None else sample_cost
     drawing = _drawing(part, wrong_at_most, level, asking, per_sample)

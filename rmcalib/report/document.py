@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -12,6 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.display import bracketed, clean, markdown_table, markdown_text, open_console, print_table
+from rmcalib._util.texts import script_json, source_hash
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -200,7 +198,7 @@ def to_html(document: Document) -> str:
     """Return a page: one self-contained file without network access, under a strict content policy."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
+        f"default-src 'none'; style-src {source_hash(style)}; script-src {source_hash(script)}; base-uri 'none'; "
         "form-action 'none'"
     )
     template, data = _environment().get_template("page.html"), script_json(document.data)
@@ -243,18 +241,6 @@ def _svg(block: Drawing) -> Any:
 @lru_cache
 def _asset(name: str) -> str:
     return files("rmcalib.report").joinpath("templates", name).read_text(encoding="utf-8").strip()
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def script_json(data: Any) -> str:
-    """Return data as JSON that cannot end the element that holds it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
 
 
 # Terminal.

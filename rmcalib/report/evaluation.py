@@ -20,6 +20,7 @@ from rmcalib.metrics import table as tables
 from rmcalib.metrics.audit import audit, check_groupings
 from rmcalib.metrics.catalogue import Metric, catalogue, chosen_metrics
 from rmcalib.metrics.comparison import smallest_gap
+from rmcalib.metrics.labelled import labelled_facts
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.statements import corrected, shown_statements, statement_tests
@@ -233,22 +234,28 @@ def evaluate(
     whole = whole_part(own, lengths=lengths, official=tuple(official_score(own, texts)), ties=ties, seed=seed)
     view = own.view
     shown = None if reason else whole.prompts("one")
+    drawn = whole.prompts("labelled")
+    is_weighted = drawn is not None and drawn.weight is not None  # then there are means, and nothing else
+    plain = None if is_weighted else shown
     if group_by and shown is None:
         raise ValueError(f"group by: {reason or 'no prompts with one correct response, so there is no gap'}")
     named = None if metrics is None else [one.name for one in wanted]
     rows = tables.metric_rows(whole, wanted, settings)
-    groups = [] if shown is None else audit(shown, groupings, columns, level=level)
-    tests = statement_tests(whole, shown, rows, groups, settings)
+    groups = [] if plain is None else audit(plain, groupings, columns, level=level)
+    sample = labelled_facts(whole)
+    # Labelled prompts that are unlike the others allow no statement about all.
+    unlike = sample is not None and sample["unlike"]
+    tests = {} if unlike else statement_tests(whole, shown, rows, groups, settings)
     return Evaluation(
         model=name,
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
         rows=rows,
         groups=_flagged(groups, tests, level),
         facts=_facts(whole, shown, settings, reason)
-        | {"view": view, "tests": tests, "shown": shown_statements(tests, level)},
-        reliability=[] if reason else tables.reliability_rows(whole, settings, view),
-        isotonic=tables.isotonic_rows(whole) if curve == "isotonic" and shown is not None else [],
-        decisions=None if shown is None or metrics is not None else _decisions(shown, used, level, seed),
+        | {"sample": sample, "view": view, "tests": tests, "shown": shown_statements(tests, level)},
+        reliability=[] if reason or is_weighted else tables.reliability_rows(whole, settings, view),
+        isotonic=tables.isotonic_rows(whole) if curve == "isotonic" and plain is not None else [],
+        decisions=None if plain is None or metrics is not None else _decisions(plain, used, level, seed),
         notes=[*notes, *score_notes(own, texts, whole)],
         settings=settings,
         manifest=own.manifest,

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.display import REPLACEMENT, clean_line
+from rmcalib._util.texts import script_json
 from rmcalib.benchmarks import Item
 from rmcalib.benchmarks._official import tied_categories
-from rmcalib.report.document import script_json
 
 if TYPE_CHECKING:
     from rmcalib.report.evaluation import Evaluation

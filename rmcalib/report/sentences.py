@@ -111,7 +111,14 @@ def p_text(value: float, floor: float | None = None) -> str:
 def evaluation_sentences(evaluation: Evaluation) -> list[str]:
     """Return the result of an evaluation: the verdict first, then information, repair, groups, the check."""
     at, facts = overall_values(evaluation.rows), evaluation.facts
-    found = [_meaning_sentence(evaluation.manifest)]
+    found = [_meaning_sentence(evaluation.manifest), _sample_sentence(facts["sample"])]
+    if facts["sample"] is not None and facts["sample"]["unlike"]:
+        start, _ = _claim(at, facts["view"], facts)
+        return [
+            sentence
+            for sentence in (*found, f"On the labelled prompts: {start}." if start else "")
+            if sentence
+        ]
     if facts["view"] == "pointwise":
         found += _pointwise_sentences(at, facts)
     else:
@@ -124,6 +131,34 @@ def evaluation_sentences(evaluation: Evaluation) -> list[str]:
             found.append(_NOTHING)
     values = ", ".join(f"{metric_name(name)} {number(row['value'])}" for name, row in at.items())
     return [sentence for sentence in found if sentence] or [f"{values or 'No values'}."]
+
+
+def _sample_sentence(sample: Row | None) -> str:
+    """Say how many prompts are labelled, how they were drawn, and if they are unlike the others."""
+    if sample is None:
+        return ""
+    start = f"{sample['n']:,} of {count(sample['of'], 'prompt')} are labelled"
+    if sample["unlike"]:
+        return (
+            f"{start}, and they are unlike the others: it says {percent(sample['says'])} on them and "
+            f"{percent(sample['says_all'])} on all. So there is no verdict on all prompts; label prompts that are "
+            "drawn at random (`rmcalib label`), or give each category its share (--labels-by category)."
+        )
+    if sample["drawn"] is None:
+        return f"{start}; all numbers are about these, because it is not known how they were drawn."
+    return f"{start}, drawn {sample['drawn']}."
+
+
+def _more_sentence(sample: Row | None, gap: Row) -> str:
+    """Say what more labels would show."""
+    if sample is None or sample["unlike"] or gap["low"] is None:
+        return ""
+    margin, more = 50 * (gap["high"] - gap["low"]), min(3 * gap["n"], sample["of"] - gap["n"])
+    after = margin * float(np.sqrt(gap["n"] / (gap["n"] + more)))
+    return (
+        f"The gap is known to about ±{margin:.0f} points; {more:,} more labels would show it to ±{after:.0f} "
+        "(`rmcalib label --more --labels FILE` draws them)."
+    )
 
 
 def _meaning_sentence(manifest: Row) -> str:
@@ -177,6 +212,7 @@ def _choice_sentences(evaluation: Evaluation, at: Mapping[str, Row]) -> list[str
     elif "gap" not in facts["shown"] and least:
         shown = f"{count(gap['n'], 'prompt')} would show a gap of {100 * least:.1f} points in 4 of 5 cases"
         found.append(f"{shown}.")
+    found.append(_more_sentence(facts["sample"], gap))
     found += [_information_sentence(at, facts), _temperature_sentence(at, facts)]
     found += [_beta_sentence(evaluation, at), _groups_sentence(evaluation)]
     return [*found, _check_sentence(evaluation, at)]
@@ -402,10 +438,6 @@ def _undecided_notes(whole: Part) -> list[str]:
         0 if part is None else len(part) for part in map(whole.prompts, ("all", "one", "labelled"))
     )
     notes = []
-    if labelled < len(whole):
-        notes.append(
-            f"{labelled:,} of {count(len(whole), 'prompt')} are labelled; all numbers are about these."
-        )
     if whole.n_tied:
         notes.append(
             f"{whole.n_tied:,} of {labelled:,} labelled prompts are ties (first place is shared): left out of says, "

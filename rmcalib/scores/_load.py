@@ -14,6 +14,7 @@ from rmcalib._util.display import count
 from rmcalib._util.storage import as_path, is_remote, read_input
 from rmcalib._util.texts import did_you_mean, parse_json
 from rmcalib.scores import _files, _formats
+from rmcalib.scores._joining import join_labels, with_second, with_shares
 from rmcalib.scores._known import built_in_scores, is_built_in
 from rmcalib.scores._layouts import ROW
 from rmcalib.scores._meaning import MISSING, STEPS, Missing, measured, step_rewards
@@ -36,6 +37,9 @@ class _Reading:
     cluster: str | None = None
     steps: str = "product"
     missing: Missing | None = None
+    labels: Any = None
+    labels_by: str | None = None
+    second: Any = None
 
 
 # What a source has of one model: columns, what is known about them, the table they are from, and what its labels
@@ -56,7 +60,10 @@ def load_scores(
     columns: str | Mapping[str, Any] | None = None,
     *,
     scale: str | None = None,
+    labels: Any = None,
     labels_are: str | None = None,
+    labels_by: str | None = None,
+    second: Any = None,
     model: str | None = None,
     cluster: str | None = None,
     steps: str = "product",
@@ -85,10 +92,21 @@ def load_scores(
         went through a sigmoid ("logit"), or numbers that state no probabilities. By default, the registry
         decides for known models, then `rmcalib.scores.look` if it is certain. Otherwise numbers are taken as
         utilities, and `Scores.scale` says that this is assumed.
+    labels : DataFrame, Arrow table or path, optional
+        Labels of some prompts, such as a filled sheet of :func:`rmcalib.label`: columns prompt, response and
+        label (1 or 0, words, ``tie``, or empty), perhaps inclusion and person. They are joined by the ids of
+        prompts and the numbers of responses, or by texts, and replace the labels of the source. Prompts without
+        labels stay. Labels of several people become votes.
     labels_are : {"best", "correct"}, optional
         What the labels mean: one response of a prompt is the best, or each response is correct or not. By
         default, the name of the column decides. A bare 0/1 column names the best response if at least nine of
         ten prompts have exactly one 1; `Scores.labels` says which was taken.
+    labels_by : str, optional
+        A column, such as ``"category"``: prompts were drawn at random within its groups, and each group counts
+        by its share of all prompts. For labels without inclusion probabilities.
+    second : Scores, DataFrame or path, optional
+        A second judge's scores of the same prompts. Where prompts were drawn with known probabilities, it makes
+        the intervals of accuracy and gap narrower.
     model : str, optional
         Which model, if the source has several.
     cluster : str, optional
@@ -119,7 +137,7 @@ def load_scores(
     >>> scores.reward.tolist(), scores.is_correct.tolist()
     ([1.5, 0.5], [False, True])
     """
-    reading = _Reading(scale, labels_are, cluster, steps, missing)
+    reading = _Reading(scale, labels_are, cluster, steps, missing, labels, labels_by, second)
     return _single(_load(source, columns, reading, only=model), source).scores
 
 
@@ -128,7 +146,10 @@ def load_all_scores(
     columns: str | Mapping[str, Any] | None = None,
     *,
     scale: str | None = None,
+    labels: Any = None,
     labels_are: str | None = None,
+    labels_by: str | None = None,
+    second: Any = None,
     cluster: str | None = None,
     steps: str = "product",
     missing: Missing | None = None,
@@ -137,7 +158,7 @@ def load_all_scores(
 
     Parameters
     ----------
-    source, columns, scale, labels_are, cluster, steps, missing
+    source, columns, scale, labels, labels_are, labels_by, second, cluster, steps, missing
         As for `load_scores`.
 
     Returns
@@ -153,7 +174,8 @@ def load_all_scores(
     ...     list(load_all_scores(f"{folder}/mine.parquet"))
     ['mine']
     """
-    loaded = _load(source, columns, _Reading(scale, labels_are, cluster, steps, missing))
+    reading = _Reading(scale, labels_are, cluster, steps, missing, labels, labels_by, second)
+    loaded = _load(source, columns, reading)
     return {name: one.scores for name, one in loaded.items()}
 
 
@@ -335,9 +357,14 @@ def _built(
 
 def _as_said(scores: Scores, reading: _Reading, *, guess: bool) -> Scores:
     """Return scores on the scale, and with labels of the meaning, that the user states."""
+    if reading.labels is not None:
+        scores = join_labels(scores, reading.labels)
     if reading.labels_are is not None:
         scores = scores.labelled_as(reading.labels_are)
-    return measured(scores, reading.scale, guess=guess)
+    scores = measured(scores, reading.scale, guess=guess)
+    if reading.labels_by is not None:
+        scores = with_shares(scores, reading.labels_by)
+    return scores if reading.second is None else with_second(scores, load_scores(reading.second))
 
 
 def clustered(scores: Scores, cluster: str | None) -> Scores:

@@ -1,0 +1,62 @@
+"""The page to label with: one file that works without a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from rmcalib._util.files import json_hash
+from rmcalib._util.texts import script_json, source_hash
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
+
+
+def label_page(rows: Sequence[Mapping[str, Any]], *, ask: str, seed: int) -> str:
+    """Return the page for rows of a `LabelSheet`. Responses are shuffled; rewards are not in it.
+
+    Its policy allows its own script and style, and nothing from elsewhere.
+    """
+    rng = np.random.default_rng(seed)
+    items = []
+    for _, group in groupby(rows, key=lambda row: row["prompt"]):
+        own = list(group)
+        responses = [
+            {"response": row["response"], "text": _shown(row.get("response_text")), "label": row["label"]}
+            for row in own
+        ]
+        items.append(
+            {
+                "prompt": own[0]["prompt"],
+                "inclusion": own[0]["inclusion"],
+                "text": _shown(own[0].get("prompt_text")),
+                "fixed": any(row["label"] is not None for row in own),
+                "responses": [responses[i] for i in rng.permutation(len(own))],
+            }
+        )
+    script, style = _asset("label.js"), _asset("label.css")
+    policy = (
+        f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        "policy": policy,
+        "style": style,
+        "script": script,
+        "data": script_json({"ask": ask, "key": json_hash(items)[:16], "items": items}),
+    }
+    # In one pass: a text may hold what looks like a place for another part.
+    return re.sub(r"@(policy|style|script|data)@", lambda match: parts[match[1]], _asset("label.html"))
+
+
+def _asset(name: str) -> str:
+    return files("rmcalib.scores").joinpath(name).read_text(encoding="utf-8")
+
+
+def _shown(text: Any) -> str:
+    """Return a text without characters that change how others are shown."""
+    return _CONTROLS.sub("\ufffd", str(text or "").replace("\r\n", "\n"))
