@@ -199,7 +199,7 @@ def find_server(
         checkpoint=printable(info.get("model_path")) or printable(card.get("root")),
         weights=printable(info.get("weight_version")),
         version=printable(about.get("version")),
-        max_length=length if isinstance(length, int) and length > 0 else None,
+        max_length=length if type(length) is int and length > 0 else None,
     )
 
 
