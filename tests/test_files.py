@@ -16,6 +16,7 @@ import pytest
 
 import rmcalib
 from rmcalib._util.files import write_csv, write_json, write_text
+from rmcalib._util.secrets import masked
 from rmcalib._util.storage import StorageError, shown
 from rmcalib.repair import Calibrator
 from tests.cli.conftest import Invoke
@@ -196,8 +197,32 @@ def test_apply_returns_the_texts_of_its_rows_unchanged(tmp_path: Path, ending: s
     assert [row[read[0].index("text")] for row in read[1:]] == [row["text"] for row in rows]
 
 
-def test_keys_in_urls_are_not_shown() -> None:
-    assert "secret" not in str(StorageError("s3://key:secret@bucket/x: cannot be read"))
-    assert "secret" not in shown("s3://key:secret@bucket/x")
-    repeated = 's3://key:secret@bucket/x: Invalid bucket name "key:secret@bucket"'  # as botocore says it
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://key:secret@bucket/x",
+        "s3://key:se/secret@bucket/x",
+        "s3://key:a@secret@bucket",
+        "s3://key:sec%2Fsecret+x'y@bucket/x",
+        "s3://secret@bucket/x",
+        "az://container/x?sv=1&sig=secret%3D",
+        "https://host/x?secret",
+        "simplecache::s3://key:secret@bucket/x",
+    ],
+)
+def test_keys_in_urls_are_not_shown(url: str, invoke: Invoke) -> None:
+    for text in (str(StorageError(f"{url}: cannot be read")), shown(url), masked(f"'{url}', twice: {url}")):
+        assert "secret" not in text
+    repeated = f'{url}: Invalid bucket name "{url.partition("://")[2]}"'  # as botocore says it
     assert "secret" not in str(StorageError(repeated))
+    for line in (
+        ("eval", "--scores", url),
+        ("eval", "--scores", "a.parquet", "-o", url, "--resamples", "20"),
+        ("report", url),
+        ("batch", "--models", "m.yaml", "-o", url),
+        ("apply", url, "--calibrator", url),
+        ("serve", "--model", url),
+    ):
+        result = invoke(*line)
+        assert result.code == 2, result.err
+        assert "secret" not in result.out + result.err, line

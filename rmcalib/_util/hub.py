@@ -20,6 +20,7 @@ from typing import Literal, TypeVar
 
 from rmcalib._util.files import write_text
 from rmcalib._util.processes import may_draw
+from rmcalib._util.secrets import masked
 from rmcalib._util.storage import LONGEST_PAUSE, retry_after, why, within
 
 RepoType = Literal["model", "dataset"]
@@ -41,6 +42,10 @@ PICKLE_ONLY = f"has pickle weights only, {PICKLE}"
 
 class HubError(ValueError):
     """A model or data set is not available from the Hub. The message is one line with the remedy."""
+
+    def __init__(self, message: str) -> None:
+        """Mask keys."""
+        super().__init__(masked(message))
 
 
 def check_repo_id(name: str) -> str:

@@ -20,9 +20,12 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from rmcalib._util.secrets import masked
+
 T = TypeVar("T")
 
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
+_KEY_IN_BUCKET = re.compile(r"(?:^|::)(?:s3a?|gs|gcs)://(?:[^/]*@|[^/]*:[^@]*@)")
 _LOCAL = "file://"
 _LARGEST = 8 * 2**30
 LONGEST_PAUSE = 60.0
@@ -36,15 +39,8 @@ class StorageError(ValueError):
     """An error of object storage. The message is one line, without keys that a URL may contain."""
 
     def __init__(self, message: str) -> None:
-        """Mask the part of URLs before an @."""
-        super().__init__(_masked(message))
-
-
-def _masked(text: str) -> str:
-    """Replace keys of URLs, also where a library repeats them without the URL."""
-    for secret in set(re.findall(r"://([^/@\s]+)@", text)):
-        text = text.replace(f"{secret}@", "***@")
-    return text
+        """Mask keys."""
+        super().__init__(masked(message))
 
 
 def is_remote(place: str | Path) -> bool:
@@ -69,6 +65,10 @@ def as_path(place: str | Path) -> Path:
         return Path(place.removeprefix(_LOCAL))
     from upath import UPath
 
+    if _KEY_IN_BUCKET.search(place):
+        raise StorageError(
+            f"{place}: keys in such a URL are not used: set AWS_ACCESS_KEY_ID or its like instead"
+        )
     try:
         path = UPath(place.rstrip("/"))
         path.fs.invalidate_cache()  # imports the package for this kind of storage
@@ -83,7 +83,7 @@ def shown(path: str | Path) -> str:
     >>> shown("s3://key:secret@bucket/runs"), shown(".") == str(Path.cwd())
     ('s3://***@bucket/runs', True)
     """
-    return _masked(str(path)) if is_remote(path) else str(Path(path).resolve())
+    return masked(str(path)) if is_remote(path) else str(Path(path).resolve())
 
 
 def find_files(folder: Path, pattern: str) -> list[Path]:
@@ -205,7 +205,7 @@ def why(error: BaseException) -> str:
     >>> why(PermissionError("Access Denied")), why(KeyError("x"))
     ('Access Denied', "KeyError: 'x'")
     """
-    line = " ".join(str(error).split())[:300]
+    line = masked(" ".join(str(error).split()))[:300]
     return line if line and isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {line}"
 
 

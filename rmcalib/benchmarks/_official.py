@@ -231,9 +231,8 @@ def tied_categories(scores: Any) -> frozenset[str]:
     entry = entry_of(scores.manifest)
     if entry is not None and entry.no_single_answer:
         return frozenset(names) & entry.no_single_answer
-    return frozenset(
-        name for name in names if all(_TIED_ID.fullmatch(one) for one in ids[category == name].tolist())
-    )
+    others = np.array([_TIED_ID.fullmatch(one) is None for one in ids.tolist()], dtype=bool)
+    return frozenset(names) - frozenset(np.unique(category[others]).tolist())
 
 
 def ties_sums(scores: Any, category: str) -> FloatArray:

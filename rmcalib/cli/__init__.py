@@ -15,6 +15,7 @@ from rmcalib import __version__
 from rmcalib._util.display import clean_line
 from rmcalib._util.extras import missing_extra
 from rmcalib._util.processes import INTERRUPTED, PeerError, end_now, process_rank
+from rmcalib._util.secrets import masked
 from rmcalib._util.storage import is_late
 from rmcalib._util.texts import parse_yaml
 from rmcalib.cli.options import HELP_ALL, MAIN, config_file
@@ -115,7 +116,7 @@ def _seconds_to_wait(error: Exception) -> float:
 
 
 def _one_line(error: Exception) -> str:
-    line = clean_line(error) or type(error).__name__
+    line = masked(clean_line(error)) or type(error).__name__
     if isinstance(error, MissingArgumentError):
         return f"{line} See: rmcalib {' '.join(error.command_chain or ())} --help"
     if isinstance(error, (*_BAD_INPUT, PeerError)):

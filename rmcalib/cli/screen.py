@@ -15,6 +15,7 @@ from typing import Any
 
 from rmcalib._util.display import clean_line, open_console
 from rmcalib._util.processes import is_main_process, may_draw
+from rmcalib._util.secrets import masked
 from rmcalib.cli.options import Common
 
 _PACKAGE = str(Path(__file__).parents[1])
@@ -148,9 +149,9 @@ def print_json(content: Any) -> None:
     """Print JSON on standard output; NaN becomes null."""
     from rmcalib._util.files import plain
 
-    sys.stdout.write(f"{json.dumps(plain(content), allow_nan=False)}\n")
+    sys.stdout.write(f"{masked(json.dumps(plain(content), allow_nan=False))}\n")
 
 
 def say(text: str) -> None:
     """Write one line to standard error."""
-    sys.stderr.write(f"rmcalib: {clean_line(text)}\n")
+    sys.stderr.write(f"rmcalib: {masked(clean_line(text))}\n")

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.processes import isolated, package_versions
+from rmcalib._util.secrets import masked
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import _devices as devices
 from rmcalib.judges._causes import HEALTHY, Cause, canaries, explain
@@ -361,12 +362,14 @@ def _hub(timeout: float = 5.0) -> str:
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        return f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set"
+        return masked(f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set")
     try:
         answer = httpx.get(f"{constants.ENDPOINT}/api/models?limit=1", timeout=timeout)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return f"{constants.ENDPOINT}: not reachable ({error})"
-    return f"{constants.ENDPOINT}: reachable (status {answer.status_code})"
+    except (httpx.InvalidURL, ValueError):  # a part of a proxy's address may be its password
+        return masked(f"{constants.ENDPOINT}: not reachable (check it, and HTTPS_PROXY and ALL_PROXY)")
+    except (httpx.HTTPError, ImportError) as error:
+        return masked(f"{constants.ENDPOINT}: not reachable ({error})")
+    return masked(f"{constants.ENDPOINT}: reachable (status {answer.status_code})")
 
 
 def _run(device: str, prompts: int, timeout: float) -> dict[str, Outcome]:

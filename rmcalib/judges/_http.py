@@ -20,8 +20,10 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from rmcalib._util.display import clean_line, shortened
+from rmcalib._util.secrets import masked
 from rmcalib._util.storage import LONGEST_PAUSE, retry_after, started
 from rmcalib._util.texts import adapter
 from rmcalib.judges._templates import well_formed
@@ -51,7 +53,7 @@ class ServerError(ValueError):
         self, message: str, status: int | None = None, *, temporary: bool = False, wait: float | None = None
     ) -> None:
         """Store the message, which is one line."""
-        super().__init__(message)
+        super().__init__(masked(message))
         self.status, self.temporary, self.wait = status, temporary, wait
 
 
@@ -124,7 +126,8 @@ class Client:
 
         def exchange() -> tuple[httpx.Response, bytes]:
             read = bytearray()
-            with _connections(os.getpid()).stream(method, where, **options) as answer:
+            connections = _connections(os.getpid(), here=_is_here(where))
+            with connections.stream(method, where, **options) as answer:
                 for piece in answer.iter_raw():
                     read += piece
                     if len(read) > self.max_bytes:
@@ -254,11 +257,32 @@ def in_parallel(call: Callable[[T], R], inputs: Iterable[T], *, workers: int) ->
         over = True
 
 
+def _is_here(url: str) -> bool:
+    """Return whether an address is one of this machine.
+
+    >>> [_is_here(url) for url in ("http://localhost:80", "http://127.1.2.3", "http://[::1]:8", "http://a.b")]
+    [True, True, True, False]
+    """
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 @functools.cache
-def _connections(_process: int) -> httpx.Client:
-    """Return the connections of this process, which a forked one must not share."""
+def _connections(_process: int, *, here: bool) -> httpx.Client:
+    """Return the connections of this process, which a forked one must not share.
+
+    Servers on this machine are never reached through a proxy.
+    """
     import httpx
 
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-    here: Any = {"all://127.0.0.1": None, "all://localhost": None}  # never through a proxy
-    return httpx.Client(limits=limits, follow_redirects=False, mounts=here)
+    if here:
+        return httpx.Client(transport=httpx.HTTPTransport(limits=limits), follow_redirects=False)
+    try:
+        return httpx.Client(limits=limits, follow_redirects=False)
+    except (ImportError, ValueError, httpx.InvalidURL) as error:
+        # Of a broken address, the library shows a part, which may be of the password.
+        why = str(error) if isinstance(error, ImportError) else "it has no valid address"
+        raise ServerError(
+            f"the proxy of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY cannot be used: {why}"
+        ) from None

@@ -175,9 +175,10 @@ def find_server(
     """
     cards = [] if kind in ("openrlhf", OTHER) else _model_cards(client)
     if kind == "auto":
-        owners = [str(card.get("owned_by")) for card in cards if card.get("owned_by") in DIALECTS]
+        owners = [str(card.get("owned_by")) for card in cards if str(card.get("owned_by")) in DIALECTS]
         paths = {} if owners or chat else _optional(client, "/openapi.json").get("paths")
-        kind = owners[0] if owners else "openrlhf" if "/get_reward" in (paths or {}) else OTHER
+        is_openrlhf = isinstance(paths, Mapping) and "/get_reward" in paths
+        kind = owners[0] if owners else "openrlhf" if is_openrlhf else OTHER
     if kind == OTHER and not chat:
         known = ", ".join(DIALECTS)
         raise ServerError(f"{client.url}: the kind of server is unknown: give -J endpoint_kind=... ({known})")
@@ -198,7 +199,7 @@ def find_server(
         checkpoint=printable(info.get("model_path")) or printable(card.get("root")),
         weights=printable(info.get("weight_version")),
         version=printable(about.get("version")),
-        max_length=length if isinstance(length, int) else None,
+        max_length=length if type(length) is int and length > 0 else None,
     )
 
 
@@ -228,7 +229,8 @@ def _optional(client: Client, *paths: str) -> Mapping[str, Any]:
         try:
             answer = client.get(path)
         except ServerError as error:
-            if error.status is None or error.status in (401, 403):  # no answer at all, or a wrong key
+            # No answer at all, another address, or a wrong key.
+            if error.status is None or 300 <= error.status < 400 or error.status in (401, 403):
                 raise
             continue
         if isinstance(answer, Mapping):

@@ -19,7 +19,7 @@ from rmcalib.calibration.events import Events
 from rmcalib.calibration.intervals import mean_difference
 from rmcalib.calibration.simulation import widening
 from rmcalib.metrics.table import Row
-from rmcalib.metrics.views import Part
+from rmcalib.metrics.views import MOST_CATEGORIES, Part
 
 GROUPINGS = ("category", "length", "responses")
 """The groupings that all scores have."""
@@ -162,9 +162,14 @@ def _groups(part: Part, name: str, columns: Mapping[str, Mapping[str, str]]) -> 
         of = np.array([columns[name].get(one, "") for one in ids], dtype=object)  # "": it has no group
         # Numbers by size, others by name.
         ordered = sorted(set(of) - {""}, key=lambda one: (int(one) if one.isdecimal() else np.inf, one))
+        if len(ordered) > MOST_CATEGORIES:
+            raise ValueError(
+                f"group by: {name!r} has {len(ordered):,} groups; at most {MOST_CATEGORIES} are measured: name a "
+                "column with fewer"
+            )
         return {group: of == group for group in ordered}
     if name == "category":
-        return {group: part.category == group for group in dict.fromkeys(part.category.tolist())}
+        return {group: part.category == group for group in part.categories}
     if name == "responses":
         return {count(m, "response"): part.sizes == m for m in np.unique(part.sizes).tolist()}
     length = part.of_first_choice(part.length)

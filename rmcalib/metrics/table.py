@@ -26,9 +26,9 @@ Row = dict[str, Any]
 
 
 def parts_of(whole: Part) -> Iterator[Part]:
-    """Yield all prompts first, then each category."""
+    """Yield all prompts first, then each category, of which only the largest if there are many."""
     yield whole
-    for name in dict.fromkeys(whole.category.tolist()):
+    for name in whole.categories:
         yield whole.take(whole.category == name, shown_name(name))
 
 
@@ -214,6 +214,5 @@ def _panels(whole: Part, which: str = "one") -> Iterator[tuple[str, Part]]:
     if every is None:
         return
     yield OVERALL, every
-    names = list(dict.fromkeys(every.category.tolist()))
-    for name in names if len(names) > 1 else ():
+    for name in every.categories if len(every.categories) > 1 else ():
         yield shown_name(name), every.take(every.category == name, shown_name(name))

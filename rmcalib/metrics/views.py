@@ -45,6 +45,9 @@ FEWEST = 20
 MANY_PAIRS = 20_000_000
 """With more ordered pairs than this, pairs are measured without simulated worlds."""
 
+MOST_CATEGORIES = 100
+"""Categories that are measured on their own. More would say little, one by one, and take minutes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -114,6 +117,13 @@ class Part:
     def category(self) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
         """The category of each prompt: (n,)."""
         return self.scores.category[self.starts]
+
+    @cached_property
+    def categories(self) -> list[str]:
+        """The categories that are measured on their own, in the order of the prompts: the largest ones."""
+        names, first, counts = np.unique(self.category, return_index=True, return_counts=True)
+        largest = np.lexsort((first, -counts))[:MOST_CATEGORIES]
+        return names[largest[np.argsort(first[largest])]].tolist()
 
     @cached_property
     def cluster(self) -> IntArray | None:

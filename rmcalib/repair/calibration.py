@@ -260,7 +260,7 @@ def _refuse(fit: _Fit) -> None:
 
 def _by_category(part: Part, level: float) -> tuple[list[dict[str, Any]], float | None]:
     """Return each category's own temperature, and the p-value of the test that they are equal."""
-    parts = {name: part.take(part.category == name) for name in dict.fromkeys(part.category.tolist())}
+    parts = {name: part.take(part.category == name) for name in part.categories}
     parts = {name: own for name, own in parts.items() if len(own) >= FEWEST}
     rows = temperature_rows("category", parts, level)
     if len(parts) < 2:

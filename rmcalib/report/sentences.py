@@ -396,6 +396,12 @@ def score_notes(scores: Scores, benchmark: Benchmark | None, whole: Part) -> lis
     if not reason:
         notes += _crowded_notes(whole)
     notes += _answer_notes(scores)
+    n_categories = len(np.unique(whole.category))
+    if n_categories > len(whole.categories):
+        notes.append(
+            f"There are {n_categories:,} categories. The {len(whole.categories)} with most prompts are measured on "
+            "their own; the others count in all numbers of all prompts."
+        )
     cut = int(scores.truncated.sum())
     if cut:
         limit = scores.manifest.get("max_length")

@@ -12,7 +12,9 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Recipe, ScoredItem, load_judge
+from rmcalib.judges._http import Client, ServerError
 from rmcalib.judges._judge import scored_chunks
+from rmcalib.judges._served import find_server
 from rmcalib.judges._templates import conversation, encode, render
 from tests.hub.tiny import tiny_tokenizer
 from tests.judges.reward_servers import ALWAYS_ONE, SIGN, Openrlhf, Sglang, Vllm, reward_of
@@ -171,6 +173,28 @@ def test_a_stated_scale_allows_bounded_rewards() -> None:
 def test_servers_that_do_not_fit(answer: Any, options: dict[str, Any], named: str) -> None:
     with serving(answer) as server, pytest.raises(ValueError, match=named):
         quick(server.url, **options).identity()
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "named"),
+    [
+        ("/v1/models", {"data": [{"id": "org/rm", "owned_by": ["vllm"]}, {"owned_by": {}}]}, "endpoint_kind"),
+        ("/openapi.json", {"paths": 5}, "endpoint_kind"),
+        ("/openapi.json", {"paths": ["/get_reward"]}, "endpoint_kind"),
+        ("/v1/models", Reply({}, 307, {"Location": "http://localhost:1/"}), "redirect"),
+    ],
+)
+def test_odd_answers(path: str, content: Any, named: str) -> None:
+    answer = content if isinstance(content, Reply) else Reply(content)
+    with serving(lambda request: answer if request.path == path else Reply({}, 404)) as server:
+        with pytest.raises(ServerError, match=named):
+            quick(server.url).identity()
+
+
+@pytest.mark.parametrize("length", [-7, 0, True, "long"])
+def test_an_impossible_length_is_not_believed(length: Any) -> None:
+    with serving(Vllm(max_length=length)) as server:
+        assert find_server(Client(server.url), "org/rm").max_length is None
 
 
 def test_a_name_of_the_server() -> None:

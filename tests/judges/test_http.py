@@ -13,7 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from rmcalib.judges._http import KEY_ENV, Client, ServerError, clean_url, in_parallel, open_client
+from rmcalib.judges._http import (
+    KEY_ENV,
+    Client,
+    ServerError,
+    _connections,
+    clean_url,
+    in_parallel,
+    open_client,
+)
 from tests.judges.serving import Reply, Request, serving
 
 KEY = "sk-very-secret-123"
@@ -172,6 +180,29 @@ def test_redirects_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
             quick(server.url).post("/x", {})
         assert KEY not in str(caught.value)
         assert other.requests == []
+
+
+PROXIES = [
+    "socks5://user:hunter2@10.0.0.1:1",
+    "socks9://user:hunter2@x",
+    "http://user:hun/ter2@127.0.0.1:9",
+    "http://user:hunter2@127.0.0.1:hunter2",
+    "user:hunter2@[",
+    "http://user:hunter2@127.0.0.1:9",
+]
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_proxies(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not used for this machine, and a broken one is reported without its password."""
+    _connections.cache_clear()
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with serving(lambda _: Reply({"fine": True})) as server:
+        assert quick(server.url).get("/x") == {"fine": True}
+    with pytest.raises(ServerError) as caught:
+        quick("http://example.invalid", attempts=1).get("/x")
+    assert not any(part in str(caught.value) for part in ("hunter2", "hun/", "'hun", "ter2", "user:"))
+    _connections.cache_clear()
 
 
 def test_keys_that_are_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 from rmcalib.metrics import metric
+from rmcalib.metrics.audit import audit
+from rmcalib.metrics.views import whole_part
 from rmcalib.report import evaluate
 from rmcalib.report.pages import document_of
 from rmcalib.scores import Scores
@@ -208,3 +210,19 @@ def test_votes_and_samples_of_a_policy_have_their_own_tiles() -> None:
     sampled = evaluate(Scores.from_columns(columns), resamples=20)
     assert sampled.value("pointwise_gap") is not None
     assert document_of(sampled).tiles[0].value.endswith("%")
+
+
+def test_many_categories_are_bounded_and_said() -> None:
+    """The largest are measured, and every prompt counts overall."""
+    names = tuple(["large", *(f"c{i}" for i in range(3000)), "large"])
+    scores = synthetic(1, n=3002, categories=names)
+    found = evaluate(scores, resamples=20)
+    categories = list(dict.fromkeys(row["category"] for row in found.rows))
+    assert categories == ["overall", "large", *(f"c{i}" for i in range(99))]
+    assert found.value("accuracy") == pytest.approx(
+        evaluate(synthetic(1, n=3002), resamples=20).value("accuracy")
+    )
+    assert any("3,001" in note for note in found.notes)
+    many = {"turn": {f"p{i}": str(i) for i in range(101)}}
+    with pytest.raises(ValueError, match="turn"):
+        audit(whole_part(scores), ["turn"], many)
