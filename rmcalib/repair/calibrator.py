@@ -175,7 +175,7 @@ class Calibrator:
     >>> calibrator = Calibrator(2.0, 1.8, 2.3, model="org/rm", reference=(-1.0, 0.0, 1.0))
     >>> calibrator
     Calibrator of org/rm: P(best of its prompt) = softmax(reward / T), T = 2 [1.8, 2.3]
-      nothing known about its fit; rewards from -1 to 1
+      not fitted: T is as given; rewards from -1 to 1
       no accept rule (`rmcalib decide --calibrator`)
     >>> calibrator.p_best([4.0, 4 - 2 * np.log(3), 1.0], ["a", "a", "b"]).round(4).tolist()
     [0.75, 0.25, 1.0]
@@ -205,21 +205,24 @@ class Calibrator:
 
     def __repr__(self) -> str:
         """Return three lines: what a reward means, what it was fitted on, and when to accept."""
-        t = bracketed({"value": self.temperature, "low": self.low, "high": self.high}, "{:.3g}".format)
-        meaning = "P(best of its prompt) = softmax(reward / T), T = " + t
+        form = "{:.3g}".format
+        t = bracketed({"value": self.temperature, "low": self.low, "high": self.high}, form)
+        meaning = f"P(best of its prompt) = softmax(reward / T), T = {t}"
         if self.threshold is not None:
             b = {"value": self.threshold, "low": self.threshold_low, "high": self.threshold_high}
-            meaning = f"P(correct) = σ((reward − b) / T), T = {t}, b = {bracketed(b, '{:.3g}'.format)}"
+            meaning = f"P(correct) = σ((reward − b) / T), T = {t}, b = {bracketed(b, form)}"
         if self.inputs:
             weighted = " + ".join(f"{one.weight:.3g} × {clean_line(one.name)}" for one in self.inputs)
             meaning += f", reward = {weighted}"
-        where = clean_line(self.fitted_on.get("benchmark") or "one file")
-        n = self.fitted_on.get("n")
-        fit = f"fitted on {count(n, 'prompt')} of {where}" if n else "nothing known about its fit"
-        seen = f"rewards from {self.reference[0]:.3g} to {self.reference[-1]:.3g}" if self.reference else ""
+        where, n = clean_line(self.fitted_on.get("benchmark") or "one file"), self.fitted_on.get("n")
+        fit = f"fitted on {count(n, 'prompt')} of {where}" if n else "not fitted: T is as given"
+        seen = (
+            f"; rewards from {form(self.reference[0])} to {form(self.reference[-1])}"
+            if self.reference
+            else ""
+        )
         rule = self.rule or "no accept rule (`rmcalib decide --calibrator`)"
-        name = clean_line(self.model or "a judge")
-        return f"Calibrator of {name}: {meaning}\n  {'; '.join(filter(None, (fit, seen)))}\n  {rule}"
+        return f"Calibrator of {clean_line(self.model or 'a judge')}: {meaning}\n  {fit}{seen}\n  {rule}"
 
     def one_reward(self, rewards: ArrayLike) -> FloatArray:
         """Return the reward r of each response: the rewards themselves, or of a panel (..., J) their weighted sum.

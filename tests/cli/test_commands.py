@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas
 import pytest
 
@@ -149,6 +150,18 @@ def test_combine_and_evaluate_the_panel(two: tuple[str, str], tmp_path: Path, in
     assert [row["judge"] for row in json.loads(done.out)["members"]] == ["a", "b"]
     assert len(load_scores(tmp_path / "runs/panel.parquet")) == 480
     assert "eval --scores runs/panel.parquet" in invoke("combine", *two, "--method", "mean").out
+    done = invoke("combine", *two, "--to", "panel.json", "--json")
+    assert done.code == 0, done.err
+    assert [row["name"] for row in json.loads(done.out)["inputs"]] == ["a", "b"]
+    assert invoke("apply", *two, "--calibrator", "panel.json", "--to", "p.csv").code == 0
+    raw = np.stack([load_scores(tmp_path / name).reward for name in two], axis=-1)
+    expected = Calibrator.load(tmp_path / "panel.json").p_best(raw, load_scores(tmp_path / two[0]).item_id)
+    with (tmp_path / "p.csv").open() as file:
+        probabilities = [float(row["probability"]) for row in csv.DictReader(file)]
+    np.testing.assert_allclose(probabilities, expected)
+    assert invoke("apply", two[0], "--calibrator", "panel.json").code == 2
+    assert invoke("apply", "--calibrator", "panel.json").code == 2
+    assert invoke("combine", *two, "--to", "panel.csv").code == 2
 
 
 def test_what_a_command_reads_is_never_replaced(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:
