@@ -52,6 +52,7 @@ CASES: dict[str, tuple[str, str]] = {
     "measure_clusters": ("--runs 1 --output {}", "5 × 60"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
     "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),
+    "measure_labels": ("--runs 1 --only scale --output {}", "400 prompts"),
     "measure_notions": ("--runs 2 --cases 1 --processes 1 --output {}", "Calibrated forecasts"),
     "measure_scale": ("--boards 2 --output {}", ""),
     "measure_statistics": ("--runs 2 --only pairs --output {}", "350 prompts"),

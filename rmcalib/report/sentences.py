@@ -144,8 +144,8 @@ def _sample_sentence(sample: Row | None) -> str:
             f"{percent(sample['says_all'])} on all. So there is no verdict on all prompts; label prompts that are "
             "drawn at random (`rmcalib label`), or give each category its share (--labels-by category)."
         )
-    if sample["drawn"] is None:
-        return f"{start}; all numbers are about these, because it is not known how they were drawn."
+    if sample["drawn"] is None:  # then it is a note
+        return ""
     return f"{start}, drawn {sample['drawn']}."
 
 
@@ -444,6 +444,11 @@ def _undecided_notes(whole: Part) -> list[str]:
         0 if part is None else len(part) for part in map(whole.prompts, ("all", "one", "labelled"))
     )
     notes = []
+    if labelled < len(whole) and "inclusion" not in whole.scores.extra:
+        notes.append(
+            f"{labelled:,} of {count(len(whole), 'prompt')} are labelled; all numbers are about these, because it is "
+            "not known how they were drawn (`rmcalib label` draws at random)."
+        )
     if whole.n_tied:
         notes.append(
             f"{whole.n_tied:,} of {labelled:,} labelled prompts are ties (first place is shared): left out of says, "

@@ -14,7 +14,8 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib._util.display import count
 from rmcalib._util.texts import did_you_mean
 from rmcalib.scores import _files
-from rmcalib.scores._roles import KNOWN, listed
+from rmcalib.scores._labels import id_text, is_empty
+from rmcalib.scores._roles import KNOWN, LONGEST_ID, listed
 from rmcalib.scores._schema import as_number
 from rmcalib.scores._scores import Scores
 from rmcalib.scores.scale import as_record
@@ -24,7 +25,6 @@ INCLUSION, SECOND = "inclusion", "second"
 _PERSON = ("person", "annotator", "rater", "labeler", "labeller", "worker")
 _RESPONSE_TEXT = ("response_id", "response_text", "completion", "answer", "output", "generation", "text")
 _WORDS: dict[str, float] = {word: value for value, words in KNOWN["words"].items() for word in words}
-_LONGEST_ID = 100
 Ballot = dict[int, float]
 """What one person said about responses of a prompt, by the number of the response within it."""
 
@@ -178,16 +178,13 @@ def _find_prompt(
     """Return where a prompt is, by its id or its text: the id of a long text is its digest."""
     if text not in places:
         text = text.removeprefix("'")  # a sheet has one before what a spreadsheet would take for a formula
-    if text not in places and len(text) > _LONGEST_ID:
+    if text not in places and len(text) > LONGEST_ID:
         text = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return places.get(text)
 
 
 def _text(value: Any) -> str:
-    """Return a cell as text: 7.0 is 7, and an empty cell is an empty text."""
-    if value is None or value != value:
-        return ""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+    return "" if is_empty(value) else id_text(value).strip()
 
 
 def _number(table: _files.Table, row: int, name: str) -> float:

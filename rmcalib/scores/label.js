@@ -1,4 +1,5 @@
 "use strict";
+(() => {
 // All texts are foreign: they enter the page through textContent alone.
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
@@ -160,3 +161,4 @@ at("person").addEventListener("change", () => {
 });
 index = Math.max(next(0), 0);
 draw();
+})();

@@ -137,7 +137,7 @@ def _children() -> float:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_and_eval_has_few_options(name: str, invoke: Invoke) -> None:
     shown = [one for one in app[name].assemble_argument_collection() if one.parse and one.show]
-    assert len(shown) <= (27 if name == "eval" else 30)
+    assert len(shown) <= 30
     short, whole = invoke(name, "--help"), invoke(name, "--help-all")
     assert (short.code, short.err, whole.code, whole.err) == (0, "", 0, "")
     assert "BOOL" not in whole.out.upper().split()

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rmcalib import label, load_scores
 from rmcalib.metrics import Settings
 from rmcalib.report import evaluate, prompts, report_from_runs
 from tests.hooks import PATIENCE
@@ -170,3 +171,52 @@ def test_a_page_that_leaves_out_prompts_counts_them(tmp_path: Path, monkeypatch:
     seen = act(page, 'seen.numbers = at("slider-numbers").textContent;', 1280, tmp_path / "profile")
     assert seen["errors"] == []
     assert f"right {100 * (found.value('accuracy') or 0):.1f}%" in seen["numbers"]
+
+
+LABELLING = """
+const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+const kept = () => JSON.parse(Object.entries(localStorage).find(([name]) => name.startsWith("rmcalib-label"))[1]);
+at("person").value = "Ann"; at("person").dispatchEvent(new Event("change"));
+for (let i = 0; i < 18; i++) press(String(1 + i % 3));
+press("u"); press("t"); press("s"); press("9");
+seen.progress = at("done").value; press("2"); seen.done = at("done").value; seen.most = at("done").max;
+seen.kept = Object.keys(kept().labels.Ann).length;
+seen.foreign = document.querySelectorAll("main script, main img, main a").length;
+seen.code = document.querySelectorAll("main pre code").length;
+let saved; URL.createObjectURL = (blob) => { saved = blob; return "#"; };
+at("save").click(); seen.saved = await saved.text();
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_prompts_are_labelled_by_keyboard(width: int, tmp_path: Path) -> None:
+    import pandas as pd
+
+    hostile = (
+        "</script><script>seen.errors.push(1)</script> <img src=x onerror=alert(1)>\n```\ncode <b>\n```\n"
+    )
+    rows = [
+        {
+            "prompt_id": f"p{i}",
+            "prompt": f"Question {i}: {hostile}",
+            "response": f"Answer {j}: {hostile}",
+            "score": i * j,
+        }
+        for i in range(500)
+        for j in range(3)
+    ]
+    table = pd.DataFrame(rows)
+    page = label(table, n=20).to_html(tmp_path / "label.html")
+    text = page.read_text(encoding="utf-8").replace("script-src 'sha", "script-src &#39;sha", 1)
+    page.write_text(text, encoding="utf-8")
+    seen = act(page, LABELLING, width, tmp_path / "profile")
+    assert seen["errors"] == []
+    assert (seen["width"], seen["overflow"], seen["foreign"]) == (width, False, 0)
+    assert seen["code"] >= 4
+    # 17 choices, a tie and a skip; then the last one.
+    assert (seen["progress"], seen["done"], seen["most"], seen["kept"]) == (19, 20, 20, 20)
+    (tmp_path / "labels.jsonl").write_text(seen["saved"], encoding="utf-8")
+    scores = load_scores(table, labels=tmp_path / "labels.jsonl")
+    known = scores.label.reshape(500, 3)
+    assert np.isfinite(known[:, 0]).sum() == 19
+    assert (known == 1).any(axis=1).sum() == 18
