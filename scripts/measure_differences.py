@@ -27,7 +27,17 @@ from rmcalib.metrics.table import estimate_of
 SMOOTH_RUNS = 200  # data sets for the smooth ECE, which takes longer than all others together
 SMOOTH = ("four responses: 1 and 1, nearly the same", "four responses: 1 and 1.5", "accuracy .97: 1 and 1.5")
 SMOOTH_PROMPTS = 500  # it is measured in these settings, with at most so many prompts
-MEASURES = ("accuracy", "overconfidence", "lost_information", "ece", "confidence_ece", "smooth_ece", "nll")
+MEASURES = (
+    "accuracy",
+    "pairwise_accuracy",
+    "overconfidence",
+    "lost_information",
+    "ece",
+    "confidence_ece",
+    "smooth_ece",
+    "nll",
+    "brier",
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,13 @@ PAIRS = (
     *(four(n, 0.7, 1.4, 1.0) for n in (100, 500)),
     four(100, 0.7, 0.7, 1.0),
     Pair("pairs: 0.5 and 1", Setting("pairs", 350, m=2), (0.5, 1.0)),
+    Pair("pairs: the same plus noise of 0.001", Setting("pairs", 600, m=2), (1.0, 1.0), 0.001),
+    Pair(
+        "saturated pairs: the same plus noise of 0.001",
+        Setting("saturated pairs", 200, m=2, deviation=20.0, surely_wrong=0.03),
+        (1.0, 1.0),
+        0.001,
+    ),
     Pair("ten responses: 1 and 1.5", Setting("ten", 500, m=10), (1.0, 1.5)),
     Pair("two to ten responses: 1 and 1.5", Setting("varying", 500, m=0), (1.0, 1.5)),
     Pair("25% label noise: 1 and 1.5", Setting("noise", 500, noise=0.25), (1.0, 1.5)),

@@ -18,6 +18,8 @@ from rmcalib.calibration.clusters import (
 )
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.intervals import proportion_interval
+from rmcalib.calibration.simulation import widening
+from rmcalib.calibration.temperature import Scale, Softmax
 
 SIZES = st.lists(st.integers(1, 40), min_size=2, max_size=12).map(np.array)
 
@@ -100,3 +102,22 @@ def test_a_cluster_with_a_bin_for_itself_counts() -> None:
     assert design_effect(together, bins, None) == (1.0, np.inf)
     common = 0.2 + np.tile([1.0, -1.0], 30)[:, None]  # a common gap is no effect of clusters
     assert design_effect(common, np.ones((60, 1)), cluster)[0] == 1
+
+
+def test_a_design_effect_from_few_clusters_differs_between_data_sets() -> None:
+    rng = np.random.default_rng(0)
+    assert widening((1.0, np.inf), 10, rng) is None
+    drawn = widening((2.0, 10.0), 50_000, rng)
+    assert drawn is not None
+    assert np.mean(drawn**2) == pytest.approx(2 * 10 / 8, rel=0.03)  # the mean of effect · freedom/χ²
+
+
+def test_the_interval_of_a_temperature_knows_how_few_clusters_there_are() -> None:
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=(100, 3))
+    winner = (rewards + rng.gumbel(size=rewards.shape)).argmax(axis=1)
+    model = Softmax.from_arrays(rewards.ravel(), np.eye(3)[winner].ravel(), np.repeat(np.arange(100), 3))
+    few = Scale(model, np.repeat(np.arange(5), 20))
+    spread = student_quantile(0.95, 4) / student_quantile(0.95, np.inf)
+    assert few.wider_factor(0.95) == pytest.approx(few.variance_factor() * spread**2)
+    assert Scale(model).wider_factor(0.95) == Scale(model).variance_factor()

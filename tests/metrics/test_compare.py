@@ -288,3 +288,15 @@ def test_rank_sets_of_equal_models_with_few_prompts() -> None:
         sets = rank_sets(measured, Settings(resamples=200, seed=seed))
         wrong += any((low, high) != (1, 20) for low, high in sets)
     assert wrong <= 12
+
+
+def test_models_that_agree_on_every_pair_may_differ_on_another() -> None:
+    rng = np.random.default_rng(0)
+    margin, correct = rng.exponential(size=100) + 0.1, rng.integers(2, size=100)
+    one, other = (np.column_stack([m, np.zeros(100)]) for m in (margin, margin * rng.uniform(0.5, 2, 100)))
+    found = compare(Scores.from_arrays(one, correct), Scores.from_arrays(other, correct), resamples=20)
+    for name in ("accuracy", "pairwise_accuracy"):
+        row = found.row(name)
+        assert row is not None
+        assert row["difference"] == 0
+        assert row["low"] < 0 < row["high"]

@@ -240,3 +240,13 @@ def test_a_calibrated_model_gets_a_temperature_as_rarely_as_the_level_says(view:
             given, off = (given + 1, off) if scale == 1 else (given, off + 1)
     assert given <= 7
     assert off >= 47
+
+
+def test_too_few_clusters_have_no_temperature() -> None:
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=(200, 4))
+    correct = (rewards + rng.gumbel(size=rewards.shape)).argmax(axis=1)
+    names = ["same"] * 100 + [str(i) for i in range(100)]
+    with pytest.raises(RefusedError, match="clusters") as refused:
+        calibrate(Scores.from_arrays(5 * rewards, correct, cluster=names))
+    assert refused.value.reason == "few"

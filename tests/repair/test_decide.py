@@ -200,3 +200,11 @@ def test_a_calibrator_must_fit_the_labels() -> None:
     assert replace(found.calibrator, rule=None) == fitted
     with pytest.raises(ValueError, match="best"):
         decide(stated, calibrator=Calibrator(2.0, 1.8, 2.3))
+
+
+def test_prompts_that_are_wrong_together_count_as_one() -> None:
+    names = np.repeat(np.arange(60), 5)
+    odds, wrong = np.ones(300), names < 2  # 2 of 60 questions, or 10 of 300 prompts
+    assert safe_threshold(odds, wrong, alpha=0.1).threshold == 0
+    assert safe_threshold(odds, wrong, alpha=0.1, cluster=names).threshold is None
+    assert safe_threshold(odds, names % 5 == 9, alpha=0.1, cluster=names).threshold == 0
