@@ -10,6 +10,7 @@ from typing import Any
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Judge
 from rmcalib.judges._causes import HEALTHY, Cause, canaries, explain
+from rmcalib.judges._generative import GenerativeJudge
 from rmcalib.judges._judge import scored_chunks
 from rmcalib.live.scoring import compares, is_away
 
@@ -22,7 +23,8 @@ class Canaries:
     Parameters
     ----------
     judge : Judge
-        What is checked. A judge that compares responses, or samples its answers, has no canaries.
+        What is checked. A judge that compares responses has no canaries, nor has a language model that is asked:
+        each question costs.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -37,7 +39,7 @@ class Canaries:
 
     def begin(self) -> None:
         """Score the canaries twice, and remember the rewards; a judge with noise has no canaries."""
-        if compares(self.judge):
+        if compares(self.judge) or isinstance(self.judge, GenerativeJudge):
             return
         items = canaries(_limit(self.judge))
         first, self.lengths = self._rewards(items)

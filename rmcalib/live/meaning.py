@@ -107,8 +107,8 @@ def meaning_of(judge: Judge, calibrator: Calibrator | None, output: str) -> Mean
     meaning = Meaning(output, _stated(judge.scale), calibrator, squashed)  # type: ignore[arg-type]
     if output != "raw" and not meaning.event:
         raise ValueError(
-            f"output={output!r}: {judge.name} states no probabilities; give calibrator=FILE (`rmcalib calibrate`), "
-            'or take its numbers as they are: output="raw"'
+            f"output={output!r}: {judge.name} states no probabilities; give a calibrator (`rmcalib calibrate`), or "
+            'take its numbers as they are: output="raw" (serve: --answer raw)'
         )
     return meaning
 

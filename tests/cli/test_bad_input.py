@@ -59,7 +59,13 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("apply", "s.csv"), "--calibrator"),
     (("apply", "s.csv", "--calibrator", "http://example.org/c.json"), "http://example.org/c.json"),
     (("doctor", "--endpoint", "http://127.0.0.1:9"), "--model"),
+    (("serve", "--host", "0.0.0.0"), "RMCALIB_SERVE_TOKEN"),
+    (("serve", "--answer", "p"), "raw"),
+    (("serve", "--calibrator", "s.csv"), "s.csv"),
+    (("serve", "--port", "70000"), "--port"),
     # Options that would do nothing.
+    (("serve", "--as-is", "--policy-tokenizer", "org/policy"), "--policy-tokenizer"),
+    (("serve", "--json"), "--json"),
     (("eval", "--columns", "reward=score"), "--columns"),
     ((*SCORES, "--group-by", "length"), "length"),
     ((*SCORES, "--limit", "3"), "--limit"),

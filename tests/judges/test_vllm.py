@@ -226,7 +226,7 @@ def test_an_interrupted_run_leaves_no_server_and_resumes_and_a_finished_one_star
     assert fake.has_ended()
     before = len(asked(fake))
     score()
-    assert len(asked(fake)) - before < 20
+    assert len(asked(fake)) - before < 30  # two prompts, and checks of the server
     assert fake.has_ended()
     assert score().reward == pytest.approx(rewards(load_judge(str(folder), device="cpu"), 34), abs=1e-4)
     assert len(fake.starts) == 2

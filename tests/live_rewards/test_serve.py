@@ -25,6 +25,7 @@ from rmcalib.live.dialects import Texts
 from rmcalib.live.policy import PolicyTexts
 from rmcalib.live.server import Limits, serve
 from tests.cli.conftest import environment
+from tests.hooks import PATIENCE
 from tests.hub.tiny import tiny_tokenizer
 from tests.judges.reward_servers import SIGMOID, Vllm
 from tests.judges.serving import Reply, Request, serving
@@ -390,7 +391,8 @@ import sys, time
 from rmcalib import Reward
 from rmcalib.live import serve
 def slow(prompt, responses):
-    time.sleep(0.3)
+    prompt = str(prompt)
+    time.sleep(0.3 if prompt.startswith("p") else 0)  # the canaries are quick
     return [len(text) for text in responses]
 serve(Reward(slow, output="raw", log=sys.argv[1]), port=0, on_start=lambda url: print(url, flush=True))
 """
@@ -403,6 +405,13 @@ def started(log: Path) -> tuple[subprocess.Popen[str], str]:
     assert process.stdout is not None
     with process.stdout:
         return process, process.stdout.readline().strip()
+
+
+def arrived(url: str) -> float:
+    """Return how many samples a server has begun to score, or has in its queue."""
+    lines = httpx.get(f"{url}/metrics", timeout=30).text.splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return float(values["rmcalib_batch_samples_sum"]) + float(values["rmcalib_waiting_samples"])
 
 
 def logged(log: Path) -> list[dict[str, Any]]:
@@ -425,7 +434,8 @@ def test_sigterm_drains_and_kill_loses_no_answered_reward(tmp_path: Path) -> Non
     threads = [threading.Thread(target=ask, args=(n,)) for n in range(1, 5)]
     for thread in threads:
         thread.start()
-    time.sleep(0.4)
+    while arrived(url) < 4:
+        time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     for thread in threads:
         thread.join()
@@ -445,3 +455,33 @@ def test_sigterm_drains_and_kill_loses_no_answered_reward(tmp_path: Path) -> Non
     process.wait(30)
     seen = {one.json() for one in answers if isinstance(one, httpx.Response) and one.status_code == 200}
     assert seen <= {row["reward"] for row in logged(tmp_path)}
+
+
+def test_the_command_serves_until_it_is_ended(tmp_path: Path) -> None:
+    from tests.processes import start_python
+
+    POINTWISE.save(tmp_path / "calibrator.json")
+    options = ("--port", 0, "--calibrator", "calibrator.json", "--log", "log", "-J", "device=cpu")
+    files = tmp_path / "out", tmp_path / "err"
+    process = start_python(
+        ["-m", "rmcalib", "serve", *options], cwd=tmp_path, env=environment(), output=files
+    )
+    try:
+        until = time.monotonic() + PATIENCE
+        while "http://" not in files[1].read_text() and process.is_alive() and time.monotonic() < until:
+            time.sleep(0.05)
+        url = files[1].read_text().partition("served at ")[2].split()[0]
+        item = rmcalib.load_benchmark("demo", limit=1).items[0]
+        body = {"prompts": [item.prompt], "responses": [item.responses[0]], "labels": [1], "step": 2}
+        answer = httpx.post(f"{url}/score", json=body, timeout=30).json()
+        (raw,) = Reward("demo", output="raw", device="cpu")([item.prompt], [item.responses[0]])
+        assert answer["raw"] == [pytest.approx(raw, abs=1e-4)]
+        assert answer["rewards"] == answer["probabilities"] == [pytest.approx(p(max(answer["raw"][0], 0.0)))]
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGTERM)
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+    (row,) = logged(tmp_path / "log")
+    assert (row["step"], row["label"], row["reward"]) == (2, 1, answer["rewards"][0])
