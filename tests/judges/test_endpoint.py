@@ -186,9 +186,11 @@ def test_servers_that_do_not_fit(answer: Any, options: dict[str, Any], named: st
 )
 def test_odd_answers(path: str, content: Any, named: str) -> None:
     answer = content if isinstance(content, Reply) else Reply(content)
-    with serving(lambda request: answer if request.path == path else Reply({}, 404)) as server:
-        with pytest.raises(ServerError, match=named):
-            quick(server.url).identity()
+    with (
+        serving(lambda request: answer if request.path == path else Reply({}, 404)) as server,
+        pytest.raises(ServerError, match=named),
+    ):
+        quick(server.url).identity()
 
 
 @pytest.mark.parametrize("length", [-7, 0, True, "long"])

@@ -215,7 +215,7 @@ def test_votes_and_samples_of_a_policy_have_their_own_tiles() -> None:
 
 def test_many_categories_are_bounded_and_said() -> None:
     """The largest are measured, and every prompt counts overall."""
-    names = tuple(["large", *(f"c{i}" for i in range(3000)), "large"])
+    names = ("large", *(f"c{i}" for i in range(3000)), "large")
     scores = synthetic(1, n=3002, categories=names)
     found = evaluate(scores, resamples=20)
     categories = list(dict.fromkeys(row["category"] for row in found.rows))
