@@ -162,14 +162,14 @@ def measure(design: Design, runs: int) -> list[Row]:
     seconds = round(time.perf_counter() - began, 1)
     rows = []
     for name, all_runs in held.items():
-        inside, bias, width = (np.array(one, dtype=float) for one in zip(*all_runs, strict=True))
+        covered, bias, width = (np.array(one, dtype=float) for one in zip(*all_runs, strict=True))
         rows.append(
             {
                 "setting": design.name,
                 "prompts": design.n,
                 "measure": name,
                 "runs": runs,
-                "coverage": round(float(inside.mean()), 3),
+                "coverage": round(float(covered.mean()), 3),
                 "bias": round(float(np.median(bias) if name == "temperature" else bias.mean()), 4),
                 "width": round(float(np.median(width)), 3),
                 "seconds": seconds,

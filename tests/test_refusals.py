@@ -68,8 +68,8 @@ def test_what_evaluate_refuses_is_refused_everywhere(scale: Scale, labels: str |
     assert refuses(rmcalib.calibrate, one) == (not fitted)
     assert refuses(rmcalib.combine, [one, other]) == (not fitted)
     assert refuses(rmcalib.decide, one) == (not stated)
-    pointwise = {"threshold": 0.0, "threshold_low": 0.0, "threshold_high": 0.0}
-    calibrators = [Calibrator(2.0, 1.8, 2.3), Calibrator(2.0, 1.8, 2.3, **pointwise)]
+    best = Calibrator(2.0, 1.8, 2.3)
+    calibrators = [best, replace(best, threshold=0.0, threshold_low=0.0, threshold_high=0.0)]
     for calibrator in calibrators:
         assert refuses(rmcalib.apply, one, calibrator) == (one.refusal("apply") is not None)
         assert refuses(calibrator.apply, one) == (one.refusal("apply") is not None)

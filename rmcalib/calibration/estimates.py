@@ -120,10 +120,13 @@ class Estimate:
         """
         if weight is not None:
             centre = float((weight * values).mean())
-            values, if_right, if_wrong = (
-                None if one is None else centre + weight * (one - centre)
-                for one in (values, if_right, if_wrong)
-            )
+
+            def weighted(numbers: FloatArray) -> FloatArray:
+                return np.asarray(centre + weight * (numbers - centre))
+
+            values = weighted(values)
+            if_right = None if if_right is None else weighted(if_right)
+            if_wrong = None if if_wrong is None else weighted(if_wrong)
             assert values is not None
         base = values if if_right is None else if_right
         others = () if if_wrong is None else (if_wrong,)

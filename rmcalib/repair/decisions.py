@@ -298,8 +298,17 @@ def decide(
 def stated(scores: Scores) -> Calibrator:
     """Return the calibrator that takes rewards as they are stated: T = 1 and, for single responses, b = 0."""
     b = 0.0 if scores.view == "pointwise" else None
-    limits = {"threshold": b, "threshold_low": b, "threshold_high": b}
-    return Calibrator(1.0, 1.0, 1.0, model=scores.name, reference=quantiles(scores.reward), **limits)
+    reference = quantiles(scores.reward)
+    return Calibrator(
+        1.0,
+        1.0,
+        1.0,
+        threshold=b,
+        threshold_low=b,
+        threshold_high=b,
+        model=scores.name,
+        reference=reference,
+    )
 
 
 def _measured(source: Scores | Part, used: Calibrator, as_stated: bool) -> Part:

@@ -246,7 +246,7 @@ def combine(
         best={name: found.chosen.count(j) for j, name in enumerate(judges) if j in found.chosen},
         n=len(found.part),
         level=level,
-        rewards=found.rewards,
+        rewards={str(name): rewards for name, rewards in found.rewards.items()},
         about=common[0],
         inputs=dict(zip(METHODS, inputs, strict=True)),
         combined={
@@ -394,8 +394,9 @@ def _inputs(
     made = []
     for j, (name, own) in enumerate(zip(names, common, strict=True)):
         weight, margin = float(found.coefficients[method][j]), float(found.margin[j])
-        limits = (weight - margin, weight + margin) if method == "weights" else (None, None)
-        made.append(Input(name, weight, *limits, float(own.reward.min()), float(own.reward.max())))
+        fitted = method == "weights"
+        low, high = (weight - margin, weight + margin) if fitted else (None, None)
+        made.append(Input(name, weight, low, high, float(own.reward.min()), float(own.reward.max())))
     return tuple(made)
 
 

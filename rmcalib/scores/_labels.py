@@ -5,7 +5,7 @@ A column is read by the first of `READERS` that understands it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -148,7 +148,7 @@ def _is_share(text: str) -> bool:
 READERS: tuple[Callable[[Cells], Read | None], ...] = (_best_ids, _words, _ranks, _shares)
 
 
-def could_be_labels(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+def could_be_labels(columns: Mapping[str, Any]) -> list[str]:
     """Return the columns that would be read as labels if they were named: truth values, words, shares.
 
     >>> could_be_labels({"verified": ["yes", "no"], "tokens": [12, 7], "source": ["web", "book"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from scipy.special import expit, log_softmax
 
 import rmcalib
 from rmcalib.repair import Calibrator, combine
+from rmcalib.repair.calibrator import Input
 from rmcalib.repair.panels import METHODS, PanelData, fit_panel, fit_weights
 from rmcalib.scores import Scores
 
@@ -213,11 +215,14 @@ def test_weights_of_single_responses_are_a_logistic_regression() -> None:
 
 
 def test_intervals_of_weights_hold_the_truth() -> None:
+    def holds(inputs: Sequence[Input]) -> list[bool]:
+        limits = [(one.low, one.high) for one in inputs if one.low is not None and one.high is not None]
+        return [low < slope < high for (low, high), slope in zip(limits, (1.0, 0.5), strict=True)]
+
     inside = []
     for seed in range(40):
         found = combine(samples(80, seed=seed, slopes=(1.0, 0.5))).inputs["weights"]
-        assert all(one.low is not None and one.high is not None for one in found)
-        inside.append([one.low < slope < one.high for one, slope in zip(found, (1.0, 0.5), strict=True)])
+        inside.append(holds(found))
     assert (np.mean(inside, axis=0) >= 0.95 - 2 * (0.95 * 0.05 / 40) ** 0.5).all()
     best = []
     for seed in range(40):  # the log-utilities are a weighted sum of the rewards
@@ -226,7 +231,7 @@ def test_intervals_of_weights_hold_the_truth() -> None:
         odds = np.tensordot((1.0, 0.5), rewards, 1)
         correct = (odds + rng.gumbel(size=odds.shape)).argmax(axis=1)
         found = combine([Scores.from_arrays(own, correct) for own in rewards]).inputs["weights"]
-        best.append([one.low < slope < one.high for one, slope in zip(found, (1.0, 0.5), strict=True)])
+        best.append(holds(found))
     assert (np.mean(best, axis=0) >= 0.95 - 2 * (0.95 * 0.05 / 40) ** 0.5).all()
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmcalib import Scores, label, load_scores
-from rmcalib.scores.label import systematic, unequal_inclusion
+from rmcalib.scores.drawing import systematic, unequal_inclusion
 
 N, M = 200, 3
 
