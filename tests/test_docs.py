@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
         "README.md",
         *(
             f"docs/{page}.md"
-            for page in ("guide", "judges", "metrics", "prolr", "repair", "report", "serve", "votes")
+            for page in ("guide", "judges", "label", "metrics", "prolr", "repair", "report", "serve", "votes")
         ),
     ],
 )

@@ -52,6 +52,13 @@ def test_the_alarm_of_a_folder_is_that_of_a_loop() -> None:
     assert names["stopped"] == names["found"].alarm["step"] < 30
 
 
+def test_a_hundred_labels_hold_the_gap() -> None:
+    names = names_of("label_an_hour.ipynb")
+    assert names["row"]["low"] <= names["everything"].value("overconfidence") <= names["row"]["high"]
+    assert names["report"].facts["sample"]["drawn"] == "at random"
+    assert names["biased"].facts["sample"]["unlike"]
+
+
 def test_notebooks_are_committed_without_outputs() -> None:
     for path in EXAMPLES.glob("*.ipynb"):
         assert not any(cell["outputs"] for cell in cells(path)), path.name

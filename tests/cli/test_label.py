@@ -1,0 +1,77 @@
+"""Draw, label and know on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tests.cli.conftest import Invoke
+
+
+def write_scores(path: Path, n: int = 300) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    rng = np.random.default_rng(0)
+    utilities = rng.normal(size=(n, 3))
+    best = (utilities + rng.gumbel(size=(n, 3))).argmax(axis=1)
+    rows = [
+        {
+            "prompt_id": i,
+            "prompt": f"Question {i}?",
+            "response": f"The answer {j} in words.",
+            "score": 3 * utilities[i, j],
+        }
+        for i in range(n)
+        for j in range(3)
+    ]
+    pd.DataFrame(rows).to_csv(path, index=False)
+    return best
+
+
+def test_from_scores_without_labels_to_the_gap(tmp_path: Path, invoke: Invoke) -> None:
+    best = write_scores(tmp_path / "mine.csv")
+    source, folder = str(tmp_path / "mine.csv"), tmp_path / "labels"
+    done = invoke("label", source, "--n", "80", "--output", str(folder), "--json")
+    assert done.code == 0, done.err
+    assert (json.loads(done.out)["n"], json.loads(done.out)["of"]) == (80, 300)
+    assert "<html" in (folder / "label.html").read_text(encoding="utf-8")
+    sheet = pd.read_csv(folder / "sheet.csv")
+    assert sheet["label"].isna().all()
+    assert sheet["response_text"].str.startswith("The answer").all()
+    sheet["label"] = (best[sheet["prompt"]] == sheet["response"]).astype(int)
+    sheet.to_csv(tmp_path / "filled.csv", index=False)
+    labels = ("--labels", str(tmp_path / "filled.csv"))
+    done = invoke(
+        "eval", "--scores", source, *labels, "-o", str(tmp_path / "runs"), "--resamples", "20", "--json"
+    )
+    assert done.code == 0, done.err
+    content = json.loads(next((tmp_path / "runs").rglob("metrics.json")).read_text(encoding="utf-8"))
+    assert (content["facts"]["sample"]["n"], content["facts"]["sample"]["of"]) == (80, 300)
+    assert content["facts"]["sample"]["drawn"] == "at random"
+    for command in (("calibrate", source), ("decide", source), ("compare", source, source)):
+        place = ("--output", str(tmp_path / "out")) if command[0] != "decide" else ()
+        done = invoke(*command, *labels, *place, "--json")
+        assert done.code == 0, done.err
+    more = invoke("label", source, *labels, "--more", "--n", "20", "--output", str(tmp_path / "more"))
+    assert more.code == 0, more.err
+    again = pd.read_csv(tmp_path / "more" / "sheet.csv")
+    assert (again["prompt"].nunique(), again["label"].notna().sum()) == (100, 240)
+
+
+def test_bad_labels_are_one_line(tmp_path: Path, invoke: Invoke) -> None:
+    write_scores(tmp_path / "mine.csv", 40)
+    source = str(tmp_path / "mine.csv")
+    (tmp_path / "wrong.csv").write_text("prompt,response,label\nnobody,0,1\n", encoding="utf-8")
+    for arguments, name in (
+        (("eval", "--scores", source, "--labels", str(tmp_path / "wrong.csv")), "nobody"),
+        (("eval", "--scores", source, "--labels", str(tmp_path / "none.csv")), "none.csv"),
+        (("label", source, "--more", "--output", str(tmp_path / "x")), "--more"),
+        (("label", source, "--by", "colour", "--output", str(tmp_path / "x")), "colour"),
+        (("label", source, "--n", "0", "--output", str(tmp_path / "x")), "--n"),
+    ):
+        done = invoke(*arguments)
+        assert done.code == 2, arguments
+        assert name in done.err
+        assert len(done.err.strip().splitlines()) == 1
+    assert not (tmp_path / "x").exists()
