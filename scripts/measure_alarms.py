@@ -13,7 +13,8 @@ import numpy as np
 from scipy.special import expit, logit
 
 from rmcalib._util.files import write_text
-from rmcalib.integrations.alarm import Alarm, gap_sums, pair_sums
+from rmcalib.integrations.alarms.gap import gap_sums
+from rmcalib.integrations.alarms.order import pair_sums
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair.calibrator import fit_pointwise
 from rmcalib.scores import Scores

@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+import difflib
+import logging
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -25,19 +27,25 @@ from transformers import Trainer, TrainerCallback
 
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
+from rmcalib._util.texts import did_you_mean
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.integrations.watching import Watcher, metric_values, preference_metrics, steps_in
+from rmcalib.integrations.watching import START, Watcher, metric_values, preference_metrics
 from rmcalib.judges import LoadOptions, Recipe, RewardModel
 from rmcalib.judges._judge import about_judge, scored_chunks
 from rmcalib.judges._scoring import Classifier
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.runs._run import Run, score_inputs
 from rmcalib.scores import Scores
-from rmcalib.scores.rollouts import RolloutReader
+from rmcalib.scores._tables import parse_columns
+from rmcalib.scores.rollouts import Labeller, NoSamplesYetError, RolloutReader
 
 __all__ = ["BenchmarkCallback", "WatchCallback", "compute_metrics", "pair_rewards", "reward_metrics"]
 
-_WATCHED = ("right", "gap", "gap_low", "gap_high", "auroc", "length_correlation", "alarm")
+_WATCHED = (
+    *("right", "says", "gap", "gap_low", "gap_high", "auroc", "length_correlation", "n_labels"),
+    *("outside", "mean_length", "repeated", "alarm"),
+)
+_log = logging.getLogger("rmcalib")
 _LONGEST = 1024  # tokens per text, if neither the trainer nor the model has a limit
 
 
@@ -205,33 +213,58 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers has 
 
     It reads what the trainer writes with ``log_completions=True``. It is used like this::
 
-        watching = WatchCallback(trainer, "reward=my_rm,label=exact_match", stop=True)
+        watching = WatchCallback(trainer, "reward=my_rm,label=exact_match", scale="log_odds", stop=True)
         trainer.add_callback(watching)
         trainer.train()
         watching.watcher.result().alarm
 
-    The trainer logs `watch/gap`, `watch/right`, `watch/auroc`, ... with the limits of their intervals.
+    The trainer logs `watch/gap`, `watch/right`, `watch/auroc`, ... with the limits of their intervals. An alarm is
+    logged as a sentence, too.
 
     Parameters
     ----------
     trainer : Any
         The trainer to which this callback is added.
     columns : str or mapping, optional
-        Which reward function is the reward, and which one the truth; see :func:`rmcalib.watch`.
+        Which reward function is the reward, and which one the truth; see :func:`rmcalib.watch`. Names that the
+        trainer does not have are refused at once, unless reward functions log further columns.
     stop : bool
-        Whether to stop the training when the alarm holds.
+        Whether to stop the training when the alarm holds. It needs to know what the rewards are: a calibrator,
+        or ``scale="log_odds"`` or ``"probability"``.
+    labels : path, optional
+        A file with labels of some samples, which may come later; see :func:`rmcalib.watch`.
+    label_from : function of a row, optional
+        Makes the label of a sample from its row, a dictionary.
     **settings
-        Of :class:`rmcalib.Watcher`: calibrator, level, margin, window, start.
+        Of :class:`rmcalib.Watcher`: calibrator, scale, labels_are, level, margin, window, start, both_sides.
     """
 
-    def __init__(self, trainer: Any, columns: Any = None, *, stop: bool = False, **settings: Any) -> None:
+    def __init__(
+        self,
+        trainer: Any,
+        columns: Any = None,
+        *,
+        stop: bool = False,
+        labels: str | Path | None = None,
+        label_from: Labeller | None = None,
+        **settings: Any,
+    ) -> None:
         """Check the settings; nothing is read yet."""
         if not getattr(trainer.args, "log_completions", False):
             raise ValueError("log_completions: set it to True in GRPOConfig, so that the samples are written")
-        self.trainer, self.columns, self.stop = trainer, columns, stop
+        self.trainer, self.stop = trainer, stop
         self.watcher = Watcher(**settings)
-        folder = Path(trainer.args.output_dir) / "completions"
-        self._seen = set(folder.glob("*.parquet"))  # of an earlier run
+        if stop and not self._has_reference():
+            raise ValueError(
+                "stop: it needs to know what the rewards are, or healthy runs would be stopped: give a calibrator, "
+                "calibrator='start', or scale='log_odds' or 'probability' if they are that"
+            )
+        self._folder = Path(trainer.args.output_dir) / "completions"
+        self._reader = RolloutReader(self._folder, columns, label_from, labels)
+        self._check_columns(columns)
+        # Files of an earlier run in the same folder are left out until they are written again.
+        self._old = {path: path.stat().st_mtime_ns for path in self._folder.glob("*.parquet")}
+        self._alarms = 0
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:  # noqa: ARG002
         """Add the steps that were written since the last time; at the end of a step, logging would be lost."""
@@ -250,15 +283,57 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers has 
         if self.trainer.is_world_process_zero():
             self._look()
 
+    def _has_reference(self) -> bool:
+        watcher = self.watcher
+        return (
+            watcher.kind == START
+            or watcher.reference is not None
+            or watcher.scale in ("log_odds", "probability")
+        )
+
+    def _check_columns(self, columns: Any) -> None:
+        """Refuse names that no reward function has; their own columns (`log_extra`) are known later."""
+        have = getattr(self.trainer, "reward_func_names", None)
+        if not have:
+            return
+        for role in ("reward", "label"):
+            for name in parse_columns(columns).get(role, ()):
+                plain = name.removeprefix("-")
+                if plain not in have and difflib.get_close_matches(plain, have, n=1):
+                    raise ValueError(
+                        f"columns: no reward function {plain!r} for {role} ({did_you_mean(plain, have)})"
+                    )
+
     def _look(self) -> None:
-        for path in sorted((Path(self.trainer.args.output_dir) / "completions").glob("*.parquet")):
-            if path not in self._seen:
-                self._seen.add(path)
-                for step, samples in steps_in(RolloutReader(path, self.columns).read(), str(path)):
-                    row = self.watcher.add(step, *samples)
-                    numbers = {name: float(row[name]) for name in _WATCHED}
-                    # Not the trainer's own `log`, which would write the samples again.
-                    Trainer.log(self.trainer, _named("watch", numbers))
+        self._reader.skip = {path for path, old in self._old.items() if _written(path) == old}
+        try:
+            look = self._reader.look(strict=False)
+        except NoSamplesYetError:
+            return
+        except ValueError as error:
+            if not self._folder.is_dir():
+                return  # nothing is written yet
+            raise ValueError(f"{error}") from None
+        if len(look.changed) > 1:
+            raise ValueError(
+                f"columns: which reward is watched? Name it: reward=NAME,label=NAME (has {', '.join(look.changed)})"
+            )
+        for problem in look.problems:
+            _log.warning("%s", problem)
+        for samples in next(iter(look.changed.values())):
+            self.watcher.update([samples], strict=False)
+            row = self.watcher.rows.get(samples.step)
+            if row is not None:
+                # Not the trainer's own `log`, which would write the samples again.
+                Trainer.log(self.trainer, _named("watch", {name: float(row[name]) for name in _WATCHED}))
+        found = self.watcher.result()
+        for alarm in [*found.alarms, *found.changes][self._alarms :]:
+            _log.warning("step %g: %s", alarm["step"], alarm["reason"])
+        self._alarms = len(found.alarms) + len(found.changes)
+
+
+def _written(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
 
 
 def _named(group: str, values: dict[str, float]) -> dict[str, float]:

@@ -22,7 +22,8 @@ from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Ti
 from rmcalib.report.sentences import metric_name, p_text
 
 _REFERENCE = {
-    "stated": "the sigmoid of the reward, as it is",
+    "stated": "as the rewards state them",
+    "none": "none, because the rewards state nothing about single samples",
     "calibrator": "the given calibrator",
     "benchmark": "a fit on the given benchmark",
     "start": "a fit on the first prompts of the run",
@@ -31,6 +32,8 @@ WATCHED = {
     "n_samples": Column("samples", page_only=True),
     "n_prompts": Column("prompts"),
     "mean_reward": Column("reward", "mean reward"),
+    "n_labels": Column("labels", "samples with a label"),
+    "says": Column("says", "mean probability of all samples", page_only=True),
     "right": Column("right", "fraction of samples that are correct"),
     "gap": Column("gap", "mean probability minus right, in points"),
     "auroc": Column("order", "how often a correct sample beats a wrong one of its prompt"),
@@ -39,8 +42,15 @@ WATCHED = {
         "drift", "change of the mean reward since the first step, in standard deviations", page_only=True
     ),
     "ties": Column("ties", "fraction of samples with the reward of another one", page_only=True),
+    "outside": Column(
+        "outside", "fraction of rewards beyond the range of the calibrator's fit", page_only=True
+    ),
+    "mean_length": Column("length", "mean length in characters", page_only=True),
+    "repeated": Column(
+        "copies", "fraction of samples that repeat another one of their prompt", page_only=True
+    ),
 }
-_PERCENT = ("right", "ties")
+_PERCENT = ("right", "ties", "says", "outside", "repeated")
 _BRACKETED = ("gap", "auroc")
 
 
@@ -378,33 +388,60 @@ def watch_document(found: Watch) -> Document:
 
 
 def watch_sentences(found: Watch) -> list[str]:
-    """Return whether the alarm holds, what it is about, and what could not be measured."""
-    chance = f"{1 - found.level:.0%}"
-    alarm = found.alarm
-    if alarm is not None:
-        over = "over the run so far" if alarm["over"] == "run" else f"over the {alarm['over']}"
-        size = f"{100 * abs(alarm['value']):.1f} points {over}, from {count(alarm['prompts'], 'prompt')}"
-        if alarm["what"] == "order":
-            what = f"the order within prompts is worse than the rewards say, by {size}"
-        elif alarm["value"] > 0:
-            what = f"the reward says more than is right, by {size}"
-        else:
-            what = f"the reward says less than is right, by {size}"
-        sentences = [
-            f"Alarm at step {alarm['step']:g}: {what}.",
-            f"More than {100 * found.margin:g} points are shown, and a false alarm in the whole run has a chance of "
-            f"at most {chance}.",
-        ]
-    elif "gap" in found.misses and not found.waiting:
-        sentences = ["Without labels there is no alarm: nobody knows which samples are correct."]
+    """Return whether the alarm holds, what it is about, what it stands on, and what could not be measured."""
+    chance, effective = f"{1 - found.level:.0%}", 100 * found.reference["margin"]
+    sentences = [f"Alarm at step {alarm['step']:g}: {alarm['reason']}." for alarm in found.alarms]
+    if sentences:
+        sentences.append(
+            f"More than {effective:.2g} points are shown, and a false alarm in the whole run has a chance of at most "
+            f"{chance}."
+        )
     elif found.waiting:
-        sentences = [f"No alarm yet: the reference needs {count(found.waiting, 'more labelled prompt')}."]
+        sentences = [
+            f"No alarm yet: the reference needs about {count(found.waiting, 'more labelled prompt')}."
+        ]
+    elif found.reference["kind"] == "none":
+        sentences = [
+            f"No alarm without a reference: {found.reference['reason']}. Give --calibrator FILE, or --calibrator start."
+        ]
+    elif not found.labels.get("samples"):
+        sentences = ["Without labels there is no alarm: nobody knows which samples are correct."]
     else:
-        sentences = [f"No alarm: a gap above {100 * found.margin:g} points is not shown."]
-    if found.steps and all(row["squashed"] for row in found.steps):
-        sentences.append("All rewards lie between 0 and 1: was a sigmoid applied to them?")
+        sentences = [f"No alarm: a gap above {effective:.2g} points is not shown."]
+    sentences += _about_labels(found)
+    sentences += [
+        f"Change at step {change['step']:g}: {change['reason']}. That is a change, not an error."
+        for change in found.changes
+    ]
+    if found.reference["kind"] == "stated":
+        what = {"probability": "as probabilities of being correct", "log_odds": "as log-odds"}
+        read = what.get(found.reference["scale"], f"as {found.reference['scale']}")
+        sentences.append(f"Rewards are read {read} ({found.reference['reason']}).")
+    if effective > 100 * found.margin + 0.05:
+        sentences.append(
+            f"The margin of {100 * found.margin:g} points grows to {effective:.2g} by the reference's error."
+        )
     if found.misses:
         sentences.append(f"Not measured, for lack of labels or texts: {', '.join(found.misses)}.")
+    if found.problems:
+        sentences.append(f"{count(len(found.problems), 'file')} could not be read: {found.problems[-1]}.")
+    return sentences
+
+
+def _about_labels(found: Watch) -> list[str]:
+    """Return how many labels there are, what they could show, and what would make the alarm wrong."""
+    about = found.labels
+    if not about.get("samples"):
+        return []
+    share = about["samples"] / about["of"]
+    text = f"{count(about['samples'], 'label')} on {count(about['prompts'], 'prompt')} ({share:.0%} of the samples)"
+    if about["shown_from"] is not None and np.isfinite(about["shown_from"]):
+        text += f"; a gap over the whole run of {100 * about['shown_from']:.0f} points would be shown"
+    sentences = [f"{text}."]
+    if share < 1:
+        sentences.append(
+            "The alarm is wrong if correct samples are labelled more or less often than wrong ones: label at random."
+        )
     return sentences
 
 

@@ -14,7 +14,8 @@ from scipy.special import expit
 
 import rmcalib
 from rmcalib.integrations import Watcher
-from rmcalib.integrations.alarm import gap_sums, pair_sums
+from rmcalib.integrations.alarms.gap import gap_sums
+from rmcalib.integrations.alarms.order import pair_sums
 from rmcalib.repair import Calibrator, calibrate
 from tests.repair.test_calibrate import sampled
 
@@ -99,7 +100,7 @@ def test_sums_of_pairs_equal_a_slow_loop() -> None:
     rng = np.random.default_rng(4)
     prompt, x = rng.integers(0, 9, size=60), rng.integers(-2, 3, size=60).astype(float)
     y = rng.integers(0, 2, size=60).astype(float)
-    found = pair_sums(prompt, y, x)
+    found = pair_sums(prompt, x, y)
     for number, value in zip(found.prompt, found.values[:, 0], strict=True):
         own = [
             expit(abs(x[i] - x[j])) - np.heaviside(x[i] - x[j], 0.5)
@@ -107,7 +108,7 @@ def test_sums_of_pairs_equal_a_slow_loop() -> None:
             for j in np.flatnonzero((prompt == number) & (y == 0))
         ]
         assert value == pytest.approx(np.mean(own))
-    sums = gap_sums(prompt, expit(x), y, x)
+    sums = gap_sums(prompt, x, y)
     assert sums.values[:, 0].sum() == pytest.approx((expit(x) - y).sum())
 
 
@@ -217,7 +218,7 @@ def test_following_ends_with_the_alarm(tmp_path: Path) -> None:
 
     trainer = threading.Timer(0.05, train)
     trainer.start()
-    found = rmcalib.watch(tmp_path, follow=True, every=0.02, on_step=lambda now: seen.append(len(now.steps)))
+    found = rmcalib.watch(tmp_path, follow=True, every=0.02, on_look=lambda now: seen.append(len(now.steps)))
     trainer.join()
     assert found.alarm is not None
     assert seen == sorted(seen)
@@ -260,5 +261,5 @@ def test_a_step_that_grows_between_two_looks_is_read_again(tmp_path: Path) -> No
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        rmcalib.watch(tmp_path, follow=True, every=0.02, on_step=look)
+        rmcalib.watch(tmp_path, follow=True, every=0.02, on_look=look)
     assert counts[0] < counts[1] == 120

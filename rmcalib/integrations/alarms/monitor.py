@@ -1,0 +1,407 @@
+"""The engine of all alarms: a mean over prompts, tested again and again without losing its error level.
+
+A look is a step, or as many steps as bring `FEWEST` labelled prompts. At every look, the mean of a statistic over the
+whole run, over the last ``window`` looks and over the last four windows is compared with a margin: a Student test with
+prompts as clusters, because a prompt that returns keeps its hidden difficulty.
+
+The error budget α is spent equally over the looks up to a horizon H: half of it over the first H looks, half of the
+rest over the next 2H, and so on, so that late drifts are found and a run may have any length. The limit of each look
+follows from the budget that was spent (Lan and DeMets 1983): 40,000 random walks without a drift, with the variances
+of the looks so far, are followed beside the run. The limit is the number that the wanted fraction of them exceeds at
+this look for the first time. Walks of prompts that return are correlated more than these, so that their maximum is
+smaller (Slepian's inequality).
+
+A reference that was fitted on few prompts is off by the same amount at every look. Its error is bounded once, with a
+fifth of α, and the bound is added to the margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.special import ndtr, stdtrit
+
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib.metrics.views import FEWEST
+from rmcalib.repair import Calibrator
+
+REFERENCE_SHARE = 0.2
+"""The share of the error budget for the error of a reference, or of a start."""
+HORIZON = 100
+"""Looks over which the first half of the budget is spent."""
+LONGER = 4
+"""How many windows the longer window has."""
+_WALKS = 40_000
+_COLUMNS = 5
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The samples of a step, one row per sample: what alarms are made of.
+
+    Attributes
+    ----------
+    prompt : int (N,)
+        Numbers of prompts, which stay over the run.
+    log_odds : float (N,), optional
+        Of the stated probability that a sample is correct; None if nothing is stated.
+    pair_odds : float (N,), optional
+        Their differences are the log-odds that one sample of a prompt is better than another.
+    label : float (N,)
+        1 for correct, 0 for wrong, a share, NaN if unknown.
+    weight : float (N,)
+        1/P(the sample is labelled).
+    length : float (N,)
+        NaN if unknown.
+    outside : bool (N,), optional
+        Whether the reward is beyond the range that the calibrator was fitted on.
+    repeated : bool (N,), optional
+        Whether another sample of the prompt has the same text.
+    """
+
+    prompt: IntArray
+    log_odds: FloatArray | None
+    pair_odds: FloatArray | None
+    label: FloatArray
+    weight: FloatArray
+    length: FloatArray
+    outside: BoolArray | None = None
+    repeated: BoolArray | None = None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over the samples of each prompt: one row of ``values`` (prompts, 5) for each.
+
+    The columns are the residual (stated − observed, or the value that may change), the number of samples, the variance
+    that was stated, and the derivatives of the stated p by the slope and the shift of the reference.
+    """
+
+    prompt: IntArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, prompt: IntArray, *columns: FloatArray) -> Sums:
+        """Add up the rows of each prompt; columns that are not given are 0."""
+        owner, index = np.unique(prompt, return_inverse=True)
+        values = np.zeros((len(owner), _COLUMNS))
+        for place, column in enumerate(columns):
+            values[:, place] = np.bincount(index, column, len(owner))
+        return cls(owner, values)
+
+    @classmethod
+    def merged(cls, parts: Sequence[Sums]) -> Sums:
+        """Add up the sums of each prompt."""
+        if not parts:
+            return cls(np.empty(0, dtype=np.int64), np.empty((0, _COLUMNS)))
+        values = np.concatenate([part.values for part in parts])
+        return cls.of(np.concatenate([part.prompt for part in parts]), *values.T)
+
+
+class Check(Protocol):
+    """An alarm: what is measured, how much of the error budget it has, and how it is said."""
+
+    name: str
+    share: float
+    """Of the error budget; those of all errors, and those of all changes, sum to 1."""
+    margin: float | None
+    """What does not count; None for the margin of the watcher."""
+    from_start: bool
+    """Whether the mean is compared with that of the first looks, and not with 0."""
+    both_sides: bool
+    """Whether too small is an alarm as well, if the user asks for both sides."""
+
+    def sums(self, step: Observed) -> Sums | None:
+        """Return the sums of a step; None if it shows nothing."""
+
+    def sentence(self, alarm: dict[str, Any]) -> str:
+        """Say what was seen, in words that follow "Alarm at step 7: "."""
+
+
+@dataclass
+class Moments:
+    """Sums of the rows of `Sums`, and of their products, kept up to date without adding up everything again."""
+
+    rows: dict[int, FloatArray] = field(default_factory=dict)
+    totals: FloatArray = field(default_factory=lambda: np.zeros(_COLUMNS))
+    products: FloatArray = field(default_factory=lambda: np.zeros(3))
+    """Of residual², residual · samples, samples²."""
+
+    def add(self, sums: Sums) -> None:
+        """Add the sums of further samples."""
+        new = sums.values
+        old = np.array([self.rows.get(prompt, _NOTHING) for prompt in sums.prompt.tolist()])
+        both = old + new
+        self.rows.update(zip(sums.prompt.tolist(), both, strict=True))
+        self.totals += new.sum(axis=0)
+        self.products += _products(both) - _products(old)
+
+
+_NOTHING = np.zeros(_COLUMNS)
+
+
+def _products(rows: FloatArray) -> FloatArray:
+    residual, samples = rows[:, 0], rows[:, 1]
+    return np.array([residual @ residual, residual @ samples, samples @ samples])
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over samples with its standard error, and its derivatives by the slope and shift of a reference."""
+
+    value: float
+    error: float
+    slope: FloatArray
+    prompts: int
+
+    @classmethod
+    def of(cls, n: int, totals: FloatArray, products: FloatArray) -> Mean:
+        """Return the mean from sums over n prompts, with prompts as clusters."""
+        total = totals[1]
+        value = totals[0] / total
+        spread = products[0] - 2 * value * products[1] + value**2 * products[2]
+        between = max(float(spread), 0.0) * n / max(n - 1, 1)
+        # Few samples may all agree by chance: never less than the variance that was stated.
+        error = float(np.sqrt(max(between, totals[2])) / total)
+        return cls(float(value), error, totals[3:] / total, n)
+
+    @classmethod
+    def over(cls, sums: Sums) -> Mean:
+        """Return the mean of sums."""
+        return cls.of(len(sums.prompt), sums.values.sum(axis=0), _products(sums.values))
+
+
+def spent(looks: int, horizon: int = HORIZON) -> float:
+    """Return the fraction of the error budget that is spent after some looks.
+
+    >>> spent(0), spent(100), spent(300), spent(50)
+    (0.0, 0.5, 0.75, 0.25)
+    """
+    ahead = 1 + looks / horizon
+    doublings = int(np.log2(ahead))
+    rest = 0.5**doublings
+    return 1 - rest + rest / 2 * (ahead * rest - 1)
+
+
+@dataclass
+class Boundary:
+    """The limits of a test at every look, in standard errors of a normal mean; see the module."""
+
+    alpha: float
+    horizon: int
+    windows: tuple[int, ...]
+    looks: int = 0
+    _sums: list[FloatArray] = field(default_factory=list, repr=False)
+    _variances: list[float] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        """Start the walks."""
+        self._rng = np.random.default_rng(0)
+        self._now = np.zeros(_WALKS, dtype=np.float32)
+        self._alive = np.ones(_WALKS, dtype=bool)
+        self._sums.append(self._now)
+        self._variances.append(0.0)
+
+    def limit(self, variance: float) -> float:
+        """Return the limit of the next look, which adds a step of this variance to the walks."""
+        self.looks += 1
+        noise = self._rng.standard_normal(_WALKS, dtype=np.float32)
+        self._now = self._now + np.float32(np.sqrt(variance)) * noise
+        self._sums.append(self._now)
+        self._variances.append(self._variances[-1] + variance)
+        longest = max(self.windows)
+        del self._sums[: -longest - 1]
+        del self._variances[: -longest - 1]
+        largest = self._now / np.float32(np.sqrt(self._total()))
+        for window in self.windows:
+            start = max(len(self._sums) - 1 - window, 0)
+            wide = self._variances[-1] - self._variances[start]
+            np.maximum(largest, (self._now - self._sums[start]) / np.float32(np.sqrt(wide)), out=largest)
+        largest[~self._alive] = -np.inf
+        # At least one walk: otherwise nothing could be shown at this look.
+        most = max(int(self.alpha * spent(self.looks, self.horizon) * _WALKS) - int((~self._alive).sum()), 0)
+        if most == 0:
+            return float(np.inf)
+        limit = float(np.partition(largest, _WALKS - most - 1)[_WALKS - most - 1])
+        self._alive &= largest <= limit
+        return limit
+
+    def _total(self) -> float:
+        return self._variances[-1] or 1.0
+
+
+@dataclass
+class Monitor:
+    """Follows one statistic of a run, and keeps its alarms.
+
+    Parameters
+    ----------
+    check : Check
+        What is followed.
+    alpha : float
+        The chance of any false alarm of this kind over the whole run.
+    margin : float
+        Means up to this size raise no alarm.
+    window : int
+        How many of the last looks are also tested by themselves.
+    both_sides : bool
+        Whether too small is an alarm as well.
+    horizon : int
+        Looks over which half of the budget is spent.
+    """
+
+    check: Check
+    alpha: float
+    margin: float
+    window: int = 10
+    both_sides: bool = False
+    horizon: int = HORIZON
+    reference: Calibrator | None = None
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    extra: float = 0.0
+    """What was added to the margin at the last look, for the error of the reference or of the start."""
+    reach: float | None = None
+    """What the mean over the run would have to exceed at the last look."""
+    _is_old: bool = False
+    _limit: float = float("inf")
+    _steps: dict[float, Sums] = field(default_factory=dict, repr=False)
+    _waiting: list[float] = field(default_factory=list, repr=False)
+    _looks: list[Sums] = field(default_factory=list, repr=False)
+    _start: list[Sums] = field(default_factory=list, repr=False)
+    _all: Moments = field(default_factory=Moments, repr=False)
+    _holds: set[int] = field(default_factory=set, repr=False)
+
+    def __post_init__(self) -> None:
+        """Share the budget between the sides."""
+        self.signs = (1, -1) if self.both_sides and self.check.both_sides else (1,)
+        tested = self.alpha * (1 - REFERENCE_SHARE) / len(self.signs)
+        self._boundary = Boundary(tested, self.horizon, (self.window, LONGER * self.window))
+
+    @property
+    def looks(self) -> int:
+        """The number of looks so far."""
+        return self._boundary.looks
+
+    def add(self, step: float, observed: Observed) -> None:
+        """Add a step, and test if it completes a look. A step that is replaced is tested by `settle`."""
+        sums = self.check.sums(observed)
+        if step in self._steps:
+            self._is_old = True
+            del self._steps[step]
+        if sums is None or not len(sums.prompt):
+            return
+        self._steps[step] = sums
+        if self._is_old:
+            return
+        self._waiting.append(step)
+        look = self._next_look()
+        if look is not None:
+            self._boundary_step(look)
+            self._test(step)
+
+    def remove(self, step: float) -> None:
+        """Take a step out of the evidence. The looks that were made stay counted."""
+        if self._steps.pop(step, None) is not None:
+            self._rebuild()
+
+    def settle(self) -> None:
+        """Add up everything again after steps were replaced, and test once."""
+        if not self._is_old:
+            return
+        self._is_old = False
+        self._rebuild()
+        if self._looks:
+            # Looks that nobody could make in time are spent.
+            new = self._looks[self._boundary.looks :] or self._looks[-1:]
+            for look in new:
+                self._boundary_step(look)
+            self._test(max(self._steps))
+
+    def _rebuild(self) -> None:
+        self._waiting, self._looks, self._start, self._all = [], [], [], Moments()
+        for step in sorted(self._steps):
+            self._waiting.append(step)
+            self._next_look()
+
+    def _next_look(self) -> Sums | None:
+        """Return the steps that are waiting as a look, if they have enough prompts and are not part of the start."""
+        look = Sums.merged([self._steps[step] for step in self._waiting])
+        if len(look.prompt) < FEWEST:
+            return None
+        self._waiting = []
+        if self.check.from_start and len(self._start) < self.window:
+            self._start.append(look)
+            return None
+        self._looks.append(look)
+        self._all.add(look)
+        return look
+
+    def _boundary_step(self, look: Sums) -> None:
+        error = Mean.over(look).error * float(look.values[:, 1].sum())
+        self._limit = self._boundary.limit(max(error**2, 1e-12))
+
+    def _test(self, step: float) -> None:
+        limit = self._limit
+        means = {"run": Mean.of(len(self._all.rows), self._all.totals, self._all.products)}
+        for window in (self.window, LONGER * self.window):
+            if window < len(self._looks):
+                means[f"last {window} looks"] = Mean.over(Sums.merged(self._looks[-window:]))
+        if self.check.from_start:  # what was long ago says nothing about now
+            means = {over: mean for over, mean in means.items() if over != "run"} or means
+        start, start_error, start_prompts = self._of_start()
+        for sign in self.signs:
+            crossed = []
+            for over, mean in means.items():
+                extra = self._of_reference(mean.slope)
+                extra += (
+                    float(stdtrit(max(start_prompts - 1, 1), 1 - REFERENCE_SHARE * self.alpha)) * start_error
+                )
+                self.extra = extra
+                far = float(stdtrit(mean.prompts - 1, ndtr(limit))) if np.isfinite(limit) else np.inf
+                beyond = self._margin(start) + extra + far * mean.error
+                self.reach = beyond if over == "run" else self.reach
+                size = sign * (mean.value - start)
+                if size > beyond:
+                    about = {"over": over, "value": mean.value - start, "error": mean.error, "limit": beyond}
+                    crossed.append({**about, "margin": self._margin(start) + extra, "prompts": mean.prompts})
+            back = sign * ([*means.values()][-1].value - start) <= self._margin(start)
+            self._note(step, sign, crossed, back)
+
+    def _note(self, step: float, sign: int, crossed: list[dict[str, Any]], back: bool) -> None:
+        """Keep an alarm, once for each direction until the newest window is back within the margin."""
+        if crossed and sign not in self._holds:
+            self._holds.add(sign)
+            about = {"step": step, "what": self.check.name, "direction": "above" if sign > 0 else "below"}
+            alarm = {**about, **crossed[0], "look": self.looks}
+            self.alarms.append({**alarm, "reason": self.check.sentence(alarm)})
+        elif not crossed and back:
+            self._holds.discard(sign)
+
+    def _margin(self, start: float) -> float:
+        """Return the margin; that of a change may be a fraction of the start."""
+        relative = getattr(self.check, "relative", False)
+        margin = self.margin if self.check.margin is None else self.check.margin
+        return margin * abs(start) if relative else margin
+
+    def _of_start(self) -> tuple[float, float, int]:
+        if not self.check.from_start:
+            return 0.0, 0.0, 2
+        mean = Mean.over(Sums.merged(self._start))
+        return mean.value, mean.error, mean.prompts
+
+    def _of_reference(self, slope: FloatArray) -> float:
+        """Return the bound of the error of the reference, for a mean with these derivatives."""
+        reference = self.reference
+        if reference is None or reference.covariance is None or not slope.any():
+            return 0.0
+        return reference_bound(reference, slope, self.alpha)
+
+
+def reference_bound(reference: Calibrator, slope: FloatArray, alpha: float) -> float:
+    """Return what the error of a fitted reference may add to a mean with these derivatives by slope and shift."""
+    error = float(np.sqrt(max(slope @ np.array(reference.covariance) @ slope, 0.0)))
+    freedom = max(reference.fitted_on.get("clusters", np.inf) - 2, 1)
+    return float(stdtrit(freedom, 1 - REFERENCE_SHARE * alpha / 2)) * error

@@ -1,0 +1,52 @@
+"""The alarm about the order within prompts: it is worse than the rewards say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.integrations.alarms.gap import gap_sums, points_over
+from rmcalib.integrations.alarms.monitor import Observed, Sums
+from rmcalib.metrics.views import decided_pairs
+
+
+@dataclass(frozen=True)
+class Order:
+    """Of a correct and a wrong sample of a prompt, the preferred one is correct as often as the rewards say."""
+
+    name: str = "order"
+    share: float = 0.5
+    margin: float | None = None
+    from_start: bool = False
+    both_sides: bool = False
+
+    def sums(self, step: Observed) -> Sums | None:
+        """Return the residuals of the pairs of a correct and a wrong sample."""
+        known = ~np.isnan(step.label)
+        if step.pair_odds is None or not known.any():
+            return None
+        return pair_sums(step.prompt[known], step.pair_odds[known], step.label[known])
+
+    def sentence(self, alarm: dict[str, Any]) -> str:
+        """Say by how much, over what, and from how many prompts."""
+        return f"the order within prompts is worse than the rewards say, by {points_over(alarm)}"
+
+
+def pair_sums(prompt: IntArray, x: FloatArray, y: FloatArray) -> Sums:
+    """Return the sums of pairs of a correct and a wrong sample of a prompt; the mean of a prompt counts once.
+
+    Stated is σ(|x_i − x_j|), observed whether the one with the larger x is correct (a tie counts 1/2).
+    """
+    order = np.argsort(prompt, kind="stable")
+    prompt, x, y = prompt[order], x[order], y[order]
+    one, other = decided_pairs(np.unique(prompt, return_inverse=True)[1], y)
+    d = x[one] - x[other]
+    sums = gap_sums(prompt[one], np.abs(d), np.heaviside(d, 0.5))
+    n_pairs = sums.values[:, 1].copy()
+    sums.values[:] /= n_pairs[:, None]
+    sums.values[:, 2] /= n_pairs  # the variance of a mean falls with the number of pairs
+    sums.values[:, 4] = 0.0  # a difference does not depend on the shift
+    return sums

@@ -1,0 +1,133 @@
+"""Send the steps of a watched run to an experiment tracker, or to a URL."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+TRACKERS = ("wandb", "trackio", "tensorboard", "mlflow")
+_SECONDS = 10.0  # a webhook that does not answer must not hold the watch up
+Send = Callable[[Mapping[str, Any], list[str]], None]
+"""Takes the row of a step, and the sentences of new alarms."""
+
+
+def tracker(name: str, folder: str = "runs/watch") -> Send:
+    """Return a function that sends rows and alarms to a tracker by its name, or to a webhook by its URL.
+
+    Numbers are called `watch/<column>`. A webhook gets ``{"step": ..., "watch": {...}, "alarms": [...]}`` as JSON.
+
+    Parameters
+    ----------
+    name : str
+        wandb, trackio, tensorboard, mlflow, or a URL that begins with http:// or https://.
+    folder : str
+        Where TensorBoard writes.
+
+    Returns
+    -------
+    function
+        Of a row and a list of sentences.
+
+    Examples
+    --------
+    >>> tracker("wandbb")
+    Traceback (most recent call last):
+    ValueError: log_to: unknown 'wandbb' (have: wandb, trackio, tensorboard, mlflow, or a URL)
+    """
+    if name.startswith(("http://", "https://")):
+        return _webhook(name)
+    if name not in TRACKERS:
+        raise ValueError(f"log_to: unknown {name!r} (have: {', '.join(TRACKERS)}, or a URL)")
+    try:
+        return {"wandb": _wandb, "trackio": _trackio, "tensorboard": _tensorboard, "mlflow": _mlflow}[name](
+            folder
+        )
+    except ImportError as error:
+        raise ValueError(f"log_to: {name} is not installed: pip install {name}") from error
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the finite numbers of a row by their logged names."""
+    known = {name: float(value) for name, value in row.items() if name != "step"}
+    return {f"watch/{name}": value for name, value in known.items() if math.isfinite(value)}
+
+
+def _wandb(_: str) -> Send:
+    import wandb
+
+    run = wandb.init(job_type="rmcalib-watch", resume="allow")
+    run.define_metric("watch/step")
+    run.define_metric("watch/*", step_metric="watch/step")
+
+    def send(row: Mapping[str, Any], alarms: list[str]) -> None:
+        run.log({**_numbers(row), "watch/step": row["step"]})
+        for text in alarms:
+            run.alert(title="rmcalib watch", text=text)
+
+    return send
+
+
+def _trackio(_: str) -> Send:
+    import trackio
+
+    trackio.init(project="rmcalib-watch")
+
+    def send(row: Mapping[str, Any], alarms: list[str]) -> None:
+        trackio.log({**_numbers(row), "watch/step": row["step"], **_alarm_texts(alarms)})
+
+    return send
+
+
+def _tensorboard(folder: str) -> Send:
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer = SummaryWriter(folder)
+
+    def send(row: Mapping[str, Any], alarms: list[str]) -> None:
+        for name, value in _numbers(row).items():
+            writer.add_scalar(name, value, int(row["step"]))
+        for text in alarms:
+            writer.add_text("watch/alarm", text, int(row["step"]))
+        writer.flush()
+
+    return send
+
+
+def _mlflow(_: str) -> Send:
+    import mlflow
+
+    if mlflow.active_run() is None:
+        mlflow.start_run(run_name="rmcalib watch")
+
+    def send(row: Mapping[str, Any], alarms: list[str]) -> None:
+        mlflow.log_metrics(_numbers(row), step=int(row["step"]))
+        for text in alarms:
+            mlflow.set_tag("rmcalib.alarm", text)
+
+    return send
+
+
+def _alarm_texts(alarms: list[str]) -> dict[str, str]:
+    return {"watch/alarm_text": " ".join(alarms)} if alarms else {}
+
+
+def _webhook(url: str) -> Send:
+    from urllib.request import Request, urlopen
+
+    place = urlsplit(url).hostname  # the rest of a URL may be a secret
+
+    def send(row: Mapping[str, Any], alarms: list[str]) -> None:
+        numbers = {name.removeprefix("watch/"): value for name, value in _numbers(row).items()}
+        body = json.dumps({"step": row["step"], "watch": numbers, "alarms": alarms}).encode()
+        request = Request(url, body, {"Content-Type": "application/json"})
+        try:
+            with urlopen(request, timeout=_SECONDS):
+                pass
+        except OSError as error:
+            reason = getattr(error, "code", None) or type(getattr(error, "reason", error)).__name__
+            raise ValueError(f"log_to: {place} did not take a step ({reason})") from None
+
+    return send
