@@ -1,33 +1,64 @@
 """How often does `rmcalib watch` raise a false alarm, and how soon a true one? Writes results/alarms.md.
 
-`python scripts/measure_alarms.py [--runs 400] [--to results/alarms.md]`
+`python scripts/measure_alarms.py [--runs 100] [--to results/alarms.md]`
+
+The limits of the looks depend on the variances of the looks alone, which are the same in all runs of a row up to noise.
+So the random walks that they come from are followed once per row, beside its first run.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
 
 from rmcalib._util.files import write_text
-from rmcalib.integrations.alarms.gap import gap_sums
-from rmcalib.integrations.alarms.order import pair_sums
+from rmcalib.integrations.alarms import ERRORS, Monitor, Observed
 from rmcalib.metrics.views import whole_part
-from rmcalib.repair.calibrator import fit_pointwise
+from rmcalib.repair.calibrator import Calibrator, fit_pointwise
 from rmcalib.scores import Scores
 
-STEPS, PROMPTS, SAMPLES = 100, 32, 4
+PROMPTS, SAMPLES, MARGIN, LEVEL = 32, 4, 0.03, 0.95
 DIFFICULTY = 1.0  # standard deviation of a prompt's hidden log-odds
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 _GRID = np.linspace(-12, 12, 2401)
 _STATED = (expit(_GRID[:, None] + DIFFICULTY * _NODES) * _WEIGHTS).sum(axis=1) / _WEIGHTS.sum()
 
 
+@dataclass(frozen=True)
+class World:
+    """A kind of training run: what its prompts, rewards and labels are, and what goes wrong when."""
+
+    name: str
+    gap: float = 0.0
+    after: int = 0
+    """The step after which the gap opens."""
+    grows: int = 0
+    """Steps in which the gap grows to its size; 0 for at once."""
+    coin: bool = False
+    """Whether the order within prompts becomes a coin toss instead."""
+    pool: int = 0
+    """Prompts that return; 0 for fresh ones."""
+    reference: int = 0
+    """Prompts that a reference was fitted on; 0 if the rewards are log-odds."""
+    labelled: float = 1.0
+    per_prompt: int = SAMPLES
+    steps: int = 100
+    whitened: bool = False
+    """Whether the rewards of a step are shifted and scaled to mean 0 and variance 1."""
+    offsets: float = 0.0
+    """Standard deviation of a prompt's own offset, which a Bradley-Terry model has."""
+    improves: float = 0.0
+    """By how much the log-odds of the policy's samples grow until the end."""
+
+
 def samples(
-    rng: np.random.Generator, hidden: np.ndarray, level: np.ndarray, gap: float = 0.0, coin: bool = False
+    rng: np.random.Generator, world: World, hidden: np.ndarray, level: np.ndarray, gap: float, coin: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-odds that are stated, and labels: both (prompts, samples).
 
@@ -35,107 +66,236 @@ def samples(
     stated, so that forecasts are calibrated over prompts. A gap turns correct labels into wrong ones. A coin
     gives the rewards of a prompt to its samples in random order.
     """
-    x = level[:, None] + rng.normal(scale=1.2, size=(len(hidden), SAMPLES))
+    x = level[:, None] + rng.normal(scale=1.2, size=(len(hidden), world.per_prompt))
     q = expit(x + hidden[:, None])
-    y = (rng.random(q.shape) < q) & (rng.random(q.shape) >= gap / 0.5)
+    right = rng.random(q.shape) < q
+    lost = min(gap / max(right.mean(), 1e-9), 1.0)
+    y = right & (rng.random(q.shape) >= lost)
     stated = logit(np.interp(x, _GRID, _STATED))
     return rng.permuted(stated, axis=1) if coin else stated, y.astype(float)
 
 
-def run(setting: str, seed: int, gap: float, change: int = 0, coin: bool = False) -> tuple[int | None, str]:
-    """Return the step of the alarm, counted from the change, or None; and what it was about."""
+def rewards_of(rng: np.random.Generator, world: World, x: np.ndarray) -> np.ndarray:
+    """Return the rewards that stand for log-odds: 2 x + 1 with offsets of prompts, or whitened."""
+    if not world.reference:
+        return x
+    rewards = 2 * x + 1 + rng.normal(scale=world.offsets, size=(len(x), 1))
+    return (rewards - rewards.mean()) / rewards.std() if world.whitened else rewards
+
+
+def reference_of(rng: np.random.Generator, world: World) -> Calibrator | None:
+    """Return a calibrator that was fitted on the first prompts, which are not tested."""
+    if not world.reference:
+        return None
+    columns = []
+    for first in range(0, world.reference, PROMPTS):
+        n = min(PROMPTS, world.reference - first)
+        x, y = samples(
+            rng, world, rng.normal(scale=DIFFICULTY, size=n), rng.normal(scale=0.8, size=n), 0.0, False
+        )
+        columns.append((rewards_of(rng, world, x), y))
+    rewards, labels = (np.concatenate([one[i] for one in columns]) for i in (0, 1))
+    return fit_pointwise(whole_part(Scores.from_arrays(rewards, labels, labels_are="correct")))
+
+
+@dataclass
+class Limits:
+    """The limits of a row's looks, found beside the first run."""
+
+    known: dict[str, list[float]] = field(default_factory=dict)
+
+    def share(self, monitor: Monitor) -> None:
+        """Let a monitor take the limits of an earlier run where there are some."""
+        boundary, known = monitor._boundary, self.known.setdefault(monitor.check.name, [])
+        follow = boundary.limit
+
+        def limit(variance: float) -> float:
+            if boundary.looks < len(known):
+                boundary.looks += 1
+                return known[boundary.looks - 1]
+            known.append(follow(variance))
+            return known[-1]
+
+        # A later run may have more looks than the first: its walks begin there, with all of the budget spent before.
+        boundary.limit = limit  # type: ignore[method-assign]
+
+
+def run(world: World, seed: int, limits: Limits) -> tuple[int | None, str, np.ndarray]:
+    """Return the step of the alarm or None, what it was about, and the mean residual of each step."""
     rng = np.random.default_rng(seed)
-    alarm = Alarm()
-    scale, shift = 1.0, 0.0
-    n_pool = 300 if setting == "returning" else 200 if setting == "same" else 0
-    pool = rng.normal(scale=DIFFICULTY, size=n_pool), rng.normal(scale=0.8, size=n_pool)
-    if setting == "reference":
-        hidden, level = rng.normal(scale=DIFFICULTY, size=60), rng.normal(scale=0.8, size=60)
-        x, y = samples(rng, hidden, level)
-        fit = fit_pointwise(whole_part(Scores.from_arrays(2 * x + 1, y)))
-        # What is stated by the reference, as a function of the true log-odds.
-        assert fit.threshold is not None
-        scale, shift = 2 / fit.temperature, (1 - fit.threshold) / fit.temperature
-        alarm = Alarm(reference=fit)
-    order, size, steps = np.arange(0), PROMPTS, STEPS
-    if setting == "same":
-        size, steps = 200, 3
-    for step in range(1, steps + 1):
-        if n_pool:
-            if len(order) < size:
-                order = np.concatenate([order, rng.permutation(n_pool)])
-            ids, order = order[:size], order[size:]
+    reference = reference_of(rng, world)
+    monitors = [Monitor(check, (1 - LEVEL) * check.share, MARGIN, reference=reference) for check in ERRORS]
+    for monitor in monitors:
+        limits.share(monitor)
+    pool = rng.normal(scale=DIFFICULTY, size=world.pool), rng.normal(scale=0.8, size=world.pool)
+    order, residuals, alarm = np.arange(0), np.full(world.steps, np.nan), None
+    for step in range(1, world.steps + 1):
+        if world.pool:
+            if len(order) < PROMPTS:
+                order = np.concatenate([order, rng.permutation(world.pool)])
+            ids, order = order[:PROMPTS], order[PROMPTS:]
             hidden, level = pool[0][ids], pool[1][ids]
         else:
-            ids = np.arange(size) + step * size
-            hidden, level = rng.normal(scale=DIFFICULTY, size=size), rng.normal(scale=0.8, size=size)
-        on = step > change
-        x, y = samples(rng, hidden, level, gap if on else 0.0, coin and on)
-        x = scale * x + shift
-        prompt, x, y = np.repeat(ids, SAMPLES), x.ravel(), y.ravel()
-        alarm.add(step, gap_sums(prompt, expit(x), y, x), pair_sums(prompt, y, x))
-        if alarm.alarm is not None:
-            return step - change, str(alarm.alarm["what"])
-    return None, ""
+            ids = np.arange(PROMPTS) + step * PROMPTS
+            hidden, level = rng.normal(scale=DIFFICULTY, size=PROMPTS), rng.normal(scale=0.8, size=PROMPTS)
+        since = step - world.after
+        gap = 0.0 if since <= 0 else world.gap * (min(since / world.grows, 1.0) if world.grows else 1.0)
+        level = level + world.improves * step / world.steps
+        x, y = samples(rng, world, hidden, level, gap, world.coin and since > 0)
+        rewards = rewards_of(rng, world, x)
+        if reference is not None:
+            assert reference.threshold is not None
+            rewards = (rewards - reference.threshold) / reference.temperature
+        label = np.where(rng.random(y.shape) < world.labelled, y, np.nan).ravel()
+        nothing = np.full(label.shape, np.nan)
+        observed = Observed(
+            np.repeat(ids, world.per_prompt),
+            rewards.ravel(),
+            rewards.ravel(),
+            label,
+            np.ones(len(label)),
+            nothing,
+        )
+        with np.errstate(invalid="ignore"):
+            known = ~np.isnan(label)
+            residuals[step - 1] = (expit(rewards.ravel()) - label)[known].mean() if known.any() else np.nan
+        for monitor in monitors if alarm is None else ():
+            monitor.add(step, observed)
+        found = [one for monitor in monitors for one in monitor.alarms]
+        if found and alarm is None:
+            alarm = step, str(found[0]["what"])
+    return (None, "", residuals) if alarm is None else (*alarm, residuals)
 
 
-SETTINGS = ("fresh", "returning", "reference")
-CASES = [
-    *((setting, gap, 0, False) for setting in SETTINGS for gap in (0.0, 0.03)),
-    *((setting, gap, 0, False) for setting in SETTINGS for gap in (0.05, 0.1, 0.2)),
-    *(("fresh", gap, 50, False) for gap in (0.05, 0.1, 0.2)),
-    ("fresh", 0.0, 0, True),
-    ("returning", 0.0, 50, True),
-    ("same", 0.0, 0, False),
-    ("same", 0.2, 0, False),
+def oracle(residuals: np.ndarray, edge: np.ndarray, gap: float) -> np.ndarray:
+    """Return the steps of the alarms of a CUSUM that knows the size of the gap, and has 5% of false alarms, too.
+
+    ``residuals`` and ``edge`` are (runs, steps): those of a world, and of the same world with a gap of the margin.
+    """
+
+    def path(values: np.ndarray) -> np.ndarray:
+        spread = np.nanvar(edge)
+        gains = np.nan_to_num((gap - MARGIN) * (values - (gap + MARGIN) / 2) / spread)
+        total, out = np.zeros(len(values)), np.empty(values.shape)
+        for step in range(values.shape[1]):
+            total = np.maximum(total + gains[:, step], 0.0)
+            out[:, step] = total
+        return out
+
+    limit = np.quantile(path(edge).max(axis=1), LEVEL)
+    above = path(residuals) > limit
+    return np.where(above.any(axis=1), above.argmax(axis=1) + 1.0, np.inf)
+
+
+def few_labels(name: str, **settings: Any) -> World:
+    """Return a world with labels on 2% of 8 samples per prompt."""
+    return World(name, labelled=0.02, per_prompt=8, **settings)
+
+
+HEALTHY = [
+    World("fresh prompts"),
+    World("fresh prompts, gap on the edge", gap=MARGIN),
+    World("300 prompts that return", pool=300),
+    World("300 prompts that return, gap on the edge", gap=MARGIN, pool=300),
+    few_labels("2% labels"),
+    few_labels("2% labels, gap on the edge", gap=MARGIN),
+    World("reference of 200 prompts", reference=200),
+    World("reference of 800 prompts", reference=800),
+    World("batch-whitened rewards", reference=800, whitened=True),
+    World("offsets of prompts", reference=800, offsets=2.0),
+    World("improving policy", improves=1.5),
+    World("improving policy, whitened", improves=1.5, reference=800, whitened=True),
 ]
-NAMES = {
-    "fresh": "fresh prompts",
-    "returning": "300 prompts that return",
-    "reference": "reference fitted on 60 prompts",
-    "same": "the same 200 prompts, three looks",
-}
+DRIFTS = [
+    World("5 points from the start", gap=0.05),
+    World("10 points from the start", gap=0.1),
+    World("20 points from the start", gap=0.2),
+    World("6 points after step 50", gap=0.06, after=50),
+    World("10 points after step 50", gap=0.1, after=50),
+    World("20 points after step 50", gap=0.2, after=50),
+    World("10 points after step 50, 300 prompts return", gap=0.1, after=50, pool=300),
+    World("20 points after step 50, reference of 200", gap=0.2, after=50, reference=200),
+    World("20 points after step 50, reference of 800", gap=0.2, after=50, reference=800),
+    few_labels("2% labels, grows to 35 points in 120 steps", gap=0.35, grows=120, steps=120),
+    World("the order is a coin toss after step 50", coin=True, after=50),
+]
+
+
+def quantiles(steps: np.ndarray, after: int) -> list[str]:
+    """Return the median delay of alarms after the change, and the delay within which 90% come."""
+    late = np.quantile(np.where(steps > after, steps - after, np.inf), [0.5, 0.9], method="higher")
+    return [f"{one:g}" if np.isfinite(one) else "–" for one in late]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--to", type=Path, default=Path("results/alarms.md"))
     given = parser.parse_args()
     lines = [
         "# Alarms of `rmcalib watch`",
         "",
-        f"{given.runs} simulated runs per row, {STEPS} looks of {PROMPTS} prompts with {SAMPLES} samples each "
-        "(the last rows: three looks at 200 prompts), level 95%, margin 3 points, window 10 steps. Every prompt has a",
-        f"hidden difficulty (standard deviation {DIFFICULTY:g} in log-odds). A gap of 3 points is on the edge of what "
-        "must not alarm. Made by",
-        "`scripts/measure_alarms.py`.",
+        f"{given.runs} simulated runs per row: {PROMPTS} prompts per step with {SAMPLES} samples, 100 steps, level "
+        f"{LEVEL:.0%}, margin {100 * MARGIN:g} points,",
+        "window 10 looks, one-sided. Every prompt has a hidden difficulty (standard deviation "
+        f"{DIFFICULTY:g} in log-odds). 2% labels: of 8 samples per",
+        "prompt, so about 5 per step. Made by `scripts/measure_alarms.py`.",
         "",
-        "| prompts | truth | starts after step | alarms | about the gap | about the order | median delay in steps "
-        "| 90% within |",
+        "## Nothing is wrong",
+        "",
+        "A gap on the edge is exactly the margin: the largest one that must not alarm.",
+        "",
+        "| run | false alarms | about the gap | about the order |",
+        "|---|---|---|---|",
+    ]
+    began = time.perf_counter()
+    residuals: dict[str, np.ndarray] = {}
+
+    def measured(world: World) -> tuple[np.ndarray, list[str]]:
+        limits = Limits()
+        found = [run(world, seed, limits) for seed in range(given.runs)]
+        residuals[world.name] = np.array([one[2] for one in found])
+        return np.array([np.inf if one[0] is None else one[0] for one in found]), [one[1] for one in found]
+
+    for world in HEALTHY:
+        steps, about = measured(world)
+        rates = [
+            np.isfinite(steps).mean(),
+            *(np.mean([one == what for one in about]) for what in ("gap", "order")),
+        ]
+        lines.append(f"| {world.name} | {' | '.join(f'{rate:.1%}' for rate in rates)} |")
+        print(lines[-1], f"{time.perf_counter() - began:.0f} s", flush=True)
+    lines += [
+        "",
+        f"Two standard errors of a rate of 5% are {2 * (0.05 * 0.95 / given.runs) ** 0.5:.1%} with {given.runs} runs.",
+        "",
+        "## Something is wrong",
+        "",
+        "Delays are counted in steps from the change. The oracle is a CUSUM that knows the size of the gap in advance,",
+        "and has a false alarm in 5% of the runs on the edge, too.",
+        "",
+        "| drift | found | before the change | median delay | 90% within | oracle: found | median | 90% |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for setting, gap, change, coin in CASES:
-        began = time.perf_counter()
-        found = [run(setting, seed, gap, change, coin) for seed in range(given.runs)]
-        early = sum(delay is not None and delay <= 0 for delay, _ in found)
-        delays = np.array([np.inf if delay is None else delay for delay, _ in found])
-        about = [sum(what == one for _, what in found) / given.runs for one in ("gap", "order")]
-        late = [
-            f"{one:g}" if np.isfinite(one) else "–"
-            for one in np.quantile(delays, [0.5, 0.9], method="higher")
+    for world in DRIFTS:
+        steps, _ = measured(world)
+        cells = [
+            f"{(np.isfinite(steps) & (steps > world.after)).mean():.0%}",
+            f"{(steps <= world.after).mean():.1%}",
         ]
-        truth = (
-            "order is a coin toss" if coin else "calibrated" if gap == 0 else f"gap {100 * gap:.0f} points"
-        )
-        cells = [NAMES[setting], truth, str(change), f"{np.isfinite(delays).mean():.1%}"]
-        cells += [f"{one:.1%}" for one in about]
-        cells += late if gap > 0 or coin else ["", ""]
-        lines.append(f"| {' | '.join(cells)} |")
-        print(lines[-1], f"({early} before the change, {time.perf_counter() - began:.0f} s)", flush=True)
-    rate = (0.05 * 0.95 / given.runs) ** 0.5
-    lines += ["", f"Two standard errors of a rate of 5% are {2 * rate:.1%} with {given.runs} runs.", ""]
-    write_text(given.to, "\n".join(lines))
+        cells += quantiles(steps, world.after)
+        edge = residuals["fresh prompts, gap on the edge"]
+        if world.gap and not (world.reference or world.pool or world.grows):
+            best = oracle(residuals[world.name], edge, world.gap)
+            cells += [
+                f"{(np.isfinite(best) & (best > world.after)).mean():.0%}",
+                *quantiles(best, world.after),
+            ]
+        else:
+            cells += ["", "", ""]
+        lines.append(f"| {world.name} | {' | '.join(cells)} |")
+        print(lines[-1], f"{time.perf_counter() - began:.0f} s", flush=True)
+    write_text(given.to, "\n".join([*lines, ""]))
 
 
 if __name__ == "__main__":

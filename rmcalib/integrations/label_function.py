@@ -52,4 +52,4 @@ def label_function(place: str, rollouts: str | Path) -> Callable[[dict[str, Any]
     function = getattr(module, name, None)
     if not callable(function):
         raise ValueError(f"label_from: {file} has no function {name!r}")
-    return function  # type: ignore[no-any-return]
+    return function

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -56,7 +57,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _wandb(_: str) -> Send:
-    import wandb
+    wandb = import_module("wandb")
 
     run = wandb.init(job_type="rmcalib-watch", resume="allow")
     run.define_metric("watch/step")
@@ -71,7 +72,7 @@ def _wandb(_: str) -> Send:
 
 
 def _trackio(_: str) -> Send:
-    import trackio
+    trackio = import_module("trackio")
 
     trackio.init(project="rmcalib-watch")
 
@@ -82,9 +83,7 @@ def _trackio(_: str) -> Send:
 
 
 def _tensorboard(folder: str) -> Send:
-    from torch.utils.tensorboard import SummaryWriter
-
-    writer = SummaryWriter(folder)
+    writer = import_module("torch.utils.tensorboard").SummaryWriter(folder)
 
     def send(row: Mapping[str, Any], alarms: list[str]) -> None:
         for name, value in _numbers(row).items():
@@ -97,7 +96,7 @@ def _tensorboard(folder: str) -> Send:
 
 
 def _mlflow(_: str) -> Send:
-    import mlflow
+    mlflow = import_module("mlflow")
 
     if mlflow.active_run() is None:
         mlflow.start_run(run_name="rmcalib watch")

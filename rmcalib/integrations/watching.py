@@ -306,7 +306,7 @@ class Watcher:
                 "samples": sum(int((~np.isnan(one.label)).sum()) for one in labelled),
                 "of": sum(len(one) for one in self._samples.values()),
                 "prompts": len(
-                    np.unique(np.concatenate([one.labelled_prompts() for one in labelled] or [[]]))
+                    np.unique(np.concatenate([one.labelled_prompts() for one in labelled] or [np.empty(0)]))
                 ),
                 "shown_from": gap.reach,
             },
@@ -562,8 +562,13 @@ def watch(
     if benchmark is not None and calibrator is not None:
         raise ValueError("benchmark: give a calibrator or a benchmark, not both")
     settings: dict[str, Any] = {
-        "level": level, "margin": margin, "window": window, "start": start,
-        "scale": scale, "both_sides": both_sides, "horizon": horizon,
+        "level": level,
+        "margin": margin,
+        "window": window,
+        "start": start,
+        "scale": scale,
+        "both_sides": both_sides,
+        "horizon": horizon,
     }
     fitted = None if benchmark is None else fit_pointwise(labelled_part(benchmark, "labelled"))
     if not isinstance(folder, str | Path):  # a table, which does not grow

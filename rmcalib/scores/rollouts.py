@@ -277,7 +277,7 @@ class RolloutReader:
         for path in gone:
             del self._files[path]
         for place in files:
-            problems += self._tried(lambda place=place: self._parse(place), place.path, strict)
+            problems += self._tried(self._parse, place, strict)
         if self._roles is None and self._names:
             self._roles = _roles(
                 self._given, [*self._names], self._numeric(), self._is_labelled(), str(self.source)
@@ -285,7 +285,7 @@ class RolloutReader:
         if self._roles is None:
             raise NoSamplesYetError(f"{self.source}: no complete sample in its files yet")
         for place in files:
-            problems += self._tried(lambda place=place: self._convert(place), place.path, strict)
+            problems += self._tried(self._convert, place, strict)
         return self._assembled(files), problems
 
     def _assembled(self, files: list[_Place]) -> dict[str, dict[float, StepSamples]]:
@@ -319,10 +319,11 @@ class RolloutReader:
             )
         return found
 
-    def _tried(self, work: Callable[[], None], path: Path, strict: bool) -> list[str]:
+    def _tried(self, work: Callable[[_Place], None], place: _Place, strict: bool) -> list[str]:
         """Do something with a file; return its problem if it has one that was not reported yet."""
+        path = place.path
         try:
-            work()
+            work(place)
         except (ValueError, OSError) as error:
             if strict:
                 raise
@@ -504,12 +505,12 @@ def _label(sample: Sample, column: str | None, path: Path) -> float:
     return number
 
 
-def _joined(one: StepSamples, other: StepSamples) -> StepSamples:
-    columns = {
-        name: np.concatenate([getattr(one, name), getattr(other, name)])
+def _joined(first: StepSamples, second: StepSamples) -> StepSamples:
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(first, name), getattr(second, name)])
         for name in ("prompt", "reward", "label", "length", "text", "weight")
     }
-    return replace(one, **columns)
+    return replace(first, **columns, dropped=first.dropped + second.dropped)
 
 
 def _scores(parts: list[StepSamples], name: str, source: str) -> Scores:

@@ -18,6 +18,7 @@ class Outside:
     name: str = "outside"
     share: float = 1 / 3
     margin: float | None = 0.05
+    relative: bool = False
     from_start: bool = True
     both_sides: bool = False
 
@@ -40,9 +41,9 @@ class Length:
     name: str = "length"
     share: float = 1 / 3
     margin: float | None = 0.5
+    relative: bool = True
     from_start: bool = True
     both_sides: bool = True
-    relative: bool = True
 
     def sums(self, step: Observed) -> Sums | None:
         """Return the lengths of each prompt."""
@@ -61,6 +62,7 @@ class Repeated:
     name: str = "repeated"
     share: float = 1 / 3
     margin: float | None = 0.2
+    relative: bool = False
     from_start: bool = True
     both_sides: bool = False
 

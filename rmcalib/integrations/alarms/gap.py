@@ -20,6 +20,7 @@ class Gap:
     name: str = "gap"
     share: float = 0.5
     margin: float | None = None
+    relative: bool = False
     from_start: bool = False
     both_sides: bool = True
 

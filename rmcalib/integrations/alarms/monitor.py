@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtr, stdtrit
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
@@ -36,6 +37,7 @@ LONGER = 4
 """How many windows the longer window has."""
 _WALKS = 40_000
 _COLUMNS = 5
+Walks = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -104,15 +106,29 @@ class Sums:
 class Check(Protocol):
     """An alarm: what is measured, how much of the error budget it has, and how it is said."""
 
-    name: str
-    share: float
-    """Of the error budget; those of all errors, and those of all changes, sum to 1."""
-    margin: float | None
-    """What does not count; None for the margin of the watcher."""
-    from_start: bool
-    """Whether the mean is compared with that of the first looks, and not with 0."""
-    both_sides: bool
-    """Whether too small is an alarm as well, if the user asks for both sides."""
+    @property
+    def name(self) -> str:
+        """What the alarm is called."""
+
+    @property
+    def share(self) -> float:
+        """Of the error budget; those of all errors, and those of all changes, sum to 1."""
+
+    @property
+    def margin(self) -> float | None:
+        """What does not count; None for the margin of the watcher."""
+
+    @property
+    def relative(self) -> bool:
+        """Whether the margin is a fraction of the mean at the start."""
+
+    @property
+    def from_start(self) -> bool:
+        """Whether the mean is compared with that of the first looks, and not with 0."""
+
+    @property
+    def both_sides(self) -> bool:
+        """Whether too small is an alarm as well, if the user asks for both sides."""
 
     def sums(self, step: Observed) -> Sums | None:
         """Return the sums of a step; None if it shows nothing."""
@@ -194,13 +210,13 @@ class Boundary:
     horizon: int
     windows: tuple[int, ...]
     looks: int = 0
-    _sums: list[FloatArray] = field(default_factory=list, repr=False)
+    _sums: list[Walks] = field(default_factory=list, repr=False)
     _variances: list[float] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         """Start the walks."""
         self._rng = np.random.default_rng(0)
-        self._now = np.zeros(_WALKS, dtype=np.float32)
+        self._now: Walks = np.zeros(_WALKS, dtype=np.float32)
         self._alive = np.ones(_WALKS, dtype=bool)
         self._sums.append(self._now)
         self._variances.append(0.0)
@@ -221,7 +237,6 @@ class Boundary:
             wide = self._variances[-1] - self._variances[start]
             np.maximum(largest, (self._now - self._sums[start]) / np.float32(np.sqrt(wide)), out=largest)
         largest[~self._alive] = -np.inf
-        # At least one walk: otherwise nothing could be shown at this look.
         most = max(int(self.alpha * spent(self.looks, self.horizon) * _WALKS) - int((~self._alive).sum()), 0)
         if most == 0:
             return float(np.inf)
@@ -382,9 +397,8 @@ class Monitor:
 
     def _margin(self, start: float) -> float:
         """Return the margin; that of a change may be a fraction of the start."""
-        relative = getattr(self.check, "relative", False)
         margin = self.margin if self.check.margin is None else self.check.margin
-        return margin * abs(start) if relative else margin
+        return margin * abs(start) if self.check.relative else margin
 
     def _of_start(self) -> tuple[float, float, int]:
         if not self.check.from_start:

@@ -20,6 +20,7 @@ class Order:
     name: str = "order"
     share: float = 0.5
     margin: float | None = None
+    relative: bool = False
     from_start: bool = False
     both_sides: bool = False
 

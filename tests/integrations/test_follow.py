@@ -1,0 +1,287 @@
+"""Following a run: what is waited for, what is raised, files that cannot be read, steps that go, conditions, trackers."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import sys
+import threading
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import rmcalib
+from rmcalib.integrations.label_function import label_function
+from rmcalib.integrations.trackers import tracker
+from rmcalib.integrations.watching import Watch
+from tests.integrations.test_watch import samples, write
+
+
+class Looks:
+    """Does something at each look of a watch, and ends it after the last."""
+
+    def __init__(self, *actions: Callable[[], Any]) -> None:
+        self.actions, self.seen = list(actions), []
+
+    def __call__(self, now: Watch) -> bool:
+        self.seen.append(now)
+        if not self.actions:
+            return True
+        self.actions.pop(0)()
+        return False
+
+
+def test_a_missing_folder_and_columns_that_are_not_clear_are_raised(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere"):
+        rmcalib.watch(tmp_path / "nowhere", follow=True, every=0.01)
+    row = {"input": "p", "output": "o", "score": 1.0, "acc": 1, "correct": 0, "step": 1}
+    (tmp_path / "1.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(ValueError, match="acc or correct"):
+        rmcalib.watch(tmp_path, follow=True, every=0.01)
+    with pytest.raises(ValueError, match="'scroe'"):
+        rmcalib.watch(tmp_path, columns="reward=scroe,label=acc", follow=True, every=0.01)
+
+
+def test_only_the_first_sample_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "rmcalib")
+    timer = threading.Timer(0.2, lambda: write(tmp_path, 1, 30, 0.0, np.random.default_rng(0)))
+    timer.start()
+    found = rmcalib.watch(tmp_path, follow=True, every=0.02, on_look=Looks())
+    timer.join()
+    assert [row["step"] for row in found.steps] == [1]
+    assert sum(str(tmp_path) in record.getMessage() for record in caplog.records) == 1  # said once
+
+
+BAD = {
+    "a damaged line": '{"input": \n{"input": "p"}\n',
+    "a label of 5": '{"input": "p", "output": "o", "score": 1.0, "acc": 5, "step": 2}\n',
+    "a huge reward": '{"input": "p", "output": "o", "score": 1e308, "acc": 1, "step": 2}\n',
+    "a text as reward": '{"input": "p", "output": "o", "score": "many", "acc": 1, "step": 2}\n',
+    "a text as step": '{"input": "p", "output": "o", "score": 1.0, "acc": 1, "step": "four"}\n',
+    "a step of infinity": '{"input": "p", "output": "o", "score": 1.0, "acc": 1, "step": Infinity}\n',
+    "a list as step": '{"input": "p", "output": "o", "score": 1.0, "acc": 1, "step": [4]}\n',
+    "no object": "[1, 2]\n",
+    "UTF-16": "\ufeff{}",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_reported_once_and_skipped(name: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    write(tmp_path, 1, 30, 0.0, rng)
+    text = BAD[name]
+    content = text.encode("utf-16") if name == "UTF-16" else text.encode()
+    looks = Looks(
+        lambda: (tmp_path / "2.jsonl").write_bytes(content),
+        lambda: write(tmp_path, 3, 30, 0.0, rng),
+        lambda: write(tmp_path, 2, 30, 0.0, rng),  # repaired
+    )
+    found = rmcalib.watch(tmp_path, follow=True, every=0.01, on_look=looks)
+    assert [row["step"] for row in looks.seen[2].steps] == [1, 3]
+    assert [row["step"] for row in found.steps] == [1, 2, 3]
+    (problem,) = found.problems
+    assert "2.jsonl" in problem
+    if name == "UTF-16":
+        return
+    (tmp_path / "4.jsonl").write_bytes(content)
+    with pytest.raises(ValueError, match="4.jsonl"):  # without --follow, it is an error
+        rmcalib.watch(tmp_path)
+
+
+def test_a_link_to_nowhere_and_a_new_column_do_not_end_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    write(tmp_path, 1, 30, 0.0, rng)
+
+    def other() -> None:
+        (tmp_path / "2.jsonl").symlink_to(tmp_path / "gone")
+        row = {"input": "p", "output": "o", "score": 1.0, "acc": 1, "correct": 0, "step": 3}
+        (tmp_path / "3.jsonl").write_text(json.dumps(row) + "\n")
+
+    found = rmcalib.watch(tmp_path, follow=True, every=0.01, on_look=Looks(other))
+    assert [row["step"] for row in found.steps] == [1, 3]
+    assert len(found.problems) == 1
+
+
+def test_deleted_steps_leave_the_result_and_the_evidence(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for step in range(1, 7):
+        write(tmp_path, step, 30, 0.0 if step < 6 else 0.2, rng)
+    looks = Looks(lambda: (tmp_path / "6.jsonl").unlink())
+    found = rmcalib.watch(tmp_path, follow=True, every=0.01, on_look=looks, margin=0.5)
+    assert [row["step"] for row in found.steps] == [1, 2, 3, 4, 5]
+    assert found.labels["samples"] == 5 * 120
+    fresh = rmcalib.watch(tmp_path, margin=0.5)
+    assert found.labels["prompts"] == fresh.labels["prompts"]
+
+
+def test_a_backlog_is_one_look(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for step in range(1, 13):
+        write(tmp_path, step, 20, 0.0, rng)
+    looks = Looks()
+    rmcalib.watch(tmp_path, follow=True, every=0.01, on_look=looks)
+    assert [len(now.steps) for now in looks.seen] == [12]
+
+
+def test_labels_come_later_from_a_file(tmp_path: Path) -> None:
+    rng, run = np.random.default_rng(0), tmp_path / "run"
+    run.mkdir()
+    rows, sheet = [], []
+    for i in range(400):
+        reward = float(rng.normal())
+        rows.append({"input": f"p{i // 4}", "output": f"answer {i}", "score": reward, "step": 1 + i // 100})
+        sheet.append((f"p{i // 4}", f"answer {i}", int(rng.random() < expit(reward) - 0.3)))
+    for step in (1, 2, 3, 4):
+        lines = [json.dumps(row) + "\n" for row in rows if row["step"] == step]
+        (run / f"{step}.jsonl").write_text("".join(lines))
+    labels = tmp_path / "labels.csv"
+
+    def save(n: int) -> None:
+        text = "".join(f"{p},{r},{y},0.5\n" for p, r, y in sheet[:n])
+        labels.write_text("prompt,response,label,inclusion\n" + text)
+
+    save(10)
+    assert rmcalib.watch(run, labels=labels).alarm is None
+    found = rmcalib.watch(run, labels=labels, follow=True, every=0.01, on_look=Looks(lambda: save(400)))
+    assert found.labels["samples"] == 400
+    assert found.alarm is not None
+    right = np.mean([y for _, _, y in sheet])
+    assert np.mean([row["right"] for row in found.steps]) == pytest.approx(right)
+    labels.write_text("prompt,response,label\np0,answer 0,7\n")
+    with pytest.raises(ValueError, match="labels.csv.*7"):
+        rmcalib.watch(run, labels=labels)
+    labels.write_text("question_text,label\np0,1\n")
+    with pytest.raises(ValueError, match="question_text"):
+        rmcalib.watch(run, labels=labels)
+
+
+def test_labels_are_made_by_a_function_of_the_user(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    rows = [
+        {
+            "input": f"{i}+1",
+            "output": str(i + i % 2),
+            "gts": str(i + 1),
+            "score": 1.0 + i,
+            "step": 1,
+            "uid": f"u{i}",
+        }
+        for i in range(30)
+    ]
+    (run / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    check = tmp_path / "check.py"
+    check.write_text(
+        "def exact(row):\n    return row['output'] == row['gts']\n\ndef bad(row):\n    return row['x']\n"
+    )
+    (row,) = rmcalib.watch(run, label_from=label_function(f"{check}:exact", run)).steps
+    assert row["right"] == pytest.approx(0.5)
+    with pytest.raises(ValueError, match=r"1\.jsonl.*line 1.*KeyError"):
+        rmcalib.watch(run, label_from=label_function(f"{check}:bad", run))
+    (run / "check.py").write_text(check.read_text())
+    for place, named in (
+        (f"{run}/check.py:exact", "never run"),
+        (f"{check}:none", "none"),
+        (f"{check}", "FILE.py"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            label_function(place, run)
+
+
+def test_a_webhook_gets_numbers_and_alarms() -> None:
+    got: list[dict[str, Any]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200 if len(got) < 2 else 500)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        send = tracker(f"http://127.0.0.1:{server.server_port}/secret-token")
+        send({"step": 3.0, "gap": 0.25, "right": float("nan"), "alarm": True}, ["too much"])
+        assert got == [{"step": 3.0, "watch": {"gap": 0.25, "alarm": 1.0}, "alarms": ["too much"]}]
+        with pytest.raises(ValueError, match="500") as raised:
+            send({"step": 4.0}, [])
+        assert "secret" not in str(raised.value)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_trackers_get_numbers_and_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def record(name: str) -> Callable[..., Any]:
+        return lambda *args, **kwargs: calls.append((name, args, kwargs))
+
+    run = types.SimpleNamespace(log=record("log"), alert=record("alert"), define_metric=record("define"))
+    monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=lambda **_: run))
+    monkeypatch.setitem(sys.modules, "trackio", types.SimpleNamespace(init=record("init"), log=record("log")))
+    mlflow = types.SimpleNamespace(
+        active_run=lambda: None, start_run=record("start"), log_metrics=record("log"), set_tag=record("tag")
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    board = types.SimpleNamespace(
+        SummaryWriter=lambda _: types.SimpleNamespace(
+            add_scalar=record("log"), add_text=record("text"), flush=record("flush")
+        )
+    )
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)
+    for name in ("wandb", "trackio", "mlflow", "tensorboard"):
+        calls.clear()
+        tracker(name)({"step": 3.0, "gap": 0.25}, ["too much"])
+        assert any(
+            "watch/gap" in str(args) and "0.25" in str(args) for what, args, _ in calls if what == "log"
+        )
+        assert any("too much" in str(call) for call in calls), name
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ValueError, match="pip install wandb"):
+        tracker("wandb")
+
+
+def test_conditions_are_tested_at_every_step_that_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rmcalib.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    for step, shift in ((1, 0.0), (2, 3.0), (3, 0.0)):  # the condition holds at step 2 only
+        reward, label = samples(np.random.default_rng(step), 30)
+        rows = [
+            {"input": f"{step}-{i // 4}", "output": "a", "score": r + shift, "acc": y, "step": step}
+            for i, (r, y) in enumerate(zip(reward.tolist(), label.tolist(), strict=True))
+        ]
+        (tmp_path / "run" / f"{step}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = [
+        "watch",
+        "run",
+        "--margin",
+        "0.9",
+        "--follow",
+        "--every",
+        "0.1",
+        "--fail-if",
+        "mean_reward>2",
+    ]
+    monkeypatch.setattr(sys, "argv", ["rmcalib", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    monkeypatch.setattr(sys, "argv", ["rmcalib", *(one for one in arguments if one != "--follow")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code  # the last step is fine
