@@ -36,7 +36,7 @@ from rmcalib.judges._scoring import Classifier
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.runs._run import Run, score_inputs
 from rmcalib.scores import Scores
-from rmcalib.scores._tables import parse_columns
+from rmcalib.scores._roles import parse_columns
 from rmcalib.scores.rollouts import Labeller, NoSamplesYetError, RolloutReader
 
 __all__ = ["BenchmarkCallback", "WatchCallback", "compute_metrics", "pair_rewards", "reward_metrics"]

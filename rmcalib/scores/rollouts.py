@@ -36,9 +36,9 @@ from rmcalib._util.texts import brief, json_lines, parse_json
 from rmcalib.scores._files import read_parquet
 from rmcalib.scores._late import LateLabels, digest_of
 from rmcalib.scores._load import load_all_scores
+from rmcalib.scores._roles import KNOWN, parse_columns, unknown_names
 from rmcalib.scores._schema import as_number, raise_if_any
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._roles import KNOWN, parse_columns, unknown_names
 
 _LABELS = re.compile(r"(^|_)(acc|accuracy|correct|correctness|is_correct|exact|exact_match|label|truth)(_|$)")
 _NUMBERS = (int, float, bool)
