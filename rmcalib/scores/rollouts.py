@@ -343,9 +343,9 @@ class RolloutReader:
         flushes = [*place.parse(place.path, place.step)]
         for flush in flushes:
             for sample in flush:
-                self._names.update(dict.fromkeys(sample.values))
                 if self.label_from is not None:
                     sample.values[LABEL_FROM] = _made_label(self.label_from, sample, place.path)
+                self._names.update(dict.fromkeys(sample.values))
         self._files[place.path] = _File(state, flushes)
 
     def _convert(self, place: _Place) -> None:

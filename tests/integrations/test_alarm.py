@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import t as student
-
 from rmcalib.integrations.alarm import Alarm, Sums, gap_sums
+from scipy.stats import t as student
 
 NOTHING = Sums(np.empty(0, dtype=np.int64), np.empty((0, 5)))
 

@@ -15,6 +15,7 @@ from scipy.special import expit
 import rmcalib
 from rmcalib.integrations import Watcher
 from rmcalib.integrations.alarms.gap import gap_sums
+from rmcalib.integrations.alarms.monitor import Boundary, spent
 from rmcalib.integrations.alarms.order import pair_sums
 from rmcalib.repair import Calibrator, calibrate
 from tests.repair.test_calibrate import sampled
@@ -263,3 +264,146 @@ def test_a_step_that_grows_between_two_looks_is_read_again(tmp_path: Path) -> No
     with pytest.raises(KeyboardInterrupt):
         rmcalib.watch(tmp_path, follow=True, every=0.02, on_look=look)
     assert counts[0] < counts[1] == 120
+
+
+def test_rewards_that_are_probabilities_are_stated_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    watcher, asked = Watcher(), Watcher(scale="probability")
+    for step in range(6):
+        x, label = samples(rng, 60)
+        for one in (watcher, asked):
+            row = one.add(step, np.repeat(np.arange(60) + 60 * step, 4), expit(x), label)
+        assert row["gap"] == pytest.approx(np.mean(expit(x) - label), abs=1e-6)
+    for one in (watcher, asked):
+        assert one.result().alarm is None
+        assert one.result().reference["scale"] == "probability"
+    with pytest.raises(ValueError, match=r"1\.5"):
+        asked.add(9, ["a"], [1.5])
+    assert 9 not in asked.rows
+    # A later step shows that they are no probabilities: everything is read again.
+    watcher.add(7, ["a", "b"], [4.0, -2.0], [1, 0])
+    found = watcher.result()
+    assert found.reference["scale"] == "log_odds"
+    assert found.steps[0]["gap"] == pytest.approx(found.steps[0]["says"] - found.steps[0]["right"])
+    assert found.steps[0]["says"] > 0.5
+
+
+@pytest.mark.parametrize("scale", ["utility", "rating", "none", "logit"])
+def test_rewards_that_state_nothing_are_not_alarmed(scale: str) -> None:
+    rng, watcher = np.random.default_rng(0), Watcher(scale=scale)
+    for step in range(6):
+        x, label = samples(rng, 60, 0.4)
+        watcher.add(
+            step, np.repeat(np.arange(60) + 60 * step, 4), expit(x) if scale == "logit" else x + 9, label
+        )
+    found = watcher.result()
+    assert found.alarm is None
+    assert found.reference["kind"] == "none"
+    assert np.isnan(found.table["gap"]).all()
+    assert np.isfinite(found.table["auroc"]).all()
+
+
+def test_zeros_and_ones_state_no_probability() -> None:
+    rng, watcher = np.random.default_rng(0), Watcher()
+    for step in range(4):
+        watcher.add(
+            step, np.repeat(np.arange(30) + 30 * step, 4), rng.integers(0, 2, 120), rng.integers(0, 2, 120)
+        )
+    assert watcher.result().reference["kind"] == "none"
+    assert watcher.result().alarm is None
+
+
+def test_the_alarm_is_one_sided_unless_asked() -> None:
+    alarms = {}
+    for both in (False, True):
+        rng, watcher = np.random.default_rng(0), Watcher(both_sides=both)
+        for step in range(8):
+            x, label = samples(rng, 60)
+            watcher.add(
+                step, np.repeat(np.arange(60) + 60 * step, 4), x - 2, label
+            )  # says less than is right
+        alarms[both] = watcher.result().alarm
+    assert alarms[False] is None
+    assert alarms[True] is not None
+    assert (alarms[True]["what"], alarms[True]["direction"]) == ("gap", "below")
+
+
+def test_labels_of_the_best_sample_test_the_order_of_a_bradley_terry_model() -> None:
+    rng, watcher = np.random.default_rng(0), Watcher(scale="utility", labels_are="best")
+    for step in range(8):
+        reward = 9 + 3 * rng.normal(size=(60, 2))  # differences say much, and mean nothing
+        label = np.eye(2)[rng.integers(0, 2, 60)]
+        watcher.add(step, np.repeat(np.arange(60) + 60 * step, 2), reward.ravel(), label.ravel())
+    found = watcher.result()
+    assert found.alarm is not None
+    assert found.alarm["what"] == "order"
+    assert np.isnan(found.table["gap"]).all()
+
+
+def test_few_labels_are_looked_at_together() -> None:
+    """2% labels, and a gap that grows to 35 points within 120 steps."""
+    rng, watcher = np.random.default_rng(0), Watcher()
+    for step in range(120):
+        x, label = samples(rng, 32, 0.35 * step / 120, m=8)
+        known = rng.random(256) < 0.02
+        watcher.add(step, np.repeat(np.arange(32) + 32 * step, 8), x, np.where(known, label, np.nan))
+    found = watcher.result()
+    assert found.alarm is not None
+    assert found.alarm["direction"] == "above"
+    assert found.labels["samples"] < 700
+    assert found.alarm["reason"]
+
+
+def test_alarms_come_again_after_they_were_over() -> None:
+    rng, watcher = np.random.default_rng(0), Watcher(window=4)
+    for step in range(60):
+        x, label = samples(rng, 80, 0.35 if step < 6 or step >= 50 else 0.0)
+        watcher.add(step, np.repeat(np.arange(80) + 80 * step, 4), x, label)
+    steps = [alarm["step"] for alarm in watcher.result().alarms if alarm["what"] == "gap"]
+    assert len(steps) >= 2
+    assert steps[0] < 6
+    assert steps[-1] >= 50
+
+
+def test_changes_without_labels_are_no_errors() -> None:
+    rng, watcher = np.random.default_rng(0), Watcher(window=3)
+    for step in range(20):
+        prompt = np.repeat(np.arange(30) + 30 * step, 4)
+        length = rng.integers(90, 110, 120) * (3 if step > 8 else 1)
+        text = [f"{i % 4 if step <= 8 else 0}" for i in range(120)]
+        watcher.add(step, prompt, rng.normal(size=120), length=length, text=text)
+    found = watcher.result()
+    assert found.alarm is None
+    assert {change["what"] for change in found.changes} == {"length", "repeated"}
+    assert all(change["step"] > 8 for change in found.changes)
+
+
+def test_a_reference_of_the_start_takes_the_prompts_that_its_margin_needs() -> None:
+    rng = np.random.default_rng(0)
+    found = {}
+    for margin in (0.03, 0.2):
+        watcher = Watcher("start", margin=margin)
+        for step in range(30):
+            x, label = samples(rng, 60)
+            watcher.add(step, np.repeat(np.arange(60) + 60 * step, 4), 3 * x + 5, label)
+        found[margin] = watcher.result()
+    assert found[0.2].reference["n"] < 300 < found[0.03].reference["n"]
+    for margin, one in found.items():
+        assert margin < one.reference["margin"] <= 2.2 * margin
+        assert one.alarm is None
+
+
+def test_limits_spend_the_error_that_they_may() -> None:
+    """Of other random walks, the wanted fraction exceeds the limits at some look."""
+    boundary, rng = Boundary(0.1, 20, (5, 20)), np.random.default_rng(1)
+    variances = rng.uniform(0.5, 2, size=20)
+    limits = [boundary.limit(float(one)) for one in variances]
+    walks = np.cumsum(rng.normal(size=(4000, 20)) * np.sqrt(variances), axis=1)
+    total = np.cumsum(variances)
+    crossed = walks / np.sqrt(total) > limits
+    before, known = np.pad(walks, ((0, 0), (1, 0))), np.append(0.0, total)
+    for k in range(20):
+        start = max(k + 1 - 5, 0)
+        window = (before[:, k + 1] - before[:, start]) / np.sqrt(known[k + 1] - known[start])
+        crossed[:, k] |= window > limits[k]
+    assert crossed.any(axis=1).mean() == pytest.approx(0.1 * spent(20, 20), abs=0.012)

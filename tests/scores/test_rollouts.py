@@ -191,3 +191,103 @@ def test_the_last_step_of_ms_swift_written_again_at_once(tmp_path: Path) -> None
     write_swift(tmp_path, 2, shift=100.0)
     scores = RolloutReader(tmp_path).read()["score"]
     assert scores.reward[scores.extra["step"] == 2].tolist() == [102, 103, 102, 103]
+
+
+def rows_of(reader_source: Path, **settings: Any) -> list[tuple[float, int, int, float]]:
+    """Return step, prompts, samples and mean reward of each step."""
+    look = RolloutReader(reader_source, **settings).look()
+    (steps,) = look.changed.values()
+    return [(one.step, len({*one.prompt.tolist()}), len(one), float(one.reward.mean())) for one in steps]
+
+
+def lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_verl_v1_has_no_extra_keys(tmp_path: Path) -> None:
+    row = {"input": "p", "output": "o", "gts": "4", "score": 0.5, "step": 7, "uid": "a-1"}
+    (tmp_path / "7.jsonl").write_text(lines([row, row, {**row, "input": "q"}]))
+    assert rows_of(tmp_path) == [(7.0, 2, 3, 0.5)]
+    with pytest.raises(ValueError, match="input, output, gts, score, step, uid"):
+        load_rollouts(tmp_path, "reward=reward_model")
+
+
+def test_nested_content_of_nemo_rl(tmp_path: Path) -> None:
+    nested = [
+        {"content": [[f"prompt {i // 2}", f"answer {i}"]], "rewards": [float(i)], "idx": i} for i in range(4)
+    ]
+    (tmp_path / "train_data_step3.jsonl").write_text(lines(nested))
+    assert rows_of(tmp_path) == [(3.0, 2, 4, 1.5)]
+    chat = [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "a"},
+    ]
+    other = [*chat[:2], {"role": "assistant", "content": "b"}]
+    rows = [{"content": one, "rewards": 1.0} for one in (chat, other)]
+    (tmp_path / "train_data_step3.jsonl").write_text(lines(rows))
+    assert rows_of(tmp_path) == [(3.0, 1, 2, 1.0)]
+    (tmp_path / "train_data_step3.jsonl").write_text(lines([{"content": [], "rewards": 1.0}]))
+    with pytest.raises(ValueError, match=r"step3\.jsonl.*line 1.*content"):
+        rows_of(tmp_path)
+
+
+def test_ms_swift_with_megatron_and_ray(tmp_path: Path) -> None:
+    flush = {"gen_step": [4, 4], "prompt": ["p", "p"], "completion": ["a", "a"], "rm": [1.0, 2.0]}
+    (tmp_path / "completions.jsonl").write_text(lines([flush]))
+    assert rows_of(tmp_path) == [(4.0, 1, 2, 1.5)]
+    ray = [{"gen_step": 1 + i // 2, "prompt": "p", "completion": "a", "rm": float(i)} for i in range(4)]
+    (tmp_path / "completions.jsonl").write_text(lines(ray))
+    assert rows_of(tmp_path) == [(1.0, 1, 2, 0.5), (2.0, 1, 2, 2.5)]
+
+
+def test_evaluations_of_skyrl(tmp_path: Path) -> None:
+    for step in (0, 10):
+        folder = tmp_path / "dumped_evals" / f"global_step_{step}_evals"
+        folder.mkdir(parents=True)
+        row = {"input_prompt": "p", "output_response": "o", "score": [0.0, 1.0], "env_extras": {"a": 1}}
+        (folder / "gsm8k.jsonl").write_text(lines([row, row]))
+        (folder / "aime.jsonl").write_text(lines([{**row, "input_prompt": "q", "score": 0.25}]))
+        (folder / "aggregated_results.jsonl").write_text(lines([{"eval/all/avg_score": 1.0}]))
+    expected = [(0.0, 2, 3, 0.75), (10.0, 2, 3, 0.75)]
+    assert rows_of(tmp_path) == expected
+    assert rows_of(tmp_path / "dumped_evals") == expected
+
+
+def test_dumps_of_areal_share_a_step(tmp_path: Path) -> None:
+    for version, task in ((1, 5), (1, 6), (2, 7)):
+        folder = tmp_path / "rollout" / str(version)
+        folder.mkdir(parents=True, exist_ok=True)
+        row = {"task_id": task, "sample_idx": 0, "seqlen": 9, "prompt_len": 4, "head_version": version}
+        row |= {"tail_version": version, "reward": float(task), "prompt": f"p{task}", "completion": "c"}
+        (folder / f"{task}.jsonl").write_text(lines([row, {**row, "sample_idx": 1}]))
+    expected = [(1.0, 2, 4, 5.5), (2.0, 1, 2, 7.0)]
+    assert rows_of(tmp_path) == expected
+    assert rows_of(tmp_path / "rollout") == expected
+
+
+def test_the_log_of_a_server(tmp_path: Path) -> None:
+    row = {
+        "time": 1.0,
+        "step": 3,
+        "prompt": "p",
+        "response": "o",
+        "reward": 0.5,
+        "probability": 0.6,
+        "label": 1,
+    }
+    (tmp_path / "rewards-00001.jsonl").write_text(lines([row, {**row, "step": 4}]))
+    (tmp_path / "rewards-00002.jsonl").write_text(lines([{**row, "step": 4}]))
+    assert rows_of(tmp_path) == [(3.0, 1, 1, 0.5), (4.0, 1, 2, 0.5)]
+    for path in tmp_path.iterdir():
+        path.unlink()
+    silent = {name: value for name, value in row.items() if name != "step"}
+    (tmp_path / "rewards-00001.jsonl").write_text(lines([silent] * 300))
+    assert [size for _, _, size, _ in rows_of(tmp_path)] == [256, 44]
+
+
+def test_rewards_are_summed(tmp_path: Path) -> None:
+    row = {"step": 1, "prompt": "p", "completion": "c", "rm": 1.0, "format": 0.5, "cost": 0.25}
+    pq.write_table(pa.Table.from_pylist([row, row]), tmp_path / "completions_00001.parquet")
+    scores = load_rollouts(tmp_path, "reward=rm+format+-cost")
+    assert {name: one.reward.tolist() for name, one in scores.items()} == {"rm+format+cost": [1.25, 1.25]}

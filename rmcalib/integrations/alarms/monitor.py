@@ -366,6 +366,7 @@ class Monitor:
                 means[f"last {window} looks"] = Mean.over(Sums.merged(self._looks[-window:]))
         if self.check.from_start:  # what was long ago says nothing about now
             means = {over: mean for over, mean in means.items() if over != "run"} or means
+        newest = means.get(f"last {self.window} looks", next(iter(means.values())))
         start, start_error, start_prompts = self._of_start()
         for sign in self.signs:
             crossed = []
@@ -382,18 +383,23 @@ class Monitor:
                 if size > beyond:
                     about = {"over": over, "value": mean.value - start, "error": mean.error, "limit": beyond}
                     crossed.append({**about, "margin": self._margin(start) + extra, "prompts": mean.prompts})
-            back = sign * ([*means.values()][-1].value - start) <= self._margin(start)
-            self._note(step, sign, crossed, back)
+            self._note(step, sign, crossed, sign * (newest.value - start) <= self._margin(start))
 
-    def _note(self, step: float, sign: int, crossed: list[dict[str, Any]], back: bool) -> None:
-        """Keep an alarm, once for each direction until the newest window is back within the margin."""
+    def _note(self, step: float, sign: int, crossed: list[dict[str, Any]], is_over: bool) -> None:
+        """Keep an alarm, once for each direction until the newest window is back within the margin.
+
+        Later alarms are those of the newest window: longer ones still contain what was reported.
+        """
+        if is_over:
+            self._holds.discard(sign)
+        direction = "above" if sign > 0 else "below"
+        if any(alarm["direction"] == direction for alarm in self.alarms):
+            crossed = [one for one in crossed if one["over"] == f"last {self.window} looks"]
         if crossed and sign not in self._holds:
             self._holds.add(sign)
-            about = {"step": step, "what": self.check.name, "direction": "above" if sign > 0 else "below"}
+            about = {"step": step, "what": self.check.name, "direction": direction}
             alarm = {**about, **crossed[0], "look": self.looks}
             self.alarms.append({**alarm, "reason": self.check.sentence(alarm)})
-        elif not crossed and back:
-            self._holds.discard(sign)
 
     def _margin(self, start: float) -> float:
         """Return the margin; that of a change may be a fraction of the start."""
