@@ -17,14 +17,9 @@ from rmcalib import apply, evaluate
 from rmcalib.repair import Calibrator
 from rmcalib.scores import Scores, load_scores
 from rmcalib.scores._load import load_with_rows
-from tests.scores.layouts import LAYOUTS, Record, rows
+from tests.scores.layouts import LAYOUTS, RECORDS, Record, rows
 from tests.scores.test_rollouts import WRITERS
 
-RECORDS: list[Record] = [
-    ("p7", [1.5, -0.5], [0, 1]),
-    ("p9", [0.25, 3.0, -2.25], [0, 0, 1]),
-    ("p8", [0.5, 0.75], [1, 0]),
-]
 # A process with datasets takes long to write; the other layouts are tried on many tables.
 QUICK = [name for name in LAYOUTS if not {"saved", "data", "xlsx"} & {*name.replace(".", "_").split("_")}]
 
