@@ -269,8 +269,18 @@ def one_file(folder: Path, rng: random.Random) -> tuple[Path, Callable[[Path], o
     from rmcalib.runs._plan import read_models
     from rmcalib.scores import Scores, load_scores
     from tests.benchmarks.shapes import SHAPES, write
+    from tests.scores.layouts import LAYOUTS, RECORDS
 
-    kind = rng.choice(("benchmark", "benchmark", "scores", "calibrator", "entry", "table", "recipes", "list"))
+    kinds = ("benchmark", "benchmark", "scores", "layout", "calibrator", "entry", "table", "recipes", "list")
+    kind = rng.choice(kinds)
+    if kind == "layout":
+        content, columns = LAYOUTS[rng.choice([*LAYOUTS])](RECORDS, folder)
+        if isinstance(content, list):
+            path = folder / "layout.json"
+            path.write_text(json.dumps(changed(content, rng)))
+            return path, lambda path: load_scores(path, columns)
+        if isinstance(content, Path) and content.is_file():
+            return content, load_scores
     if kind == "calibrator":
         path = Calibrator(2.0, 1.8, 2.3).save(folder / "c.json")
         path.write_text(json.dumps(changed(json.loads(path.read_text()), rng)))

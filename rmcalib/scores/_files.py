@@ -209,12 +209,18 @@ def read_saved_dataset(folder: Path) -> Table:
             raise ValueError(f"{folder}: {len(splits)} splits ({have}); name one of its folders")
         folder = folder / Path(str(splits[0])).name
     listed = read_object(folder / _DATASET).get("_data_files") or []
-    paths = [folder / Path(str(file["filename"])).name for file in listed]
+    names = [file.get("filename") if isinstance(file, dict) else None for file in listed]
+    if not names or None in names:
+        raise ValueError(f"{folder}: damaged: its {_DATASET} names no Arrow files")
     try:
+        paths = [folder / Path(str(name)).name for name in names]  # nothing outside the folder is read
         tables = [pyarrow.ipc.open_stream(read_input(path)).read_all() for path in paths]
+        for table in tables:
+            table.validate(full=True)  # damaged offsets would crash the process
         return read_arrow(pyarrow.concat_tables(tables), str(folder))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{folder}: damaged: {str(error).splitlines()[0]}") from error
+    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"{folder}: damaged: {why}") from error
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> Columns:

@@ -18,6 +18,13 @@ Source = tuple[Any, str | None]
 """What is given to `load_scores`: the source, and columns."""
 
 
+RECORDS: list[Record] = [
+    ("p7", [1.5, -0.5], [0, 1]),
+    ("p9", [0.25, 3.0, -2.25], [0, 0, 1]),
+    ("p8", [0.5, 0.75], [1, 0]),
+]
+
+
 def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     """One row per response."""
     return [

@@ -17,14 +17,9 @@ from rmcalib import apply, evaluate
 from rmcalib.repair import Calibrator
 from rmcalib.scores import Scores, load_scores
 from rmcalib.scores._load import load_with_rows
-from tests.scores.layouts import LAYOUTS, Record, rows
+from tests.scores.layouts import LAYOUTS, RECORDS, Record, rows
 from tests.scores.test_rollouts import WRITERS
 
-RECORDS: list[Record] = [
-    ("p7", [1.5, -0.5], [0, 1]),
-    ("p9", [0.25, 3.0, -2.25], [0, 0, 1]),
-    ("p8", [0.5, 0.75], [1, 0]),
-]
 # A process with datasets takes long to write; the other layouts are tried on many tables.
 QUICK = [name for name in LAYOUTS if not {"saved", "data", "xlsx"} & {*name.replace(".", "_").split("_")}]
 
@@ -133,9 +128,26 @@ def test_several_splits_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="train, test"):
         load_scores(tmp_path / "saved")
     assert content(load_scores(tmp_path / "saved" / "test")) == expected(RECORDS)
-    (tmp_path / "saved" / "test" / "data-00000-of-00001.arrow").write_bytes(b"ARROW1")
-    with pytest.raises(ValueError, match="test: damaged"):
-        load_scores(tmp_path / "saved" / "test")
+
+
+@pytest.mark.parametrize("name", ["data-00000-of-00001.arrow", "state.json"])
+def test_damaged_data_sets_are_named(name: str, tmp_path: Path) -> None:
+    source, _ = LAYOUTS["saved"](RECORDS, tmp_path)
+    whole = (source / name).read_bytes()
+    rng, refused = np.random.default_rng(0), []
+    for _ in range(60):  # no damage ends the process
+        damaged = bytearray(whole)
+        damaged[int(rng.integers(len(whole)))] ^= 1 << int(rng.integers(8))
+        (source / name).write_bytes(damaged)
+        try:
+            load_scores(source)
+        except ValueError as error:
+            refused.append(str(error))
+    assert refused
+    assert all("saved" in message for message in refused)
+    (source / name).write_bytes(b"{}")
+    with pytest.raises(ValueError, match="saved: damaged"):
+        load_scores(source)
 
 
 def test_excel_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
