@@ -208,7 +208,7 @@ def watched(samples: list[tuple[list[str], list[float], list[bool]]]) -> Row:
 
     found: Row = {}
     for name, every in (("alarm", 8), ("alarm_all", 1)):
-        watcher, found[name] = Watcher(), ""
+        watcher, found[name] = Watcher(scale="log_odds"), ""
         for step, (prompts, s, right) in enumerate(samples):
             group = np.arange(len(s)) // GROUP
             label = np.where(group % every == 0, np.array(right, dtype=float), np.nan)

@@ -175,19 +175,17 @@ def training_rows(grpo: Frame) -> list[dict[str, Any]]:
                 "gold, start": f"{runs.iloc[0].mean():.2f}",
                 "peak": spread(runs.max()),
                 "end": spread(runs.iloc[-1]),
-                "alarm, says more": alarm(runs, part, "alarm", 1),
-                "all labelled": alarm(runs, part, "alarm_all", 1),
-                "says less": alarm(runs, part, "alarm", -1),
-                "all labelled ": alarm(runs, part, "alarm_all", -1),
+                "alarm, one prompt in eight labelled": alarm(runs, part, "alarm"),
+                "alarm, all labelled": alarm(runs, part, "alarm_all"),
             }
         )
     return sorted(found, key=lambda row: (row["training"] != "normalised", row["flaw"] == "yes"))
 
 
-def alarm(runs: Frame, part: Frame, name: str, sign: int) -> str:
-    """How many runs have an alarm of this sign, and their gold at that step."""
+def alarm(runs: Frame, part: Frame, name: str) -> str:
+    """How many runs have an alarm that the reward says more than is right, and their gold at that step."""
     first = part.groupby("seed").first()
-    steps = first[name][sign * first[f"{name}_gap"] > 0]
+    steps = first[name][first[f"{name}_gap"] > 0]
     then = f", gold {spread(at_alarm(runs, steps))}" if len(steps) else ""
     return f"{len(steps)} of {len(first)}{then}"
 

@@ -48,7 +48,8 @@ def command(
     from rmcalib.report.pages import document_of, write_page
 
     sources = [source] if second is None else [source, second]
-    with session(common, sources, to=to, markdown=markdown) as screen:
+    inputs = [*sources, *([str(calibrator)] if calibrator else [])]
+    with session(common, inputs, to=to, markdown=markdown) as screen:
         scores = [reading.open(one) for one in sources]
         if calibrator is not None:
             used = Calibrator.load(calibrator)

@@ -92,6 +92,9 @@ def test_best_of_n_with_a_second_judge_and_files(
     write_rows(tmp_path / "samples.jsonl", rows)
     cheap = json.loads(invoke("best-of-n", "samples.jsonl", "--cost", 0.9, "--up-to", 2, "--json").out)
     assert (cheap["labels"], cheap["enough_at"], len(cheap["rows"])) == ("correct", 1, 2)
+    assert invoke("calibrate", "samples.jsonl", "--to", "c.json").code == 0
+    stated = json.loads(invoke("best-of-n", "samples.jsonl", "--calibrator", "c.json", "--json").out)
+    assert 0 < stated["rows"][0]["says"] < 1
     assert invoke("best-of-n", "samples.jsonl", "--markdown", "page.md").code == 0
     assert "pass@n" in (tmp_path / "page.md").read_text()
     more = invoke("best-of-n", "samples.jsonl", "--up-to", 4)
