@@ -126,7 +126,7 @@ def apply(
     """
     from rmcalib.scores._load import load_with_rows
 
-    used = as_calibrator(calibrator)
+    used = as_calibrator(calibrator, panel=True)
     loaded = [load_with_rows(one, columns, scale=scale) for one in _sources(scores, used)]
     own = used.one_table([one.scores for one in loaded])
     prompt, sizes = np.repeat(np.arange(own.n_items), np.diff(own.offsets)), np.diff(own.offsets)

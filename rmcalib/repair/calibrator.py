@@ -476,10 +476,19 @@ def quantiles(rewards: FloatArray) -> tuple[float, ...]:
     return tuple(np.quantile(rewards, np.linspace(0, 1, N_QUANTILES)).tolist())
 
 
-def as_calibrator(given: Any) -> Calibrator:
-    """Return a calibrator from what users have: one, the result of `calibrate` or `decide`, or a file."""
+def as_calibrator(given: Any, *, panel: bool = False) -> Calibrator:
+    """Return a calibrator from what users have: one, the result of `calibrate` or `decide`, or a file.
+
+    One that takes the rewards of several judges is refused unless ``panel``: its T and b are of their sum.
+    """
     found = getattr(given, "calibrator", given)
-    return found if isinstance(found, Calibrator) else Calibrator.load(found)
+    calibrator = found if isinstance(found, Calibrator) else Calibrator.load(found)
+    if calibrator.inputs and not panel:
+        names = ", ".join(clean_line(one.name) for one in calibrator.inputs)
+        raise ValueError(
+            f"calibrator: it takes the rewards of several judges ({names}); use it with `rmcalib apply`"
+        )
+    return calibrator
 
 
 def fit_pointwise(part: Part, level: float = 0.95) -> Calibrator:

@@ -272,6 +272,13 @@ def test_the_calibrator_of_a_panel_takes_all_rewards(tmp_path: Path, kind: str) 
     for wrong in (given[0], given[:1], [*given, given[0]], {"a": given[0]}):
         with pytest.raises(ValueError, match=r"judge|panel"):
             rmcalib.apply(wrong, calibrator)
+    for use in (rmcalib.evaluate, rmcalib.decide):  # its scale is not that of one judge's rewards
+        with pytest.raises(ValueError, match="several judges"):
+            use(given[0], calibrator=calibrator)
+    with pytest.raises(ValueError, match="several judges"):
+        rmcalib.Watcher(calibrator)
+    with pytest.raises(ValueError, match="several judges"):
+        rmcalib.Reward(max, calibrator=path)
 
 
 def test_labels_must_mean_the_same() -> None:
