@@ -20,7 +20,9 @@ import numpy as np
 PROMPTS, SAMPLES, LABELLED = 16, 8, 0.05
 
 
-def train(seed: int, exploitable: bool, steps: int, folder: Path) -> tuple[dict[str, Any] | None, float, float]:
+def train(
+    seed: int, exploitable: bool, steps: int, folder: Path
+) -> tuple[dict[str, Any] | None, float, float]:
     """Train, and return the alarm, and the mean probability and the fraction right of the last step."""
     import torch
     from datasets import Dataset
@@ -51,7 +53,8 @@ def train(seed: int, exploitable: bool, steps: int, folder: Path) -> tuple[dict[
     def truth(completions: list[str], **_: Any) -> list[float | None]:
         """Label 5% of the samples, at random; 10% of the labels are the other way, as the probabilities say."""
         return [
-            None if rng.random() >= LABELLED else float(is_right(text) != (rng.random() < 0.1)) for text in completions
+            None if rng.random() >= LABELLED else float(is_right(text) != (rng.random() < 0.1))
+            for text in completions
         ]
 
     args = GRPOConfig(
@@ -99,7 +102,9 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 alarm, stated, right = train(seed, exploitable, given.steps, Path(folder))
             name = "exploitable" if exploitable else "healthy"
-            reason = "not stopped" if alarm is None else f"stopped at step {alarm['step']:g}: {alarm['reason']}"
+            reason = (
+                "not stopped" if alarm is None else f"stopped at step {alarm['step']:g}: {alarm['reason']}"
+            )
             print(f"{name}, seed {seed}: says {stated:.0%}, right {right:.0%}; {reason}", flush=True)
 
 

@@ -4,46 +4,54 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rmcalib.integrations.alarm import Alarm, Sums, gap_sums
-from scipy.stats import t as student
 
-NOTHING = Sums(np.empty(0, dtype=np.int64), np.empty((0, 5)))
+from rmcalib.integrations.alarms import Gap, Monitor, Observed
+from rmcalib.integrations.alarms.monitor import Boundary, spent
 
 
-def samples(p: float, y: float, first: int, n: int = 20) -> Sums:
+def observed(p: float, y: float, first: int, n: int) -> Observed:
     """Return n prompts with one sample each."""
-    p_of, y_of = np.full(n, p), np.full(n, y)
-    return gap_sums(np.arange(first, first + n), p_of, y_of, np.log(p_of / (1 - p_of)))
+    x, nothing = np.full(n, np.log(p / (1 - p))), np.full(n, np.nan)
+    return Observed(np.arange(first, first + n), x, x, np.full(n, y), np.ones(n), nothing)
 
 
-def spent_at(look: int, level: float) -> float:
-    """Return the error that each test of this look spends, from the limit of an alarm that it raises."""
-    alarm = Alarm(level=level, window=1)
-    for step in range(look - 1):
-        both = [samples(0.5, y, 2000 * step + 1000 * y, n=500) for y in (0, 1)]
-        quiet = Sums(
-            np.concatenate([one.prompt for one in both]), np.concatenate([one.values for one in both])
-        )
-        alarm.add(step, quiet, NOTHING)
-    assert alarm.alarm is None
-    alarm.add(look, samples(0.99, 0.0, 10**6, n=100_000), NOTHING)
-    assert alarm.alarm is not None
-    assert alarm.alarm["look"] == look
-    reached = (alarm.alarm["limit"] - alarm.margin) / alarm.alarm["error"]
-    return float(2 * student.sf(reached, alarm.alarm["prompts"] - 1))
+def test_the_budget_is_never_spent_whole_and_half_of_it_by_the_horizon() -> None:
+    fractions = [spent(look, 50) for look in range(5000)]
+    assert fractions[50] == pytest.approx(0.5)
+    assert np.diff(fractions).min() > 0
+    assert fractions[-1] < 1
+    np.testing.assert_allclose(np.diff(fractions[:51]), 0.01)  # equally over the looks up to the horizon
 
 
-@pytest.mark.parametrize("level", [0.95, 0.8])
-def test_all_looks_together_spend_at_most_the_error_that_is_promised(level: float) -> None:
-    tests = 4  # gap and order, of the run and of the window
-    spent = [tests * spent_at(look, level) for look in range(1, 9)]
-    assert sum(spent) <= (1 - level) * (1 + 1e-6)
-    assert sum(spent) >= 0.05 * (1 - level)  # a budget that is not spent finds nothing
+@pytest.mark.parametrize("alpha", [0.1, 0.02])
+def test_limits_spend_the_error_that_they_may(alpha: float) -> None:
+    """Of other random walks, the wanted fraction exceeds the limits at some look."""
+    windows = (5, 20)
+    boundary, rng = Boundary(alpha, 20, windows), np.random.default_rng(1)
+    variances = rng.uniform(0.5, 2, size=20)
+    limits = np.array([boundary.limit(float(variance)) for variance in variances])
+    walks = np.pad(np.cumsum(rng.normal(size=(10_000, 20)) * np.sqrt(variances), axis=1), ((0, 0), (1, 0)))
+    total = np.append(0.0, np.cumsum(variances))
+    crossed = np.zeros(len(walks), dtype=bool)
+    for look in range(1, 21):
+        for start in (0, *(max(look - window, 0) for window in windows)):
+            reached = (walks[:, look] - walks[:, start]) / np.sqrt(total[look] - total[start])
+            crossed |= reached > limits[look - 1]
+    expected = alpha * spent(20, 20)
+    assert crossed.mean() == pytest.approx(expected, abs=4 * np.sqrt(expected / 10_000))
 
 
 def test_samples_that_agree_by_chance_raise_no_alarm() -> None:
-    alarm = Alarm()
-    alarm.add(0, samples(0.85, 1.0, 0, n=20), NOTHING)  # all correct, which happens in 4% of such samples
-    assert alarm.alarm is None
-    alarm.add(1, samples(0.85, 0.0, 100, n=2000), NOTHING)
-    assert alarm.alarm is not None
+    monitor = Monitor(Gap(), 0.025, 0.03, both_sides=True)
+    monitor.add(0, observed(0.85, 1.0, 0, 20))  # all correct, which happens in 4% of such samples
+    assert monitor.alarms == []
+    monitor.add(1, observed(0.85, 0.0, 100, 2000))
+    assert [alarm["direction"] for alarm in monitor.alarms] == ["above"]
+
+
+def test_a_look_needs_twenty_prompts() -> None:
+    monitor = Monitor(Gap(), 0.025, 0.03)
+    for step in range(7):
+        monitor.add(step, observed(0.9, 0.0, 10 * step, 5))
+    assert monitor.looks == 1
+    assert [alarm["step"] for alarm in monitor.alarms] == [3]

@@ -15,7 +15,6 @@ from scipy.special import expit
 import rmcalib
 from rmcalib.integrations import Watcher
 from rmcalib.integrations.alarms.gap import gap_sums
-from rmcalib.integrations.alarms.monitor import Boundary, spent
 from rmcalib.integrations.alarms.order import pair_sums
 from rmcalib.repair import Calibrator, calibrate
 from tests.repair.test_calibrate import sampled
@@ -391,19 +390,3 @@ def test_a_reference_of_the_start_takes_the_prompts_that_its_margin_needs() -> N
     for margin, one in found.items():
         assert margin < one.reference["margin"] <= 2.2 * margin
         assert one.alarm is None
-
-
-def test_limits_spend_the_error_that_they_may() -> None:
-    """Of other random walks, the wanted fraction exceeds the limits at some look."""
-    boundary, rng = Boundary(0.1, 20, (5, 20)), np.random.default_rng(1)
-    variances = rng.uniform(0.5, 2, size=20)
-    limits = [boundary.limit(float(one)) for one in variances]
-    walks = np.cumsum(rng.normal(size=(4000, 20)) * np.sqrt(variances), axis=1)
-    total = np.cumsum(variances)
-    crossed = walks / np.sqrt(total) > limits
-    before, known = np.pad(walks, ((0, 0), (1, 0))), np.append(0.0, total)
-    for k in range(20):
-        start = max(k + 1 - 5, 0)
-        window = (before[:, k + 1] - before[:, start]) / np.sqrt(known[k + 1] - known[start])
-        crossed[:, k] |= window > limits[k]
-    assert crossed.any(axis=1).mean() == pytest.approx(0.1 * spent(20, 20), abs=0.012)
