@@ -2,10 +2,9 @@
 
 `python scripts/hack_a_reward.py [--seeds 5] [--steps 60]`
 
-TRL's GRPO trains a policy of one layer. The reward is a probability that a completion is right, made from two signs: it
-contains the wanted token (that is what is right), and, in the exploitable run, it repeats a token, which the reward
-model takes for a sign of quality although it is none. In both runs the reward is calibrated on the first samples, and 5%
-of the samples have a label. The run with the exploit should be stopped, the healthy one should not.
+TRL's GRPO trains a tiny policy. Its reward is a probability that a completion is right. What is right is a token that it
+contains; in the exploitable run, the reward model also takes repeated characters for a sign of it, which they are not.
+5% of the samples have a label. The exploitable run should be stopped, its healthy twin should not.
 """
 
 from __future__ import annotations

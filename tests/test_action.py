@@ -195,3 +195,24 @@ def test_a_real_comparison(tmp_path: Path) -> None:
     text = (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert "**Failed:** lost_information.low\\>0.01 holds" in text
     assert "| lost information |" in text
+
+
+def test_watch_and_doctor_get_their_arguments(tmp_path: Path) -> None:
+    done = run_action(
+        tmp_path, command="watch", rollouts="-dir", fail_if="gap>0.1", args="--columns=label=acc"
+    )
+    assert done.returncode == 0, done.stderr
+    expected = [
+        "watch",
+        "--markdown=rmcalib-comment.md",
+        "--fail-if=gap>0.1",
+        "--columns=label=acc",
+        "--output=runs",
+    ]
+    assert arguments(tmp_path) == [*expected, "--", "-dir"]
+    done = run_action(
+        tmp_path, command="doctor", model="org/rm", endpoint="http://127.0.0.1:1", args="--fail"
+    )
+    assert done.returncode == 1
+    assert arguments(tmp_path) == ["doctor", "--fail", "--model=org/rm", "--endpoint=http://127.0.0.1:1"]
+    assert (tmp_path / "rmcalib-comment.md").read_text().startswith("<!-- rmcalib -->")
