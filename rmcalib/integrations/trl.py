@@ -320,7 +320,7 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers has 
             )
         for problem in look.problems:
             _log.warning("%s", problem)
-        for samples in next(iter(look.changed.values())):
+        for samples in next(iter(look.changed.values()), []):
             self.watcher.update([samples], strict=False)
             row = self.watcher.rows.get(samples.step)
             if row is not None:

@@ -593,7 +593,7 @@ def watch(
             waits = True
             time.sleep(every)
             continue
-        changed = _single(look.changed, str(folder))
+        changed = _single(look.changed, str(folder)) if look.changed else []
         for problem in look.problems:
             _log.info("%s", problem)
         problems += look.problems

@@ -237,13 +237,14 @@ class RolloutReader:
         If ``strict``, a file that cannot be read is an error. Otherwise it is named once in ``problems``, and left
         out. It is always an error if the columns are not clear.
         """
-        files, other = _files_of(Path(self.source))
-        files = [place for place in files if place.path not in self.skip]
-        problems: list[str] = []
-        if other is not None:
-            steps = self._table_steps(other)
-        else:
-            steps, problems = self._all_steps(files, strict=strict)
+        try:
+            steps, problems = self._steps_now(strict=strict)
+        except NoSamplesYetError:
+            gone = sorted({step for by_step in self._seen.values() for step in by_step})
+            if not gone:
+                raise
+            self._seen = {}
+            return Look({}, gone, [])
         changed: dict[str, list[StepSamples]] = {}
         removed: set[float] = set()
         for name, by_step in steps.items():
@@ -255,6 +256,12 @@ class RolloutReader:
             removed |= before.keys() - now.keys()
             self._seen[name] = now
         return Look(changed, sorted(removed), problems)
+
+    def _steps_now(self, *, strict: bool) -> tuple[dict[str, dict[float, StepSamples]], list[str]]:
+        files, other = _files_of(Path(self.source))
+        if other is not None:
+            return self._table_steps(other), []
+        return self._all_steps([place for place in files if place.path not in self.skip], strict=strict)
 
     def _table_steps(self, path: Path) -> dict[str, dict[float, StepSamples]]:
         """Return the steps of a file of scores that no framework wrote."""

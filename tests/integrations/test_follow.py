@@ -285,3 +285,12 @@ def test_conditions_are_tested_at_every_step_that_is_followed(
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code  # the last step is fine
+
+
+def test_a_run_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    write(tmp_path, 1, 30, 0.0, rng)
+    found = rmcalib.watch(
+        tmp_path, follow=True, every=0.01, on_look=Looks(lambda: (tmp_path / "1.jsonl").unlink())
+    )
+    assert found.steps == []

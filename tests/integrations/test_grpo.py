@@ -84,3 +84,29 @@ def test_a_grpo_run_is_watched_from_its_own_files(run: tuple[Path, Any]) -> None
     assert [one["mean_reward"] for one in scores.steps] == pytest.approx(
         [one["right"] for one in found.steps]
     )
+
+
+def test_the_callback_refuses_what_cannot_work(run: tuple[Path, Any]) -> None:
+    from rmcalib.integrations.trl import WatchCallback
+
+    trainer = run[1].trainer
+    with pytest.raises(ValueError, match="stop"):
+        WatchCallback(trainer, "reward=reward_model,label=exact_match", stop=True)
+    with pytest.raises(ValueError, match="'reward_modle'"):
+        WatchCallback(trainer, "reward=reward_modle,label=exact_match")
+    WatchCallback(trainer, "reward=reward_model,label=exact_match", stop=True, scale="log_odds")
+
+
+def test_files_of_an_earlier_run_are_left_out_until_they_are_written_again(run: tuple[Path, Any]) -> None:
+    from rmcalib.integrations.trl import WatchCallback
+
+    folder, watching = run
+    again = WatchCallback(watching.trainer, "reward=reward_model,label=exact_match")
+    again._look()
+    assert again.watcher.result().steps == []
+    first = min((folder / "completions").iterdir())
+    first.write_bytes(first.read_bytes())
+    again._look()
+    assert [row["step"] for row in again.watcher.result().steps] == [
+        watching.watcher.result().steps[0]["step"]
+    ]
