@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, check_choice
+from rmcalib._util.display import clean_line
 
 if TYPE_CHECKING:
     from rmcalib.judges import Judge
@@ -74,7 +75,9 @@ class Meaning:
         rewards = _log_odds(given) if self.squashed else given
         low, high = self._range()
         log_odds, p = self._read(keys, np.clip(rewards, low, high))
-        outside = (rewards < low) | (rewards > high)
+        outside = (
+            np.zeros(len(rewards), bool) if self.calibrator is None else self.calibrator.outside(rewards)
+        )
         if self.needs_group and (alone := np.flatnonzero(np.isnan(p))).size:
             raise ValueError(
                 f"prompt {keys[alone[0]][:60]!r}: P(best of its prompt) needs at least two responses to it at a "
@@ -103,6 +106,11 @@ class Meaning:
 def meaning_of(judge: Judge, calibrator: Calibrator | None, output: str) -> Meaning:
     """Return the meaning of a judge's rewards, or raise a ValueError if nothing makes that output of them."""
     check_choice(output, "output", get_args(Output))
+    if calibrator is not None and calibrator.inputs:
+        names = ", ".join(clean_line(one.name) for one in calibrator.inputs)
+        raise ValueError(
+            f"calibrator: is of a panel ({names}); give one that was fitted on {judge.name} alone"
+        )
     squashed = judge.scale in _SQUASHED
     meaning = Meaning(output, _stated(judge.scale), calibrator, squashed)  # type: ignore[arg-type]
     if output != "raw" and not meaning.event:

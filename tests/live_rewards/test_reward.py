@@ -105,6 +105,16 @@ def test_probabilities_need_something_that_states_them() -> None:
     assert logit(["a"], ["x"]) == [pytest.approx(math.log(1 / 3))]
 
 
+def test_a_calibrator_of_a_panel_is_refused_by_its_names() -> None:
+    from rmcalib.repair.calibrator import Input
+
+    panel = Calibrator(
+        1.0, 1.0, 1.0, inputs=(Input("first", 2.0, 1, 3, 0, 1), Input("second", 1.0, 0, 2, 0, 1))
+    )
+    with pytest.raises(ValueError, match="first, second"):
+        Reward(Counting(), calibrator=panel)
+
+
 def test_a_failure_is_an_error_or_none_and_never_a_number() -> None:
     judge = Counting()
     prompts, responses = ["a", "a", "b", "c"], ["x", "nan", "xx", "xxx"]

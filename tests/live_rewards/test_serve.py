@@ -463,6 +463,7 @@ def test_the_command_serves_until_it_is_ended(tmp_path: Path) -> None:
     POINTWISE.save(tmp_path / "calibrator.json")
     options = ("--port", 0, "--calibrator", "calibrator.json", "--log", "log", "-J", "device=cpu")
     files = tmp_path / "out", tmp_path / "err"
+    files[1].touch()
     process = start_python(
         ["-m", "rmcalib", "serve", *options], cwd=tmp_path, env=environment(), output=files
     )
