@@ -59,7 +59,7 @@ def command(
     Parameters
     ----------
     scores
-        Scores made elsewhere: a file, a run folder, or 'published' for those that RewardBench has published.
+        Scores made elsewhere: a file, a folder, or 'published' for those that RewardBench has published.
     group_by
         Also report the gap by length, responses, or columns of the benchmark.
     ties

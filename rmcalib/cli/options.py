@@ -173,11 +173,9 @@ class Reading:
     Parameters
     ----------
     columns
-        Which column is what, such as prompt=id,reward=score,label=best; also response, category, cluster, step, model,
-        person; several rewards or raters: reward=a+b, label=ann+ben.
+        Which column is what, such as prompt=id,reward=score,label=best; also response, category, cluster, step, person.
     scale
-        What the numbers are: those of a Bradley-Terry model (utility), log-odds, probabilities, ratings, ...; default
-        what is known of the model, or what the numbers certainly are.
+        What the numbers are: rewards of a Bradley-Terry model (utility), log-odds, ratings, ...; default: what is certain.
     labels
         File of labels to join, such as a filled sheet of `rmcalib label`.
     labels_are

@@ -277,6 +277,8 @@ def _in_rollouts(folder: Path, given: Mapping[str, list[str]], otherwise: ValueE
 
     if is_remote(folder) or not any(path.suffix in (".jsonl", ".parquet") for path in folder.rglob("*")):
         raise otherwise
+    if any(folder.glob("rewards-*.jsonl")):  # a server's log: `reward` is what the optimiser got
+        given = {"reward": ["raw"], **given}
     rewards = RolloutReader(folder, given).read()
     return {
         name: (scores.columns(), scores.manifest, _files.Table(scores.columns(), str(folder)), None)

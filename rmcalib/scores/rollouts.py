@@ -35,7 +35,7 @@ from rmcalib._util.storage import read_input
 from rmcalib._util.texts import brief, json_lines, parse_json
 from rmcalib.scores._files import read_parquet
 from rmcalib.scores._late import LateLabels, digest_of
-from rmcalib.scores._load import load_all_scores
+from rmcalib.scores._load import load_all_scores, load_scores
 from rmcalib.scores._roles import KNOWN, parse_columns, unknown_names
 from rmcalib.scores._schema import as_number, raise_if_any
 from rmcalib.scores._scores import Scores
@@ -123,7 +123,13 @@ class StepSamples:
         return hashlib.sha256(numbers + "\n".join(map(str, self.prompt.tolist())).encode()).digest()
 
 
-def load_rollouts(source: str | Path, columns: str | Mapping[str, Any] | None = None) -> dict[str, Scores]:
+def load_rollouts(
+    source: str | Path,
+    columns: str | Mapping[str, Any] | None = None,
+    *,
+    scale: str | None = None,
+    labels_are: str | None = None,
+) -> dict[str, Scores]:
     """Read the samples of a training run, one `Scores` per reward.
 
     Parameters
@@ -135,6 +141,8 @@ def load_rollouts(source: str | Path, columns: str | Mapping[str, Any] | None = 
         Which columns are rewards and labels: ``"reward=score,label=acc"``; ``"reward=a+b"`` is the sum of two
         rewards, ``"reward=-loss"`` one where lower is better. By default, the label is a column with a name
         such as ``acc`` or ``correct``, and the rewards are `score` or `reward`, or all other reward functions.
+    scale, labels_are
+        What the numbers and the labels are; as for `load_scores`. The numbers of samples are not guessed.
 
     Returns
     -------
@@ -158,7 +166,7 @@ def load_rollouts(source: str | Path, columns: str | Mapping[str, Any] | None = 
     >>> scores.n_items, scores.is_correct.tolist(), scores.extra["step"].tolist()
     (1, [False, False, True, False], [5.0, 5.0, 5.0, 5.0])
     """
-    return RolloutReader(source, columns).read()
+    return RolloutReader(source, columns).read(scale=scale, labels_are=labels_are)
 
 
 @dataclass(frozen=True)
@@ -219,16 +227,17 @@ class RolloutReader:
         self._given = parse_columns(self.columns)
         self._late = None if self.labels is None else LateLabels(self.labels)
 
-    def read(self) -> dict[str, Scores]:
+    def read(self, *, scale: str | None = None, labels_are: str | None = None) -> dict[str, Scores]:
         """Return the scores of everything that is written so far, by reward; see `load_rollouts`."""
         files, other = _files_of(Path(self.source))
         if other is not None:
-            return load_all_scores(other, self.columns)
+            return load_all_scores(other, self.columns, scale=scale, labels_are=labels_are)
         steps, _ = self._all_steps(files, strict=True)
         found = {}
         for name, by_step in steps.items():
             parts = [by_step[step] for step in sorted(by_step)]
-            found[name] = _scores(parts, name, str(self.source))
+            scores = _scores(parts, name, str(self.source))
+            found[name] = load_scores(scores, scale=scale, labels_are=labels_are)
         return found
 
     def look(self, *, strict: bool = True) -> Look:
