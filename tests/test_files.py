@@ -226,3 +226,23 @@ def test_keys_in_urls_are_not_shown(url: str, invoke: Invoke) -> None:
         result = invoke(*line)
         assert result.code == 2, result.err
         assert "secret" not in result.out + result.err, line
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_reader_that_has_gone_and_a_full_disk(
+    more: tuple[str, ...], tmp_path: Path, invoke: Invoke
+) -> None:
+    synthetic(1, n=20).to_parquet("a.parquet")
+    line = [sys.executable, "-m", "rmcalib", "compare", "a.parquet", "a.parquet", "--resamples", "20", *more]
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as gone:
+        done = subprocess.run(line, stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    if not Path("/dev/full").exists():
+        pytest.skip("/dev/full exists on Linux only")
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("rmcalib: error: standard output")
+    assert done.stderr.count("\n") == 1
