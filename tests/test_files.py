@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas
+import pyarrow
 import pytest
 
 import rmcalib
-from rmcalib._util.files import write_csv, write_json, write_text
+from rmcalib._util.files import opened_parquet, write_csv, write_json, write_text
 from rmcalib._util.secrets import masked
 from rmcalib._util.storage import StorageError, shown
 from rmcalib.repair import Calibrator
@@ -226,3 +227,31 @@ def test_keys_in_urls_are_not_shown(url: str, invoke: Invoke) -> None:
         result = invoke(*line)
         assert result.code == 2, result.err
         assert "secret" not in result.out + result.err, line
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_reader_that_has_gone_and_a_full_disk(
+    more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    synthetic(1, n=20).to_parquet("a.parquet")
+    line = [sys.executable, "-m", "rmcalib", "compare", "a.parquet", "a.parquet", "--resamples", "20", *more]
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as gone:
+        done = subprocess.run(line, stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    if not Path("/dev/full").exists():
+        pytest.skip("/dev/full exists on Linux only")
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("rmcalib: error: standard output")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_healthy_parquet_file_is_not_called_damaged_when_memory_is_short(tmp_path: Path) -> None:
+    synthetic(1, n=20).to_parquet(tmp_path / "a.parquet")
+    content = (tmp_path / "a.parquet").read_bytes()
+    with pytest.raises(MemoryError, match=r"a\.parquet"), opened_parquet(content, "a.parquet"):
+        raise pyarrow.ArrowMemoryError("malloc of size 64 failed")

@@ -51,17 +51,24 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+HUGE = 1e12
+"""Numbers from here on are shown with a power of ten."""
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number with up to ``digits`` decimals, and three significant digits beyond 1.
 
-    Numbers that would be rounded to 0 are shown as below the smallest one, or as about 0 if negative.
+    Numbers that would be rounded to 0 are shown as below the smallest one, or as about 0 if negative. Huge ones
+    are shown with a power of ten.
 
-    >>> [number(value) for value in (0.12345, 0.0, 0.0002, -0.0002, 3.8123, 77.123, 1234.5, 1.0, None)]
-    ['0.123', '0.000', '<0.001', 'about 0', '3.81', '77.1', '1,234', '1.000', '–']
+    >>> [number(value) for value in (0.12345, 0.0, 0.0002, -0.0002, 3.8123, 77.123, 1234.5, 1e60, None)]
+    ['0.123', '0.000', '<0.001', 'about 0', '3.81', '77.1', '1,234', '1.00e+60', '–']
     """
     if value is None or math.isnan(value):
         return NOTHING
     size = abs(value)
+    if size >= HUGE:
+        return f"{value:.2e}"
     if size > 1:
         digits = min(digits, max(0, 2 - math.floor(math.log10(size))))
     least = 10.0**-digits
@@ -123,7 +130,8 @@ def points(row: Mapping[str, Any] | None, *, sign: bool = True, unit: str = "") 
 
 
 def _points(value: float, digits: int, *, sign: bool) -> str:
-    text = f"{100 * value:+.{digits}f}" if sign else f"{100 * value:.{digits}f}"
+    form = ".2e" if abs(100 * value) >= HUGE else f".{digits}f"
+    text = f"{100 * value:{'+' if sign else ''}{form}}"
     return text if float(text) else text.lstrip("+-")
 
 

@@ -348,6 +348,8 @@ def opened_parquet(content: bytes, where: str) -> Iterator[Any]:
                     "read, because memory would not suffice: save it again, in several files"
                 )
             yield file
+    except MemoryError as error:  # Arrow's is an ArrowException, too
+        raise MemoryError(f"{where}: this machine's memory does not suffice to read it") from error
     except (pyarrow.ArrowException, OSError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"{where}: not a readable Parquet file: {first}") from error

@@ -78,7 +78,8 @@ def mean_error(values: FloatArray, cluster: IntArray | None = None) -> MeanError
     if freedom <= 0:
         return MeanError(0.0, 0.0, 0.0)
     se = float(np.sqrt((sums**2 / (1 - share)).sum())) / n
-    return MeanError(se, freedom, float((sums**3).sum()) / (n * se) ** 3 if se > 0 else 0.0)
+    cube = (n * se) ** 3  # 0 also for a tiny se
+    return MeanError(se, freedom, float((sums**3).sum()) / cube if cube > 0 else 0.0)
 
 
 def cluster_freedom(sizes: IntArray, correlation: float = _LEAST_CORRELATION) -> float:

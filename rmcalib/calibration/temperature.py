@@ -439,6 +439,10 @@ class Scale:
             return float(self.model.losses(float(np.exp(log_t))).mean() - best) * n - width
 
         low, middle, high = -REWARD_RANGE[1], float(np.log(self.fit.temperature)), -REWARD_RANGE[0]
+        if excess(middle) > 0:  # the best temperature is beyond the range, as for rewards of 1e100
+            return (
+                (self.fit.temperature, np.inf) if self.fit.at_limit == "hot" else (0.0, self.fit.temperature)
+            )
         below = 0.0 if excess(low) <= 0 else float(np.exp(brentq(excess, low, middle, xtol=1e-10)))
         above = np.inf if excess(high) <= 0 else float(np.exp(brentq(excess, middle, high, xtol=1e-10)))
         return below, above

@@ -3,6 +3,7 @@
 Commands are imported when they are called, so that help is instant. Bad input is one line and exit code 2.
 """
 
+import contextlib
 import os
 import sys
 import time
@@ -80,8 +81,12 @@ def main() -> None:
     _prepare_streams()
     try:
         code = app(sys.argv[1:])
+        sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except BrokenPipeError:  # as of `| head`: nobody reads the rest
+        code = 1
+        _end_output()
     except Exception as error:
         if os.environ.get("RMCALIB_DEBUG"):
             raise
@@ -89,6 +94,7 @@ def main() -> None:
             error = ValueError(remedy)
         time.sleep(_seconds_to_wait(error))
         sys.stderr.write(f"rmcalib: error: {_one_line(error)}\n")
+        _end_output()
         code = 2 if isinstance(error, _BAD_INPUT) else 1
     if code == INTERRUPTED:
         sys.stderr.write("rmcalib: interrupted; run the same command again to continue\n")
@@ -108,6 +114,15 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
+def _end_output() -> None:
+    """Discard what standard output did not take; otherwise Python complains about it at the end."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _seconds_to_wait(error: Exception) -> float:
     rank, world = process_rank()
     if world > 1 and isinstance(error, PeerError):
@@ -119,6 +134,8 @@ def _one_line(error: Exception) -> str:
     line = masked(clean_line(error)) or type(error).__name__
     if isinstance(error, MissingArgumentError):
         return f"{line} See: rmcalib {' '.join(error.command_chain or ())} --help"
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        return f"standard output, or a file: {error.strerror}"
     if isinstance(error, (*_BAD_INPUT, PeerError)):
         return line
     return f"{type(error).__name__}: {line} (this should not happen; RMCALIB_DEBUG=1 shows where)"

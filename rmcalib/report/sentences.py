@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib._util import display
-from rmcalib._util.display import bracketed, clean_line, count, number, percent, points
+from rmcalib._util.display import HUGE, bracketed, clean_line, count, number, percent, points
 from rmcalib.calibration.binning import CROWDED
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import OVERALL, disagreements
@@ -367,8 +367,10 @@ def _vote_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
 def _share(row: Row) -> str:
     """Return a fraction with its interval as a percentage."""
     digits = 0 if abs(row["value"]) >= 0.0995 else 1
+    huge = max(abs(row[name] or 0.0) for name in ("value", "low", "high")) >= HUGE
+    form = ".2e" if huge else f",.{digits}f"
     value, low, high = (
-        None if row[name] is None else f"{100 * row[name]:,.{digits}f}" for name in ("value", "low", "high")
+        None if row[name] is None else f"{100 * row[name]:{form}}" for name in ("value", "low", "high")
     )
     return f"{value}%" if low is None else f"{value}% [{low}, {high}]"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rmcalib.metrics import metric
 from rmcalib.metrics.audit import audit
 from rmcalib.metrics.views import whole_part
 from rmcalib.report import evaluate
+from rmcalib.report.document import to_markdown
 from rmcalib.report.pages import document_of
 from rmcalib.scores import Scores
 from tests.report.boards import evaluation, synthetic
@@ -227,3 +229,18 @@ def test_many_categories_are_bounded_and_said() -> None:
     many = {"turn": {f"p{i}": str(i) for i in range(101)}}
     with pytest.raises(ValueError, match="turn"):
         audit(whole_part(scores), ["turn"], many)
+
+
+@pytest.mark.parametrize("kind", ["normal", "signs", "one", "perfect"])
+def test_the_largest_rewards(kind: str) -> None:
+    """They are measured, and no number has more digits than one can read."""
+    rng, n = np.random.default_rng(0), 60
+    rewards = {
+        "normal": rng.normal(size=(n, 3)) * 3e99,
+        "signs": rng.choice([-1e100, 1e100], size=(n, 3)),
+        "one": np.vstack([[1e100, 0.0, -1e100], rng.normal(size=(n - 1, 3))]),
+        "perfect": np.tile([1e100, 0.0, -1e100], (n, 1)),
+    }[kind]
+    best = np.zeros(n, dtype=int) if kind == "perfect" else rng.integers(0, 3, n)
+    found = evaluate(Scores.from_arrays(rewards, best), resamples=20)
+    assert not re.search(r"[\d,]{20}", to_markdown(document_of(found)))
