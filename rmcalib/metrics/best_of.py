@@ -203,8 +203,18 @@ def best_of_n(
     )
 
 
-def _best_values(part: Part, values: FloatArray, n: IntArray) -> FloatArray:
-    return best_of_values(part.reward, values, part.sizes, n)
+def _best_values(part: Part, values: FloatArray, n: IntArray, order: FloatArray | None = None) -> FloatArray:
+    """Return the values of the best of n by reward, or by another ``order`` (N,): (prompts, K).
+
+    Where prompts were drawn with unequal probabilities, c + w (x − c) takes the place of each number x, where c is the
+    weighted mean, so that means and their deviations are those of weighted means.
+    """
+    found = best_of_values(part.reward if order is None else order, values, part.sizes, n)
+    if part.weight is None:
+        return found
+    weight = part.weight[:, None]
+    centre = (weight * found).mean(axis=0)
+    return np.asarray(centre + weight * (found - centre))
 
 
 def with_enough_samples(part: Part, up_to: int | None) -> tuple[Any, int, list[str]]:
@@ -265,7 +275,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     """Return one row per number of samples."""
     says = None if stated is None else _best_values(part, stated, n).mean(axis=0)
-    ceiling = best_of_values(part.label, part.label, part.sizes, n).mean(axis=0)
+    ceiling = _best_values(part, part.label, n, part.label).mean(axis=0)
     limits = curve_limits(right, part.cluster, level=level, seed=seed)
     return [
         {

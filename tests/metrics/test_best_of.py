@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -137,6 +138,24 @@ def test_too_few_clusters_have_no_intervals_and_no_verdict() -> None:
     assert found.table[["low", "high", "difference_low", "difference_high"]].isna().all(axis=None)
     assert len(found.notes) == 1
     assert "svg" in found._repr_html_()
+
+
+def test_prompts_that_were_drawn_with_unequal_probabilities_are_weighted() -> None:
+    """Easy prompts are drawn three times as often: the weighted curve is that of all prompts."""
+    reward, label = sampled(400, 4)
+    easy = label.mean(axis=1) > 0.4
+    rows = np.flatnonzero(np.random.default_rng(0).random(400) < np.where(easy, 0.9, 0.3))
+    drawn = Scores.from_arrays(reward[rows], label[rows])
+    inclusion = np.repeat(np.where(easy, 0.9, 0.3)[rows], 4)
+    weighted = replace(drawn, extra={**drawn.extra, "inclusion": inclusion})
+    found, plain, every = (best_of_n(one) for one in (weighted, drawn, Scores.from_arrays(reward, label)))
+    w = 1 / inclusion[::4]
+    assert found.row(1)["right"] == pytest.approx((w * label[rows].mean(axis=1)).sum() / w.sum())
+    assert found.row(4)["pass_at_n"] == pytest.approx((w * label[rows].any(axis=1)).sum() / w.sum())
+    for n in (1, 4):
+        truth = every.row(n)["right"]
+        assert found.row(n)["low"] < truth < found.row(n)["high"]
+        assert abs(found.row(n)["right"] - truth) < abs(plain.row(n)["right"] - truth)
 
 
 def test_a_second_judge_is_compared_on_the_same_samples() -> None:
