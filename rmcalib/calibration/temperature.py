@@ -17,15 +17,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util import arrays
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import intervals
-from rmcalib.calibration.clusters import (
-    FEW_DECIDE,
-    MeanError,
-    by_cluster,
-    mean_error,
-    prompts_per_observation,
-    student_quantile,
-    tail_freedom,
-)
+from rmcalib.calibration.clusters import MeanError, mean_error, prompts_per_observation, student_quantile
 from rmcalib.calibration.intervals import Interval, Limits
 from rmcalib.calibration.notions import check_complete
 from rmcalib.ranking import RankingDistribution
@@ -408,21 +400,14 @@ class Scale:
         return low, max(high, self._with_more_errors(level).temperature, self._linear_high(level))
 
     def _linear_high(self, level: float) -> float:
-        """Return the upper limit of T from the standard error of 1/T; 0 if many prompts decide it.
+        """Return the upper limit of T from the standard error of 1/T, by clusters; 0 without them.
 
-        Few clusters that are all right by chance make the likelihood too sure that T is small, and so do few prompts
-        that say more about T than all others, as with very different rewards.
+        Few clusters that are all right by chance make the likelihood too sure that T is small.
         """
-        if self.fit.at_limit is not None or self.n < 2:
+        if self.cluster is None or self.fit.at_limit is not None:
             return 0.0
-        slope, curvature = self.model.slopes(self.fit.temperature)
-        error = mean_error(slope, self.cluster)
-        freedom = min(error.freedom, tail_freedom(by_cluster(slope - slope.mean(), self.cluster)))
-        if self.cluster is None and freedom >= FEW_DECIDE:
-            return 0.0
-        margin = (
-            student_quantile(level, freedom) * error.se / max(float(curvature.mean()), 1e-300)
-        )  # relative
+        curvature = float(self.model.slopes(self.fit.temperature)[1].mean())
+        margin = self._slope_error().margin(level) / max(curvature, 1e-300)  # relative
         return self.fit.temperature / (1 - margin) if margin < 1 else np.inf
 
     @cached_property
