@@ -168,6 +168,7 @@ def test_labelled_prompts_that_are_unlike_the_others_allow_no_verdict() -> None:
     least = np.argsort(np.argsort(confidence)) < 80
     biased = replace(full, label=np.where(np.repeat(least, M), full.label, np.nan), extra={})
     facts = rmcalib.evaluate(biased, resamples=20).facts
+    assert facts["sample"] is not None
     assert facts["sample"]["unlike"]
     assert facts["sample"]["outside"] == pytest.approx(0.8, abs=0.01)
     assert facts["shown"] == []
