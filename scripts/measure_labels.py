@@ -198,9 +198,16 @@ for the prompts at hand they cover a little more than 95%.
 {markdown([{**dict.fromkeys(("world", "labels", *MEASURES), ""), **row} for row in table.values()])}
 
 "Two phases" draws 40% of the labels at random and the others where first choices were wrong (`--more`). A "second
-judge" draws with unequal probabilities (`--second`) and lends its probabilities to the estimate.
+judge" draws with unequal probabilities (`--second`) and lends its probabilities to the estimate. With 30 labels, a
+temperature is given only if some first choice is wrong: at accuracy .99 that is a selection, and its interval misses
+more often. So does kept information with 30 labels and unequal probabilities.
 """
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure all worlds."""
     measure_all("labels", __doc__ or "", settings(), measure, report)
+
+
+if __name__ == "__main__":
+    main()

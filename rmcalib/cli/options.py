@@ -175,7 +175,7 @@ class Reading:
     columns
         Which column is what, such as prompt=id,reward=score,label=best; also response, category, cluster, step, person.
     scale
-        What the numbers are: rewards of a Bradley-Terry model (utility), log-odds, ratings, ...; default: what is certain.
+        What numbers are: rewards of a Bradley-Terry model (utility), log-odds, ratings, ...; default what is certain.
     labels
         File of labels to join, such as a filled sheet of `rmcalib label`.
     labels_are

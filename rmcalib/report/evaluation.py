@@ -306,7 +306,7 @@ def _no_labels(scores: Scores) -> str:
     column = (
         f" Columns that nothing used: {unused}; name the labels: --columns label={name}." if unused else ""
     )
-    return f"no labels, so nothing can be measured.{column} Without labels, draw some prompts to label"
+    return f"no labels, so nothing can be measured.{column} Without labels, draw some prompts to label: `rmcalib label`"
 
 
 def _decisions(part: Part, used: Calibrator | None, level: float, seed: int) -> Decisions:
