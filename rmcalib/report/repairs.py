@@ -421,8 +421,9 @@ def watch_sentences(found: Watch) -> list[str]:
         sentences.append(
             f"The margin of {100 * found.margin:g} points grows to {effective:.2g} by the reference's error."
         )
-    if found.misses:
-        sentences.append(f"Not measured, for lack of labels or texts: {', '.join(found.misses)}.")
+    missing = [name for name in found.misses if name != "gap" or found.reference["kind"] != "none"]
+    if missing:
+        sentences.append(f"Not measured, for lack of labels or texts: {', '.join(missing)}.")
     if found.problems:
         sentences.append(f"{count(len(found.problems), 'file')} could not be read: {found.problems[-1]}.")
     return sentences

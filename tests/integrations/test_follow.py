@@ -26,7 +26,8 @@ class Looks:
     """Does something at each look of a watch, and ends it after the last."""
 
     def __init__(self, *actions: Callable[[], Any]) -> None:
-        self.actions, self.seen = list(actions), []
+        self.actions = list(actions)
+        self.seen: list[Watch] = []
 
     def __call__(self, now: Watch) -> bool:
         self.seen.append(now)

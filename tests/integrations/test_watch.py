@@ -323,8 +323,9 @@ def test_the_alarm_is_one_sided_unless_asked() -> None:
             )  # says less than is right
         alarms[both] = watcher.result().alarm
     assert alarms[False] is None
-    assert alarms[True] is not None
-    assert (alarms[True]["what"], alarms[True]["direction"]) == ("gap", "below")
+    below = alarms[True]
+    assert below is not None
+    assert (below["what"], below["direction"]) == ("gap", "below")
 
 
 def test_labels_of_the_best_sample_test_the_order_of_a_bradley_terry_model() -> None:

@@ -258,7 +258,13 @@ def test_dumps_of_areal_share_a_step(tmp_path: Path) -> None:
     for version, task in ((1, 5), (1, 6), (2, 7)):
         folder = tmp_path / "rollout" / str(version)
         folder.mkdir(parents=True, exist_ok=True)
-        row = {"task_id": task, "sample_idx": 0, "seqlen": 9, "prompt_len": 4, "head_version": version}
+        row: dict[str, Any] = {
+            "task_id": task,
+            "sample_idx": 0,
+            "seqlen": 9,
+            "prompt_len": 4,
+            "head_version": version,
+        }
         row |= {"tail_version": version, "reward": float(task), "prompt": f"p{task}", "completion": "c"}
         (folder / f"{task}.jsonl").write_text(lines([row, {**row, "sample_idx": 1}]))
     expected = [(1.0, 2, 4, 5.5), (2.0, 1, 2, 7.0)]
