@@ -458,31 +458,29 @@ def test_sigterm_drains_and_kill_loses_no_answered_reward(tmp_path: Path) -> Non
 
 
 def test_the_command_serves_until_it_is_ended(tmp_path: Path) -> None:
-    from tests.processes import start_python
-
     POINTWISE.save(tmp_path / "calibrator.json")
-    options = ("--port", 0, "--calibrator", "calibrator.json", "--log", "log", "-J", "device=cpu")
-    files = tmp_path / "out", tmp_path / "err"
-    files[1].touch()
-    process = start_python(
-        ["-m", "rmcalib", "serve", *options], cwd=tmp_path, env=environment(), output=files
+    options = ("--port", "0", "--calibrator", "calibrator.json", "--log", "log", "-J", "device=cpu")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rmcalib", "serve", *options],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
     )
-    try:
-        until = time.monotonic() + PATIENCE
-        while "http://" not in files[1].read_text() and process.is_alive() and time.monotonic() < until:
-            time.sleep(0.05)
-        url = files[1].read_text().partition("served at ")[2].split()[0]
-        item = rmcalib.load_benchmark("demo", limit=1).items[0]
-        body = {"prompts": [item.prompt], "responses": [item.responses[0]], "labels": [1], "step": 2}
-        answer = httpx.post(f"{url}/score", json=body, timeout=30).json()
-        (raw,) = Reward("demo", output="raw", device="cpu")([item.prompt], [item.responses[0]])
-        assert answer["raw"] == [pytest.approx(raw, abs=1e-4)]
-        assert answer["rewards"] == answer["probabilities"] == [pytest.approx(p(max(answer["raw"][0], 0.0)))]
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGTERM)
-        process.join(PATIENCE)
-        assert process.exitcode == 0
-    finally:
-        process.kill()
+    assert process.stderr is not None
+    with process.stderr:
+        try:
+            url = process.stderr.readline().partition("served at ")[2].split()[0]
+            item = rmcalib.load_benchmark("demo", limit=1).items[0]
+            body = {"prompts": [item.prompt], "responses": [item.responses[0]], "labels": [1], "step": 2}
+            answer = httpx.post(f"{url}/score", json=body, timeout=30).json()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+            process.wait(PATIENCE)
+    (raw,) = Reward("demo", output="raw", device="cpu")([item.prompt], [item.responses[0]])
+    assert answer["raw"] == [pytest.approx(raw, abs=1e-4)]
+    assert answer["rewards"] == answer["probabilities"] == [pytest.approx(p(max(answer["raw"][0], 0.0)))]
     (row,) = logged(tmp_path / "log")
     assert (row["step"], row["label"], row["reward"]) == (2, 1, answer["rewards"][0])
