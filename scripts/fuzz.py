@@ -1,6 +1,6 @@
-"""Try hostile input at random: damaged files, option lines, model folders, and kills at any moment.
+"""Try hostile input at random: damaged files, option lines, model folders, kills, and requests to `serve`.
 
-    python scripts/fuzz.py --files 1000 --options 1000 --models 200 --kills 100 --seed 1
+    python scripts/fuzz.py --files 1000 --options 1000 --models 200 --kills 100 --requests 1000 --seed 1
 
 Every case runs in a process of its own. It must end within ten seconds of CPU time with exit code 0, 1 or 2,
 without a traceback, and change nothing outside its output folder. A run that was killed must end with the same
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import functools
 import importlib
 import json
 import os
@@ -21,6 +22,7 @@ import resource
 import shlex
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -37,13 +39,28 @@ if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))  # for the small files of the tests
 
 CPU_SECONDS, SECONDS = 10, 60  # a case may take; other processes of the machine slow it down
-KINDS = ("files", "options", "models", "kills")
+KINDS = ("files", "options", "models", "kills", "requests")
+SECRET = "hunter2"  # of the URLs among the words: it must not be printed
 
 # Values of any kind
 
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 10**30, 10**400, 1e308, float("nan"), float("inf")),
-    *("", "x" * 70_000, "\0", "[", "[1]", "{}", "1e5", "nan", "-3", "\u202e", "\x1b[31m", "../../x"),
+    *(
+        "",
+        "x" * 70_000,
+        "\0",
+        "[",
+        "[1]",
+        "{}",
+        "1e5",
+        "nan",
+        "-3",
+        "\u202e",
+        "\x1b[31m",
+        "../../x",
+        "Math\r=1+1",
+    ),
     *([], {}, [[]], [None], [[[["x"]]]], ["\ud800"], {"": None}, {"role": "user"}),
     [{"role": "assistant", "content": "x"}],
     [{"role": "user", "content": [{"text": 1}]}],
@@ -101,6 +118,8 @@ class Outcome:
     def problem(self) -> str:
         """What is wrong with it; empty if nothing is."""
         said = self.err.strip().splitlines()[-1:] or [""]
+        if SECRET in self.out + self.err:
+            return "a secret was printed"
         if self.code in (-signal.SIGXCPU, -signal.SIGKILL) or self.seconds > CPU_SECONDS:
             return f"took more than {CPU_SECONDS} s"
         if self.code not in (0, 1, 2):
@@ -404,6 +423,7 @@ WORDS = (
     *("½", "\u202e", "\x1b[31m", "a" * 5000, "a\nb", "\udcff", "é", "0x10", "1_0", "../../x", "/", "//"),
     *("..", ".", "/dev/null", "/dev/full", "/dev/stdout", "/dev/stdin", "/proc/self/mem", "/etc/passwd"),
     *("~", "$HOME", "*", "http://127.0.0.1:9/x", "memory://x/y", "nowhere://x", "file:///", "s3://", "["),
+    *(f"s3://key:a/{SECRET}@bucket/x", f"az://c/x?sig={SECRET}", f"http://user:{SECRET}@127.0.0.1:9"),
     *("{", "{}", "null", "true", "a=b", "=,=", "reward=", "reward=score,reward=score", "1,2,,3", ","),
     *("../inputs/fifo.csv", "../inputs/loop", "../inputs/folder", "../inputs/empty.csv", "../inputs/tiny"),
     *("../inputs/tiny/model.safetensors", "a__b", "a/b", "--help", "--version", "--no-such", "--json"),
@@ -663,7 +683,76 @@ def differences(reference: Path, found: Path) -> list[str]:
     return [*problems, *(f"left {name}" for name in names[1] - names[0])]
 
 
-CASES = {"files": files_case, "options": options_case, "models": models_case, "kills": kills_case}
+# Requests
+
+
+BODIES: dict[str, Any] = {
+    "/": {"query": ["Hi! Hello."], "prompts": ["Hi!"], "labels": [1]},
+    "/get_reward": {"prompt": "Hi!", "response": "Hello.", "label": 1, "step": 3},
+    "/score": {"prompts": ["Hi!", [{"role": "user", "content": "Hi!"}]], "responses": ["a", "b"], "step": 3},
+    "/classify": {"messages": [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "a"}]},
+    "/pooling": {"input": ["Hi! Hello.", [1, 2, 3]]},
+}
+HEADERS = (
+    *("Transfer-Encoding: chunked", "Content-Length: 3", "Content-Length: -1", "Expect: 100-continue"),
+    *(
+        f"Authorization: Bearer {SECRET}",
+        "Content-Encoding: gzip",
+        "Upgrade: h2c",
+        "X:" + " y" * 40_000,
+        "no colon",
+    ),
+)
+OPEN = contextlib.ExitStack()  # until this process ends
+STATUSES = {b"200", b"400", b"401", b"404", b"405", b"408", b"413", b"422", b"503"}
+
+
+@functools.cache
+def served() -> tuple[str, int]:
+    """Serve the lengths of responses until this process ends; return the address."""
+    from rmcalib import Reward
+    from rmcalib.live.server import Limits
+    from tests.live_rewards.serving import serving_rewards
+
+    reward = Reward(lambda _, responses: [float(len(one)) for one in responses], name="length", output="raw")
+    server = OPEN.enter_context(serving_rewards(reward, limits=Limits(reading=0.5, idle=0.5)))
+    return "127.0.0.1", int(server.url.rpartition(":")[2])
+
+
+def requests_case(_: Box, rng: random.Random) -> tuple[str, list[str]]:
+    """Send a spoiled request: it is answered or its connection is closed, and the server stays well."""
+    path = rng.choice([*BODIES, "/../x", "/metrics", "/health"])
+    body = json.dumps(changed(BODIES.get(path, {}), rng)).encode()
+    body = damaged(body, rng) if rng.random() < 0.3 else body
+    headers = [f"Content-Length: {len(body)}", *rng.sample(HEADERS, rng.choice((0, 0, 1, 2)))]
+    sent = "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", *headers, "", ""]).encode() + body
+    sent = damaged(sent, rng) if rng.random() < 0.2 else sent
+    problems = []
+    for content in (sent, b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"):
+        answer = b""
+        with (
+            socket.create_connection(served(), timeout=SECONDS) as client,
+            contextlib.suppress(ConnectionError),
+        ):
+            client.sendall(content)
+            while piece := client.recv(65536):
+                answer += piece
+        if answer and answer[9:12] not in STATUSES:
+            problems.append(f"answer {answer[:80]!r}")
+        if SECRET.encode() in answer:
+            problems.append("a secret was sent back")
+    if b'"ok"' not in answer:
+        problems.append(f"health {answer[-80:]!r}")
+    return f"{path} {headers[1:]}"[:80], problems
+
+
+CASES = {
+    "files": files_case,
+    "options": options_case,
+    "models": models_case,
+    "kills": kills_case,
+    "requests": requests_case,
+}
 
 
 def inside(folder: Path, args: argparse.Namespace) -> int:
@@ -710,6 +799,7 @@ def inside(folder: Path, args: argparse.Namespace) -> int:
                 f"{count} {kind} in {time.monotonic() - start:.0f} s; the longest took {longest:.1f} s",
                 flush=True,
             )
+    OPEN.close()
     print(f"{surprises} surprises")
     return int(surprises > 0)
 
@@ -726,7 +816,7 @@ shift && exec "$@"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    for kind, count in zip(KINDS, (1000, 1000, 200, 100), strict=True):
+    for kind, count in zip(KINDS, (1000, 1000, 200, 100, 1000), strict=True):
         parser.add_argument(f"--{kind}", type=int, default=count, help=f"number of cases (default {count})")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--start", type=int, default=0, help="number of the first case")

@@ -29,6 +29,7 @@ from rmcalib.judges._judge import RewardError
 from rmcalib.judges._served import EndpointJudge
 from rmcalib.live.batching import Batcher, FullError, Job, Outcome
 from rmcalib.live.canaries import Canaries
+from rmcalib.live.connections import limited_connections
 from rmcalib.live.dialects import PATHS, Texts, dialect_of
 from rmcalib.live.meaning import Scored
 from rmcalib.live.numbers import Numbers
@@ -52,7 +53,8 @@ _EXCERPT = 300  # characters of an error
 class Limits:
     """What a server accepts: bytes of a body, samples of a request, characters of a text, samples that wait.
 
-    `hold` is how many seconds a request is held before 503, `reading` how many its body may take.
+    `hold` is how many seconds a request is held before 503, `reading` how many its body may take, and
+    `idle` after how many a connection without a request is closed.
     """
 
     body: int = 64 * 2**20
@@ -61,6 +63,7 @@ class Limits:
     waiting: int = 16_384
     hold: float = 150.0
     reading: float = 60.0
+    idle: float = 75.0
 
 
 class RequestError(Exception):
@@ -438,12 +441,14 @@ def serve(
         app.begin()
         config = uvicorn.Config(
             app,
+            http=limited_connections(app.limits.idle),
+            ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             date_header=False,
-            timeout_keep_alive=75,
+            timeout_keep_alive=int(app.limits.idle),
             timeout_graceful_shutdown=int(app.limits.hold) + 10,
             backlog=4096,
         )

@@ -27,7 +27,7 @@ from rmcalib.calibration.intervals import (
 )
 from rmcalib.calibration.maps import corp
 from rmcalib.calibration.temperature import Scale
-from rmcalib.metrics.views import FEWEST, Part, ViewName, shares_of_largest
+from rmcalib.metrics.views import FEWEST, MOST_CATEGORIES, Part, ViewName, shares_of_largest
 
 SMOOTH_DRAWS = 200
 """Simulated data sets for the smooth ECE, which takes longer."""
@@ -414,6 +414,8 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
     whole = part.whole or part
     decided = whole.prompts("all") or whole
     scores = decided.scores
+    if len(np.unique(decided.category)) > MOST_CATEGORIES:
+        raise Missing(f"a mean of more than {MOST_CATEGORIES} categories")
     tied, category = official.tied_categories(scores), scores.category[scores.offsets[:-1]]
     accuracy = official.shared_first_place(scores)
     found: dict[str, Estimate] = {}

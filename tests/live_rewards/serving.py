@@ -16,6 +16,7 @@ import uvicorn
 from rmcalib.benchmarks import Item
 from rmcalib.judges import ScoredItem
 from rmcalib.judges._http import ServerError
+from rmcalib.live.connections import limited_connections
 from rmcalib.live.reward import Reward
 from rmcalib.live.server import RewardServer
 
@@ -69,7 +70,10 @@ def serving_rewards(reward: Reward, **options: Any) -> Iterator[Running]:
     """Serve a reward on a free port until the block ends."""
     app = RewardServer(reward, **options)
     app.begin()
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_config=None, access_log=False)
+    connections = limited_connections(app.limits.idle)
+    config = uvicorn.Config(
+        app, "127.0.0.1", 0, http=connections, ws="none", lifespan="off", log_config=None, access_log=False
+    )
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[assignment]
     thread = threading.Thread(target=server.run, daemon=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -484,3 +486,77 @@ def test_the_command_serves_until_it_is_ended(tmp_path: Path) -> None:
     assert answer["rewards"] == answer["probabilities"] == [pytest.approx(p(max(answer["raw"][0], 0.0)))]
     (row,) = logged(tmp_path / "log")
     assert (row["step"], row["label"], row["reward"]) == (2, 1, answer["rewards"][0])
+
+
+# Hostile clients
+
+
+def exchange(url: str, *pieces: bytes, pause: float = 0.0) -> bytes:
+    """Send bytes, and return what arrives until the server closes the connection."""
+    received = b""
+    with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=20) as client:
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                client.sendall(piece)
+                time.sleep(pause)
+        with contextlib.suppress(ConnectionError):
+            while piece := client.recv(65536):
+                received += piece
+    return received
+
+
+def request(body: bytes, *headers: str) -> bytes:
+    return "\r\n".join(["POST /score HTTP/1.1", "Host: x", *headers, "", ""]).encode() + body
+
+
+SCORE = b'{"prompts": ["a"], "responses": ["bb"]}'
+SMUGGLED = b"0\r\n\r\nGET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        request(SMUGGLED, "Content-Length: 4", "Transfer-Encoding: chunked"),
+        request(SCORE, f"Content-Length: {len(SCORE)}", "Content-Length: 3"),
+        request(SCORE, "Content-Length: -1"),
+        request(SCORE, f"Content-Length: {'9' * 5000}"),
+        request(SCORE, "Transfer-Encoding: xchunked", f"Content-Length: {len(SCORE)}"),
+    ],
+    ids=["chunked", "two lengths", "negative", "endless", "other coding"],
+)
+def test_a_request_has_one_length(sent: bytes) -> None:
+    with serving_rewards(Reward(Length(), output="raw"), limits=Limits(idle=0.5, reading=0.5)) as server:
+        answer = exchange(server.url, sent)
+        assert answer.startswith(b"HTTP/1.1 4")
+        assert answer.count(b"HTTP/1.1") == 1
+        assert server.app.reward.counts.scored == 0
+
+
+def test_connections_without_a_request_are_closed() -> None:
+    with serving_rewards(Reward(Length(), output="raw"), limits=Limits(idle=0.5)) as server:
+        start = time.monotonic()
+        assert exchange(server.url, *[b"GET /health HTTP/1.1\r\n", *[b"X: y\r\n"] * 30], pause=0.1) == b""
+        assert exchange(server.url) == b""
+        endless = [b"GET /health HTTP/1.1\r\nX: ", *[b"y" * 2**16] * 64]
+        assert exchange(server.url, *endless) == b""
+        assert time.monotonic() - start < 15
+        assert exchange(server.url, request(SCORE, f"Content-Length: {len(SCORE)}")).startswith(
+            b"HTTP/1.1 200"
+        )
+
+
+def test_a_slow_answer_keeps_its_connection() -> None:
+    with serving_rewards(Reward(Length(seconds=1.5), output="raw"), limits=Limits(idle=0.3)) as server:
+        assert server.post("/score", {"prompts": ["a"], "responses": ["bb"]}).json()["rewards"] == [2.0]
+
+
+def test_tokens_reach_no_log(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level("DEBUG", "rmcalib")
+    reward = Reward(Length(), output="raw", log=tmp_path)
+    with serving_rewards(reward, token="sekret-token", limits=Limits(idle=0.5)) as server:
+        for given in ("Bearer sekret-token", "Bearer wrong-sekret-token", "Basic c2Vrcw=="):
+            exchange(server.url, request(SCORE, f"Authorization: {given}", f"Content-Length: {len(SCORE)}"))
+        exchange(server.url, request(b"{", "Authorization: Bearer sekret-token", "Content-Length: 1"))
+    written = "".join(path.read_text() for path in tmp_path.iterdir())
+    assert written.count("\n") == 1
+    assert "sekret" not in written + caplog.text
