@@ -209,7 +209,8 @@ def endure(minutes: float, pair_ms: float) -> None:
         server.close()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure what the options ask for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -227,3 +228,7 @@ if __name__ == "__main__":
         endure(given.minutes, given.pair_ms)
     else:
         measure(given.pair_ms, given.requests, given.clients)
+
+
+if __name__ == "__main__":
+    main()

@@ -39,6 +39,8 @@ CASES: dict[str, tuple[str, str]] = {
     "bench_notions": ("--quick", "the table at once"),
     "bench_prolr": ("--learner mallows --processes 1 --resamples 5", "times as fast"),
     "bench_report": ("--models 2 --resamples 20", "the baseline"),
+    "bench_serve": ("--requests 20 --clients 1", "ratio"),
+    "hack_a_reward": ("--seeds 1 --steps 2 --only healthy", "not stopped"),
     "bench_scoring": ("--prompts 1 --batches 1 --layers 1 --lengths even", "of the bound"),
     "count_lines": (str(SCRIPTS), "modules"),
     "downstream_grpo": ("--seeds 1 --steps 1 --first-steps 2 --only raw --output {}", "seed 0"),
@@ -46,7 +48,7 @@ CASES: dict[str, tuple[str, str]] = {
     "downstream_scores": ("--splits 1 --output {}", "rewardmath"),
     "downstream_worlds": ("--worlds 1 --output {}", "best of 16"),
     "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.parquet"),
-    "fuzz": ("--files 20 --options 3 --models 1 --kills 0 --seed 2", "\n0 surprises"),
+    "fuzz": ("--files 20 --options 3 --models 1 --kills 0 --requests 4 --seed 2", "\n0 surprises"),
     "measure_alarms": ("--runs 1 --to {}/alarms.md", "calibrated"),
     "measure_best_of_n": ("--runs 2 --only one --output {}", "200 prompts"),
     "measure_clusters": ("--runs 1 --output {}", "5 × 60"),
@@ -91,7 +93,10 @@ def test_every_script_has_a_case() -> None:
 def test_it_runs_through(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if name in ("train_with_rmcalib", "downstream_grpo") and importlib.util.find_spec("trl") is None:
+    if (
+        name in ("train_with_rmcalib", "downstream_grpo", "hack_a_reward")
+        and importlib.util.find_spec("trl") is None
+    ):
         pytest.skip("TRL is not installed (pip install 'rmcalib[trl]')")
     if name == "fuzz" and not may_fuzz():
         pytest.skip("as root, this needs a mount namespace of its own")

@@ -49,7 +49,7 @@ class LabelSheet:
     Examples
     --------
     >>> sheet = label(Scores.from_arrays([[1.0, 0.0]] * 50), n=10)
-    >>> sheet.n, sheet.table["inclusion"][0]
+    >>> sheet.n, float(sheet.table["inclusion"][0])
     (10, 0.2)
     """
 

@@ -169,7 +169,7 @@ def test_hundreds_of_categories_and_extreme_rewards_have_a_page(tmp_path: Path) 
     assert page.stat().st_size < MB
     assert "NaN" not in json.dumps(data_of(page.read_text(encoding="utf-8")))
     assert (tmp_path / "reliability.png").stat().st_size < MB
-    assert len({row["category"] for row in found.rows}) == 201
+    assert len({row["category"] for row in found.rows}) == 101  # overall, and the 100 largest
 
 
 def test_hundred_models_and_long_names_have_a_page(tmp_path: Path) -> None:
