@@ -49,7 +49,7 @@ CASES: dict[str, tuple[str, str]] = {
     "downstream_worlds": ("--worlds 1 --output {}", "best of 16"),
     "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.parquet"),
     "fuzz": ("--files 20 --options 3 --models 1 --kills 0 --requests 4 --seed 2", "\n0 surprises"),
-    "measure_alarms": ("--runs 1 --to {}/alarms.md", "calibrated"),
+    "measure_alarms": ("--runs 1 --to {}/alarms.md", "fresh prompts"),
     "measure_best_of_n": ("--runs 2 --only one --output {}", "200 prompts"),
     "measure_clusters": ("--runs 1 --output {}", "5 × 60"),
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
