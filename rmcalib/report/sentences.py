@@ -325,10 +325,11 @@ def _pointwise_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     start, verdict = _claim(at, "pointwise", facts, "response")
     found = [f"{start}: {verdict}."] if start else []
     excess = at.get("fitted_log_loss_excess")
-    if start and excess is not None:
+    if excess is not None:
+        unstated = "" if start else "Its rewards state nothing about single responses. "
         found.append(
-            "A model that was trained on pairs states nothing about single responses. With b and T fitted on other "
-            f"prompts, its log loss minus that of the base rate is {bracketed(excess)} nats: {_worth(excess)}."
+            f"{unstated}With b and T fitted on other prompts, its log loss minus that of the base rate is "
+            f"{bracketed(excess)} nats: {_worth(excess)}."
         )
     order = at.get("within_prompt_auroc")
     if order is None:
