@@ -7,7 +7,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 # Some containers set this. Without files of bytecode, each of the many processes of the tests compiles all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-lowest test-vllm test-frameworks lint ruff format docs bench clean
+.PHONY: demo test fuzz test-lowest test-vllm test-frameworks lint ruff format docs bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/rmcalib eval
@@ -19,6 +19,10 @@ test: ruff
 	@$(BIN)/mypy >.mypy_cache/found.txt 2>&1 & mypy=$$!; \
 	$(BIN)/pytest -n auto --dist worksteal --durations 10; tests=$$?; \
 	wait $$mypy; types=$$?; cat .mypy_cache/found.txt; exit $$((tests + types))
+
+# Hostile input at random: the tests try a few cases, this many.
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python scripts/fuzz.py --files 20 --options 3 --models 1 --kills 0 --requests 4 --seed 2
 
 lint: ruff
 	$(BIN)/mypy
@@ -61,6 +65,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python scripts/bench_serve.py
 	$(BIN)/python scripts/bench_serve.py --pair-ms 4 --requests 1000
 	$(BIN)/python scripts/bench_serve.py --faults
+	$(BIN)/python scripts/bench_watch.py
 
 clean:
 	rm -rf $(VENV) .venv-lowest .venv-vllm .venv-frameworks runs site

@@ -7,12 +7,24 @@
 >>> list(report.table.columns)
 ['category', 'metric', 'value', 'low', 'high', 'n', 'note']
 
-``report.to_html("report.html")`` writes the page. :mod:`rmcalib.ranking` and :mod:`rmcalib.calibration` hold
-the distributions and the calibration notions.
+``report.to_html("report.html")`` writes the page. The functions that you will use most:
+
+- `load_scores`: open a file, a folder, a DataFrame or a list of rewards; `load_benchmark`: open prompts.
+- `score`: run a reward model on a benchmark.
+- `evaluate`: what a model says, how often it is right, and the gap, with intervals.
+- `compare`, `leaderboard`: two models, or many.
+- `label`: draw prompts for people to label.
+- `calibrate`, `apply`, `decide`: repair probabilities, use them, and accept sure choices.
+- `best_of_n`: how many samples are worth it.
+- `watch`: follow the rewards of a training run; `Reward`: give rewards to one.
+
+Results have ``.table`` (a DataFrame), ``.plot()``, ``.to_html(path)``, and show themselves in a notebook.
+:mod:`rmcalib.ranking` and :mod:`rmcalib.calibration` hold distributions over rankings and calibration notions.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rmcalib._util.lazy import lazy
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark as Benchmark
@@ -20,10 +32,10 @@ if TYPE_CHECKING:
     from rmcalib.integrations import Watcher as Watcher
     from rmcalib.integrations import watch as watch
     from rmcalib.judges import load_judge as load_judge
+    from rmcalib.leaderboards import leaderboard as leaderboard
     from rmcalib.live import Reward as Reward
     from rmcalib.metrics import best_of_n as best_of_n
     from rmcalib.metrics import compare as compare
-    from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.metrics import metric as metric
     from rmcalib.metrics import prompts_needed as prompts_needed
     from rmcalib.metrics.comparison import Comparison as Comparison
@@ -58,7 +70,7 @@ _HOMES = {
     "decide": "rmcalib.repair",
     "evaluate": "rmcalib.report",
     "label": "rmcalib.scores",
-    "leaderboard": "rmcalib.metrics",
+    "leaderboard": "rmcalib.leaderboards",
     "load_benchmark": "rmcalib.benchmarks",
     "load_board": "rmcalib.scores",
     "load_judge": "rmcalib.judges",
@@ -72,11 +84,7 @@ _HOMES = {
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, so that ``import rmcalib`` stays light."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'rmcalib' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -1,15 +1,17 @@
 """How fast scoring is on a CPU, beside the usual loop, vLLM, and the matrix products alone.
 
-    python scripts/bench_scoring.py [--prompts 32] [--threads 1]
+    python scripts/bench_scoring.py [--model FOLDER] [--prompts 32] [--threads 1]
 
-A random llama of about 30 million parameters scores prompts with four responses each. All times are CPU times of
-the same run, so that other work on the machine matters less.
+A classifier scores prompts with four responses each: the model in a folder, or a random llama of about 30 million
+parameters. All ways take turns, a few prompts at a time, and all times are CPU times, so that other work on the
+machine changes the ratios less.
 
-- bound: the matrix products alone: those with the weights of every layer are computed for every different token
-  once, in blocks of 1,024 tokens; attention is counted at the same speed.
+- torch's products: the matrix products alone: those with the weights of every layer are computed for every different
+  token once, in blocks of 1,024 tokens, by `torch.mm`; attention is counted at the same speed.
+- packed products: the same with packed weights, the fastest that we know: the bound.
 - ours: the scorer of this package, tokenisation included.
 - usual loop, as in RewardBench's `run_v2.py`: texts in data order, batches padded to the longest, the stock
-  classifier. Batches of 1, 8 and 32; 32 need 5 GB.
+  classifier.
 - vLLM, if it is installed here or RMCALIB_VLLM names a Python that has it: `--backend vllm`, without compiling,
   as many threads as vLLM takes; its start is not counted.
 
@@ -19,8 +21,7 @@ as RewardBench 2: its card gives 13.8 MB for 1,865 prompts, which is about 1,700
 responses, at 4.3 bytes per token. The spread is an assumption: a heavy tail for prompts as people type them
 into chats (median 45, sigma 1.5), and responses of different models (median 280, sigma 0.7 between prompts
 and 0.5 within), each cut at 2,000 tokens. `--lengths even` has shorter and more similar texts (prompts 80 and
-1.0; responses 220, 0.7 and 0.4; cut at 1,000). Every prompt begins with a system text of 30 tokens, as many
-chat templates have it.
+1.0; responses 220, 0.7 and 0.4; cut at 1,000). The words are random.
 
 The rewards of all ways are compared. For a quick try: `--prompts 1 --batches 1 --layers 1`.
 """
@@ -31,9 +32,12 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,16 +45,24 @@ import psutil
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
-from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForSequenceClassification,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges import Recipe, RewardModel, load_judge
+from rmcalib.judges import RewardModel, load_judge
+from rmcalib.judges._model import load_model
+from rmcalib.judges._packing import PackedLinear
 from rmcalib.judges._scoring import ItemScorer
 from rmcalib.judges._templates import encode, render
-from rmcalib.judges._weights import Head
 
 VOCABULARY = 8_192
 BLOCK = 1_024
+_TURN = 4  # prompts that each way scores in its turn
+_VLLM = "--enforce-eager --gpu-memory-utilization 0.4"  # our scorer and the loop need memory, too
 HEADER = "w9 " * 30
 # prompts: median, sigma; responses: median, sigma between prompts, sigma within; the longest of either
 LENGTHS = {"chat": (45, 1.5, 280, 0.7, 0.5, 2_000), "even": (80, 1.0, 220, 0.7, 0.4, 1_000)}
@@ -59,51 +71,71 @@ LENGTHS = {"chat": (45, 1.5, 280, 0.7, 0.5, 2_000), "even": (80, 1.0, 220, 0.7, 
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--model", help="folder of a Llama-like classifier; default a random llama")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="of our scorer")
     parser.add_argument("--prompts", type=int, default=32)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--batches", type=int, nargs="*", default=[1, 8, 32])
+    parser.add_argument("--batches", type=int, nargs="*", default=[1, 8])
     parser.add_argument("--lengths", choices=LENGTHS, default="chat")
-    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--layers", type=int, default=8, help="of the random llama")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    model, stock = make_model(args.seed, args.layers)
-    items = make_items(args.prompts, args.seed, args.lengths)
-    tokens, different, seen = count_tokens(model, items)
-
-    our_loop(model, items[:1])  # warm up
-    # The machine may be busier at one time than at another, so the bound is measured around our own run.
-    before = bound_seconds(model, different // 2, seen / 2)
-    ours, rewards = cpu_time(our_loop, model, items)
-    ways = {"bound": before + bound_seconds(model, different - different // 2, seen / 2), "ours": ours}
-    differences = {}
-    for batch in args.batches:
-        way = f"loop, batch {batch}"
-        ways[way], found = cpu_time(usual_loop, stock, model.tokenizer, items, batch)
-        differences[way] = float(np.abs(np.subtract(found, rewards)).max())
-    if has_vllm():
-        ways["vLLM"], found = vllm_seconds(stock, model.tokenizer, items)
-        differences["vLLM"] = float(np.abs(np.subtract(found, rewards)).max())
-    figures: dict[str, Any] = {
-        "lengths": args.lengths,
-        "parameters": sum(p.numel() for p in stock.parameters()),
-        "texts": sum(len(item.responses) for item in items),
-        "tokens": tokens,
-        "different_tokens": different,
-        "load": os.getloadavg()[0],
-        "share_of_bound": ways["bound"] / ours,
-        "seconds": ways,
-        "largest_differences": differences,
-    }
+    with tempfile.TemporaryDirectory() as folder:
+        if args.model is None:
+            write_random_llama(folder, args.seed, args.layers)
+        figures = measured(args, args.model or folder)
     print(json.dumps(figures) if args.json else as_text(figures))
 
 
-def our_loop(model: RewardModel, items: list[Item]) -> list[float]:
-    return [reward for chunk in ItemScorer(model).chunks(items) for item in chunk for reward in item.rewards]
+def measured(args: argparse.Namespace, folder: str) -> dict[str, Any]:
+    model = load_model(folder, device="cpu", dtype=args.dtype)
+    stock = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    items = make_items(args.prompts, args.seed, args.lengths, model.tokenizer)
+    scorer = ItemScorer(model)
+    ways: dict[str, Callable[[list[Item]], tuple[float, list[float]]]] = {
+        "torch's products": lambda part: (products(stock.model, model, part), []),
+        "packed products": lambda part: (products(model.backbone, model, part), []),
+        "ours": lambda part: cpu_time(our_loop, scorer, part),
+    }
+    for batch in args.batches:
+        ways[f"loop, batch {batch}"] = partial(cpu_time, usual_loop, stock, model.tokenizer, batch)
+    with vllm_judge(folder) if has_vllm() else nullcontext() as judge:
+        if judge is not None:
+            ways["vLLM"] = partial(vllm_time, judge)
+        seconds, rewards = dict.fromkeys(ways, 0.0), {way: list[float]() for way in ways}
+        our_loop(scorer, items[:1])  # warm up
+        for start in range(0, len(items), _TURN):
+            for way, run in ways.items():
+                spent, values = run(items[start : start + _TURN])
+                seconds[way] += spent
+                rewards[way] += values
+    tokens, different, _ = count_tokens(model, items)
+    return {
+        "model": args.model or "random llama",
+        "dtype": args.dtype,
+        "parameters": sum(p.numel() for p in stock.parameters()),
+        "texts": len(rewards["ours"]),
+        "tokens": tokens,
+        "different_tokens": different,
+        "load": os.getloadavg()[0],
+        "share_of_bound": seconds["packed products"] / seconds["ours"],
+        "seconds": seconds,
+        "largest_differences": {
+            way: float(np.abs(np.subtract(values, rewards["ours"])).max())
+            for way, values in rewards.items()
+            if values and way != "ours"
+        },
+        "range": float(np.ptp(rewards["ours"])),
+    }
 
 
-def usual_loop(stock: Any, tokenizer: Any, items: list[Item], batch: int) -> list[float]:
+def our_loop(scorer: ItemScorer, items: list[Item]) -> list[float]:
+    return [reward for chunk in scorer.chunks(items) for item in chunk for reward in item.rewards]
+
+
+def usual_loop(stock: Any, tokenizer: Any, batch: int, items: list[Item]) -> list[float]:
     """Score in data order, `batch` texts at a time padded to the longest, by the stock classifier."""
     texts = [render(item.prompt, response, tokenizer) for item in items for response in item.responses]
     rewards: list[float] = []
@@ -132,21 +164,23 @@ def count_tokens(model: RewardModel, items: list[Item]) -> tuple[int, int, float
     return tokens, different, float(seen)
 
 
-def bound_seconds(model: RewardModel, tokens: int, seen: float) -> float:
-    """Return the CPU time of the matrix products for some tokens and pairs of tokens, and nothing else."""
-    layers: Any = model.backbone.layers
-    weights = [part.weight.t() for layer in layers for part in layer.modules() if isinstance(part, nn.Linear)]
-    inputs = {weight.shape[0]: torch.randn(BLOCK, weight.shape[0]) for weight in weights}
+def products(backbone: Any, model: RewardModel, items: list[Item]) -> float:
+    """Return the CPU time of the matrix products for some prompts, plain or packed as in `backbone`."""
+    _, tokens, seen = count_tokens(model, items)
+    layers = [p for p in backbone.layers.modules() if isinstance(p, nn.Linear | PackedLinear)]
+    shapes = {layer: tuple(layer.weight.shape) for layer in layers}
+    dtype = layers[0].weight.dtype
+    inputs = {width: torch.randn(BLOCK, width).to(dtype) for _, width in shapes.values()}
     start, left = time.process_time(), tokens
     with torch.inference_mode():
         while left > 0:
-            for weight in weights:
-                torch.mm(inputs[weight.shape[0]][:left], weight)
+            for layer, (_, width) in shapes.items():
+                layer(inputs[width][:left])
             left -= BLOCK
     seconds = time.process_time() - start
-    operations = 2.0 * tokens * sum(weight.numel() for weight in weights)
+    operations = 2.0 * tokens * sum(height * width for height, width in shapes.values())
     config = model.config
-    attention = 4.0 * config.num_attention_heads * config.head_dim * seen * len(layers)
+    attention = 4.0 * config.num_attention_heads * config.head_dim * seen * config.num_hidden_layers
     return seconds * (1 + attention / operations)
 
 
@@ -154,19 +188,21 @@ def has_vllm() -> bool:
     return bool(os.environ.get("RMCALIB_VLLM")) or importlib.util.find_spec("vllm") is not None
 
 
-def vllm_seconds(stock: Any, tokenizer: Any, items: list[Item]) -> tuple[float, list[float]]:
+@contextmanager
+def vllm_judge(folder: str) -> Iterator[Any]:
+    judge: Any = load_judge(folder, backend="vllm", vllm_options=_VLLM, dtype="float32")
+    try:
+        judge.identity()  # starts the server
+        yield judge
+    finally:
+        judge.close()
+
+
+def vllm_time(judge: Any, items: list[Item]) -> tuple[float, list[float]]:
     """Return the CPU time of vLLM's processes, and of ours, for scoring; and the rewards."""
-    with tempfile.TemporaryDirectory() as folder:
-        stock.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        judge: Any = load_judge(folder, backend="vllm", vllm_options="--enforce-eager")
-        try:
-            judge.identity()  # starts the server
-            start = all_seconds()
-            rewards = [r for chunk in judge.score(items) for one in chunk for r in one.rewards]
-            return all_seconds() - start, rewards
-        finally:
-            judge.close()
+    start = all_seconds()
+    rewards = [r for chunk in judge.score(items) for one in chunk for r in one.rewards]
+    return all_seconds() - start, rewards
 
 
 def all_seconds() -> float:
@@ -181,24 +217,27 @@ def cpu_time(work: Callable[..., list[float]], *args: Any) -> tuple[float, list[
     return time.process_time() - start, result
 
 
-def make_items(n: int, seed: int, lengths: str = "chat") -> list[Item]:
+def make_items(n: int, seed: int, lengths: str, tokenizer: Any) -> list[Item]:
+    """Return prompts with four responses of random words, each of which is one token."""
     prompt_median, prompt_sigma, median, between, within, longest = LENGTHS[lengths]
     rng = np.random.default_rng(seed)
+    vocabulary = sorted(
+        token.lstrip("Ġ▁") for token in tokenizer.get_vocab() if re.fullmatch(r"[Ġ▁][A-Za-z]+|w\d+", token)
+    )
 
     def words(length: float) -> str:
-        return " ".join(f"w{i}" for i in rng.integers(10, VOCABULARY - 10, max(1, int(length))))
+        return " ".join(rng.choice(vocabulary, max(1, int(length))))
 
     items = []
     for number in range(n):
         prompt = min(rng.lognormal(np.log(prompt_median), prompt_sigma), longest)
         usual = rng.normal(np.log(median), between)
-        own = np.minimum(rng.lognormal(usual, within, size=4), longest)
-        responses = tuple(words(length) for length in own)
-        items.append(Item(str(number), "bench", words(prompt), responses, 1))
+        sizes = np.minimum(rng.lognormal(usual, within, size=4), longest)
+        items.append(Item(str(number), "bench", words(prompt), tuple(map(words, sizes)), 1))
     return items
 
 
-def make_model(seed: int, layers: int = 8) -> tuple[RewardModel, Any]:
+def write_random_llama(folder: str, seed: int, layers: int) -> None:
     torch.manual_seed(seed)
     configure: Any = LlamaConfig
     config = configure(
@@ -213,7 +252,7 @@ def make_model(seed: int, layers: int = 8) -> tuple[RewardModel, Any]:
         pad_token_id=0,
     )
     classifier: Any = LlamaForSequenceClassification
-    stock = classifier(config).eval()
+    classifier(config).save_pretrained(folder)
     vocabulary = {"<pad>": 0, "<user>": 1, "<assistant>": 2, "<unk>": 3}
     vocabulary |= {f"w{i}": i for i in range(4, VOCABULARY)}
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -223,37 +262,25 @@ def make_model(seed: int, layers: int = 8) -> tuple[RewardModel, Any]:
     tokenizer.chat_template = (
         HEADER + "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }} {% endfor %}"
     )
-    model = RewardModel(
-        name="bench",
-        revision="",
-        recipe=Recipe(model="bench"),
-        tokenizer=tokenizer,
-        backbone=stock.model,
-        head=Head([stock.score]),
-        kind="causal",
-        config=stock.config,
-        device=torch.device("cpu"),
-        dtype=torch.float32,
-        max_length=4_096,
-    )
-    return model, stock
+    tokenizer.save_pretrained(folder)
 
 
 def as_text(figures: dict[str, Any]) -> str:
     ours = figures["seconds"]["ours"]
+    shared = 1 - figures["different_tokens"] / figures["tokens"]
     lines = [
-        f"random llama, {figures['parameters'] / 1e6:.1f}M parameters, float32; {figures['texts']} texts,"
-        f" {figures['tokens']:,} tokens, {figures['different_tokens']:,} of them different;"
+        f"{figures['model']}, {figures['parameters'] / 1e6:.1f}M parameters, {figures['dtype']};"
+        f" {figures['texts']} texts, {figures['tokens']:,} tokens, {shared:.0%} of them shared;"
         f" load {figures['load']:.1f}",
-        f"ours reaches {figures['share_of_bound']:.0%} of the bound",
+        f"ours reaches {figures['share_of_bound']:.0%} of the bound; rewards have a range of {figures['range']:.3g}",
         "",
-        f"{'':<16}{'CPU s':>8}{'tokens/s':>10}{'/ ours':>8}{'largest difference':>20}",
+        f"{'':<18}{'CPU s':>8}{'tokens/s':>10}{'/ ours':>8}{'largest difference':>20}",
     ]
     for way, seconds in figures["seconds"].items():
         speed, ratio = f"{figures['tokens'] / seconds:,.0f}", f"{seconds / ours:.2f}"
         difference = figures["largest_differences"].get(way)
         shown = "" if difference is None else f"{difference:.0e}"
-        lines.append(f"{way:<16}{seconds:>8.1f}{speed:>10}{ratio:>8}{shown:>20}")
+        lines.append(f"{way:<18}{seconds:>8.1f}{speed:>10}{ratio:>8}{shown:>20}")
     return "\n".join(lines)
 
 

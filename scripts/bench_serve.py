@@ -3,7 +3,9 @@
     python scripts/bench_serve.py                 # the demo model, at 1, 16 and 256 clients
     python scripts/bench_serve.py --pair-ms 4     # a judge that takes 4 ms per response
     python scripts/bench_serve.py --faults        # 10,000 requests from 256 clients, 5% of them broken
-    python scripts/bench_serve.py --minutes 60    # mixed load, with the memory of the server
+    python scripts/bench_serve.py --connections 10000   # most of them idle
+    python scripts/bench_serve.py --vllm .venv-vllm/bin/python  # against vLLM's own server with the same model
+    python scripts/bench_serve.py --minutes 60    # mixed load, at most --rate requests per second: the memory
 
 The server runs in a process of its own, and so do the clients. The baseline is the same judge on the same samples
 in one process, in batches of as many samples as there are clients.
@@ -19,7 +21,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +36,22 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, {root!r})
 from scripts.bench_serve import make_reward
 from rmcalib.live import serve
-serve(make_reward({pair_ms}), port=0, on_start=lambda url: print(url, flush=True))
+serve(make_reward({pair_ms}, {model!r}), port=0, on_start=lambda url: print(url, flush=True))
 """
 ROOT = Path(__file__).parents[1]
+BROKEN = [b"{", b'{"prompt": "a"}', b'{"query": ["a"], "prompts": ["b"]}', b"[]"]
 _BLOCK = bytes(200_000)
 
 
-def make_reward(pair_ms: float) -> Any:
-    """Return the demo model, or a function that takes a fixed time per response."""
+def make_reward(pair_ms: float, model: str = "demo") -> Any:
+    """Return a model, or a function that takes a fixed time per response."""
     from rmcalib import Reward
 
     if not pair_ms:
         import torch
 
         torch.set_num_threads(1)
-        return Reward("demo", output="raw", device="cpu")
+        return Reward(model, output="raw", device="cpu")
 
     def fixed(_: Any, responses: list[str]) -> list[float]:
         until = time.perf_counter() + pair_ms / 1000 * len(responses)
@@ -76,12 +81,16 @@ def direct(pair_ms: float, pairs: list[tuple[str, str]], batch: int) -> tuple[fl
     return len(pairs) / took, cpu / len(pairs)
 
 
-async def one_client(port: int, bodies: list[bytes], found: list[tuple[float, int, bytes]]) -> None:
+async def one_client(
+    port: int, bodies: list[bytes], found: list[tuple[float, int, bytes]], pause: float, path: str
+) -> None:
     """Send requests one after the other on a connection, without a library whose time would be counted."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for body in bodies:
+        await asyncio.sleep(pause)
         start = time.perf_counter()
-        head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head += f"Content-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         status = int((await reader.readline()).split()[1])
         length = 0
@@ -93,12 +102,12 @@ async def one_client(port: int, bodies: list[bytes], found: list[tuple[float, in
     writer.close()
 
 
-def clients(port: int, bodies: list[bytes], n: int, pipe: Any) -> None:
+def clients(port: int, bodies: list[bytes], n: int, pause: float, path: str, pipe: Any) -> None:
     """Run clients in this process, and send what they saw: seconds, statuses, contents."""
 
     async def run() -> Any:
         found: list[list[tuple[float, int, bytes]]] = [[] for _ in range(n)]
-        await asyncio.gather(*(one_client(port, bodies[i::n], found[i]) for i in range(n)))
+        await asyncio.gather(*(one_client(port, bodies[i::n], found[i], pause, path) for i in range(n)))
         return found
 
     start = time.perf_counter()
@@ -106,10 +115,12 @@ def clients(port: int, bodies: list[bytes], n: int, pipe: Any) -> None:
     pipe.send((time.perf_counter() - start, by_client))
 
 
-def asked(port: int, bodies: list[bytes], n: int) -> tuple[float, list[list[tuple[float, int, bytes]]]]:
-    """Return the seconds that all requests took, and what each client saw."""
+def asked(
+    port: int, bodies: list[bytes], n: int, pause: float = 0.0, path: str = "/"
+) -> tuple[float, list[list[tuple[float, int, bytes]]]]:
+    """Return the seconds that all requests took, and what each client saw; clients `pause` before a request."""
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=clients, args=(port, bodies, n, theirs))
+    process = multiprocessing.Process(target=clients, args=(port, bodies, n, pause, path, theirs))
     process.start()
     result = ours.recv()
     process.join()
@@ -119,8 +130,8 @@ def asked(port: int, bodies: list[bytes], n: int) -> tuple[float, list[list[tupl
 class Server:
     """`serve` in a process of its own."""
 
-    def __init__(self, pair_ms: float) -> None:
-        code = PROGRAM.format(root=str(ROOT), pair_ms=pair_ms)
+    def __init__(self, pair_ms: float, model: str = "demo") -> None:
+        code = PROGRAM.format(root=str(ROOT), pair_ms=pair_ms, model=model)
         self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
@@ -165,13 +176,82 @@ def measure(pair_ms: float, n_requests: int, sizes: list[int]) -> None:
         server.close()
 
 
+def against_vllm(python: str, n_requests: int, sizes: list[int]) -> None:
+    """Serve a small Llama with vLLM and with `serve`, one thread of torch each, and ask both for the same rewards."""
+    from rmcalib import load_judge
+    from tests.hub.tiny import save_model, tiny_classifier
+
+    model = tiny_classifier(  # vLLM's attention on CPUs needs heads of 32, 64, 80, ...
+        hidden_size=512,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        num_hidden_layers=6,
+        intermediate_size=1024,
+    )
+    for parameter in model.parameters():
+        parameter.data.mul_(0.25 if parameter.ndim > 1 else 1.0)
+    pairs = samples(n_requests)
+    bodies = [
+        json.dumps(
+            {
+                "messages": [{"role": "user", "content": p}, {"role": "assistant", "content": r}],
+                "use_activation": False,
+            }
+        ).encode()
+        for p, r in pairs
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(Path(folder), model)
+        judge: Any = load_judge(folder, backend="vllm", python=python, vllm_options="--enforce-eager")
+        server = None
+        try:
+            judge.identity()  # starts its server
+            server = Server(0.0, folder)
+            tree = psutil.Process().children(recursive=True)
+            theirs = [process for process in tree if process.pid != server.process.pid]
+            port = int(judge._servers[0].url.rsplit(":", 1)[1])
+            servers = {"vLLM": (port, theirs), "serve": (server.port, [server.about])}
+            print("clients  server  requests/s  p50 ms  p95 ms  CPU ms per request  load")
+            for n in sizes:
+                rewards = {}
+                for name, (place, processes) in servers.items():
+                    asked(place, bodies[:64], 8, path="/classify")  # warm
+                    before = cpu_of(processes)
+                    took, seen = asked(place, bodies, n, path="/classify")
+                    cpu = 1000 * (cpu_of(processes) - before) / len(bodies)
+                    times = 1000 * np.array([seconds for client in seen for seconds, _, _ in client])
+                    rewards[name] = [
+                        json.loads(content)["data"][0]["probs"][0]
+                        for client in seen
+                        for _, _, content in client
+                    ]
+                    p50, p95 = np.quantile(times, [0.5, 0.95])
+                    print(
+                        f"{n:7d}  {name:6}  {len(times) / took:10.1f}  {p50:6.1f}  {p95:6.1f}  {cpu:18.1f}  "
+                        f"{os.getloadavg()[0]:4.1f}",
+                        flush=True,
+                    )
+                off = np.abs(np.subtract(rewards["vLLM"], rewards["serve"])).max()
+                print(
+                    f"         the rewards differ by up to {off:.2g}, of a spread of {np.std(rewards['vLLM']):.2g}"
+                )
+        finally:
+            if server is not None:
+                server.close()
+            judge.close()
+
+
+def cpu_of(processes: list[Any]) -> float:
+    """Return the CPU seconds of processes."""
+    return float(sum(sum(process.cpu_times()[:2]) for process in processes))
+
+
 def faults(n_requests: int = 10_000, n: int = 256) -> None:
     """Send many requests, 5% of them broken: every good one gets its own reward, every broken one an error."""
     pairs = [(prompt, "x" * (i % 200)) for i, (prompt, _) in enumerate(samples(n_requests))]
     bodies = [body_of(*pair) for pair in pairs]
-    broken = [b"{", b'{"prompt": "a"}', b'{"query": ["a"], "prompts": ["b"]}', b"[]"]
     for i in range(0, n_requests, 20):
-        bodies[i] = broken[i // 20 % 4]
+        bodies[i] = BROKEN[i // 20 % 4]
     server = Server(0.01)
     try:
         took, seen = asked(server.port, bodies, n)
@@ -192,21 +272,72 @@ def faults(n_requests: int = 10_000, n: int = 256) -> None:
     assert (good, bad, wrong) == (n_requests - n_requests // 20, n_requests // 20, 0)
 
 
-def endure(minutes: float, pair_ms: float) -> None:
-    """Send mixed load for some time, and print the server's memory."""
-    server, rng = Server(pair_ms), np.random.default_rng(0)
-    until, total = time.monotonic() + 60 * minutes, 0
+def crowd(n: int) -> None:
+    """Open many connections, most of them idle, and ask on some of them; the server must answer and survive."""
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    server, start = Server(0.01), time.perf_counter()
+    body = body_of("Why?", "Because.")
+    request = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+    async def one(number: int) -> bool:
+        """Connect, and ask on every second connection; return whether the reward came."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        held.append(writer)
+        writer.write(b"" if number % 2 else request)
+        return bool(number % 2) or b" 200 " in await reader.readline()
+
+    async def run() -> list[bool]:
+        answered = []
+        for first in range(0, n, 500):  # a system's backlog is limited
+            answered += await asyncio.gather(*(one(number) for number in range(first, min(n, first + 500))))
+        return answered
+
+    held: list[asyncio.StreamWriter] = []
     try:
-        while time.monotonic() < until:
-            n = int(rng.choice([1, 16, 64, 256]))
-            pairs = samples(1000)
-            bodies = [body_of(p, r * int(rng.choice([1, 1, 1, 20]))) for p, r in pairs]
-            asked(server.port, bodies, n)
-            total += len(bodies)
-            memory = server.about.memory_info().rss / 2**20
-            print(f"{total} requests, {memory:.0f} MiB, {server.about.num_fds()} files", flush=True)
+        answered = asyncio.run(run())
+        print(
+            f"{n} connections in {time.perf_counter() - start:.1f} s: {sum(answered[::2])} of {len(answered[::2])} "
+            f"requests answered, {server.about.num_fds()} files, {server.about.memory_info().rss / 2**20:.0f} MiB"
+        )
+        _, seen = asked(server.port, [body] * 64, 8)
+        assert all(status == 200 for client in seen for _, status, _ in client)
     finally:
         server.close()
+
+
+def endure(minutes: float, pair_ms: float, rate: float) -> None:
+    """Send mixed load for some time, 5% of it broken, and print the server's memory every minute."""
+    server, rng = Server(pair_ms), np.random.default_rng(0)
+    until, total, statuses = time.monotonic() + 60 * minutes, 0, Counter[int]()
+    pairs = samples(1000)
+    try:
+        while time.monotonic() < until:
+            n = int(rng.choice([1, 4, 16, 64]))
+            bodies = [mixed_body(pairs, rng) for _ in range(int(60 * rate))]
+            _, seen = asked(server.port, bodies, n, n / rate)
+            total += len(bodies)
+            statuses.update(status for client in seen for _, status, _ in client)
+            memory = server.about.memory_info().rss / 2**20
+            print(
+                f"{time.strftime('%H:%M:%S')} {total} requests, {memory:.0f} MiB, {server.about.num_fds()} files, "
+                f"{server.cpu():.0f} CPU s, statuses {dict(sorted(statuses.items()))}, load {os.getloadavg()[0]:.1f}",
+                flush=True,
+            )
+    finally:
+        server.close()
+
+
+def mixed_body(pairs: list[tuple[str, str]], rng: np.random.Generator) -> bytes:
+    """Return a request of 1 to 16 samples, some of them long, or a broken one."""
+    if rng.random() < 0.05:
+        return BROKEN[rng.integers(len(BROKEN))]
+    chosen = [pairs[i] for i in rng.integers(len(pairs), size=int(rng.choice([1, 1, 1, 4, 16])))]
+    texts = [response * int(rng.choice([1, 1, 1, 20])) for _, response in chosen]
+    queries = [f"{prompt}{text} {rng.random()}" for (prompt, _), text in zip(chosen, texts, strict=True)]
+    return json.dumps({"query": queries, "prompts": [prompt for prompt, _ in chosen]}).encode()
 
 
 def main() -> None:
@@ -218,14 +349,21 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 16, 256])
     parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--vllm", metavar="PYTHON")
+    parser.add_argument("--connections", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=0.0)
+    parser.add_argument("--rate", type=float, default=5.0)
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if given.faults:
         faults()
+    elif given.vllm:
+        against_vllm(given.vllm, given.requests, given.clients)
+    elif given.connections:
+        crowd(given.connections)
     elif given.minutes:
-        endure(given.minutes, given.pair_ms)
+        endure(given.minutes, given.pair_ms, given.rate)
     else:
         measure(given.pair_ms, given.requests, given.clients)
 

@@ -141,12 +141,10 @@ def exact_gold(model: Any, words: Any) -> tuple[float, float]:
 
 def train(start: Path, form: str, normalised: bool, world: World, steps: int) -> list[Row]:
     """Run GRPO, and return one row per measured step."""
-    import torch
-    from datasets import Dataset
     from transformers import LlamaForCausalLM, PrinterCallback, TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
 
-    torch.manual_seed(world.seed)
+    from tests.grpo import grpo_trainer
+
     words, rows, samples = tokenizer(), [], []
 
     def reward(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
@@ -164,30 +162,21 @@ def train(start: Path, form: str, normalised: bool, world: World, steps: int) ->
             rows.append({"step": state.global_step, **named(exact_gold(model, words))})
 
     with tempfile.TemporaryDirectory() as folder:
-        args = GRPOConfig(
-            output_dir=folder,
+        trainer = grpo_trainer(
+            Path(folder),
+            [reward],
+            [{"prompt": prompt} for prompt in PROMPTS],
+            BATCH,
+            GROUP,
             max_steps=steps,
-            per_device_train_batch_size=BATCH * GROUP,
-            num_generations=GROUP,
             max_completion_length=3,
             learning_rate=1e-3,
-            lr_scheduler_type="constant",
             scale_rewards="group" if normalised else "none",
             beta=0.0 if normalised else 1.0,
             seed=world.seed,
-            save_strategy="no",
-            report_to="none",
+            log_completions=False,
             logging_strategy="no",
-            use_cpu=True,
-            bf16=False,
-            disable_tqdm=True,
-            gradient_checkpointing=False,
-        )
-        trainer = GRPOTrainer(
-            LlamaForCausalLM.from_pretrained(start),
-            reward_funcs=[reward],
-            args=args,
-            train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in PROMPTS]),
+            model=LlamaForCausalLM.from_pretrained(start),
             processing_class=words,
             callbacks=[Measure()],
         )

@@ -1,6 +1,6 @@
-"""Try hostile input at random: damaged files, option lines, model folders, kills, and requests to `serve`.
+"""Try hostile input at random: damaged files, option lines, model folders, kills, requests, and rollouts.
 
-    python scripts/fuzz.py --files 1000 --options 1000 --models 200 --kills 100 --requests 1000 --seed 1
+    python scripts/fuzz.py --files 1000 --options 1000 --models 200 --kills 100 --requests 1000 --rollouts 200
 
 Every case runs in a process of its own. It must end within ten seconds of CPU time with exit code 0, 1 or 2,
 without a traceback, and change nothing outside its output folder. A run that was killed must end with the same
@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -39,7 +40,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))  # for the small files of the tests
 
 CPU_SECONDS, SECONDS = 10, 60  # a case may take; other processes of the machine slow it down
-KINDS = ("files", "options", "models", "kills", "requests")
+KINDS = ("files", "options", "models", "kills", "requests", "rollouts")
 SECRET = "hunter2"  # of the URLs among the words: it must not be printed
 
 # Values of any kind
@@ -154,7 +155,8 @@ class Box:
         yield changes
         after, own = self._state(), set[str]()
         for name in outputs:
-            own |= {str(self.work / name.partition("/")[0]), os.path.normpath(self.work / name)}
+            path = os.path.normpath(self.work / name)
+            own |= {str(self.work / name.partition("/")[0]), path, str(Path(path).parent)}
         differ = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
         changes += [f"changed {path}" for path in differ if path not in own]
 
@@ -268,9 +270,7 @@ def files_case(box: Box, rng: random.Random) -> tuple[str, list[str]]:
             try:
                 read(path)
             except ValueError as error:
-                said = str(error).replace("\n- ", "; ")  # a list of problems
-                if "\n" in said or len(said) > 3000:
-                    raise RuntimeError(f"a message that is not one line: {str(error)[:200]!r}") from error
+                in_one_line([str(error)])
 
         problems.append(box.call(work).problem)
     return f"a file {path.name}", problems
@@ -737,6 +737,7 @@ def requests_case(_: Box, rng: random.Random) -> tuple[str, list[str]]:
             client.sendall(content)
             while piece := client.recv(65536):
                 answer += piece
+        answer = answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
         if answer and answer[9:12] not in STATUSES:
             problems.append(f"answer {answer[:80]!r}")
         if SECRET.encode() in answer:
@@ -746,7 +747,89 @@ def requests_case(_: Box, rng: random.Random) -> tuple[str, list[str]]:
     return f"{path} {headers[1:]}"[:80], problems
 
 
+ROLLOUTS = ROOT / "tests" / "scores" / "frameworks"
+
+
+def rollouts_case(box: Box, rng: random.Random) -> tuple[str, list[str]]:
+    """Follow a folder of rollouts whose files are spoiled and then mended: it goes on, and ends with what is right."""
+    import rmcalib
+    from rmcalib.integrations import watching
+
+    name = rng.choice(sorted(path.name for path in ROLLOUTS.iterdir() if path.is_dir()))
+    with box.case() as problems:
+        run = box.work / "given" / name
+        shutil.copytree(ROLLOUTS / name, run)
+        whole = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+        seen: list[Any] = []
+
+        def spoil() -> None:
+            for path in rng.sample(sorted(whole), min(len(whole), rng.choice((1, 1, 2)))):
+                spoil_file(path, rng)
+            try:
+                rmcalib.watch(run)
+            except ValueError as error:
+                in_one_line([str(error)])
+
+        def mend() -> None:
+            for path, content in whole.items():
+                path.unlink(missing_ok=True)
+                path.write_bytes(content)
+
+        def end() -> None:
+            raise KeyboardInterrupt
+
+        def work() -> None:
+            expected = numbers_of(rmcalib.watch(run))
+            actions = [spoil, lambda: None, mend, lambda: None, end]
+
+            def sleep(_: float) -> None:
+                time.sleep(0.01)  # files that are written later have another time
+                actions.pop(0)()
+
+            vars(watching)["time"] = types.SimpleNamespace(sleep=sleep)
+            with contextlib.suppress(KeyboardInterrupt):
+                rmcalib.watch(run, follow=True, on_look=seen.append)
+            in_one_line(seen[-1].problems)
+            if numbers_of(seen[-1]) != expected:
+                raise RuntimeError(f"other steps at the end: {numbers_of(seen[-1])}")
+
+        problems.append(box.call(work).problem)
+    return name, problems
+
+
+def spoil_file(path: Path, rng: random.Random) -> None:
+    """Change the values or the bytes of a file, or what it is."""
+    how, content = rng.random(), path.read_bytes()
+    if how < 0.5:
+        lines = content.decode().splitlines()
+        at = rng.randrange(len(lines))
+        lines[at] = json.dumps(changed(json.loads(lines[at]), rng))
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    elif how < 0.8:
+        path.write_bytes(damaged(content, rng))
+    elif how < 0.9:
+        path.unlink()
+        if rng.random() < 0.5:
+            path.symlink_to("/nowhere" if rng.random() < 0.5 else path)
+    else:
+        path.chmod(0)
+
+
+def numbers_of(found: Any) -> list[tuple[float, ...]]:
+    """Return the steps of a watch, the number of samples and the mean reward of each."""
+    return [(row["step"], row["n_samples"], row["mean_reward"]) for row in found.steps]
+
+
+def in_one_line(messages: Iterable[str]) -> None:
+    """Raise an error for a message that is long or has several lines, but is no list of problems."""
+    for message in messages:
+        said = message.replace("\n- ", "; ")
+        if "\n" in said or len(said) > 3000:
+            raise RuntimeError(f"a message that is not one line: {message[:200]!r}")
+
+
 CASES = {
+    "rollouts": rollouts_case,
     "files": files_case,
     "options": options_case,
     "models": models_case,
@@ -816,7 +899,7 @@ shift && exec "$@"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    for kind, count in zip(KINDS, (1000, 1000, 200, 100, 1000), strict=True):
+    for kind, count in zip(KINDS, (1000, 1000, 200, 100, 1000, 200), strict=True):
         parser.add_argument(f"--{kind}", type=int, default=count, help=f"number of cases (default {count})")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--start", type=int, default=0, help="number of the first case")

@@ -26,15 +26,10 @@ def train(
 ) -> tuple[dict[str, Any] | None, float, float]:
     """Train, and return the alarm, and the mean probability and the fraction right of the last step."""
     import torch
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM
-    from trl import GRPOConfig, GRPOTrainer
 
     from rmcalib.integrations.trl import WatchCallback
-    from tests.hub import tiny
+    from tests.grpo import grpo_trainer
 
-    torch.manual_seed(seed)
-    torch.set_num_threads(1)
     rng = np.random.default_rng(seed)
 
     def chance(text: str) -> float:
@@ -52,30 +47,16 @@ def train(
             float(rng.random() < chance(text)) if rng.random() < LABELLED else None for text in completions
         ]
 
-    args = GRPOConfig(
-        output_dir=str(folder),
+    trainer = grpo_trainer(
+        folder,
+        [says, truth],
+        [{"prompt": f"What is {i} + 1?"} for i in range(64)],
+        PROMPTS,
+        SAMPLES,
         max_steps=steps,
-        per_device_train_batch_size=PROMPTS * SAMPLES,
-        num_generations=SAMPLES,
         max_completion_length=8,
         learning_rate=2e-2,
-        lr_scheduler_type="constant",
-        log_completions=True,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-        bf16=False,
-        disable_tqdm=True,
-        gradient_checkpointing=False,
         seed=seed,
-    )
-    trainer = GRPOTrainer(
-        AutoModelForCausalLM.from_config(tiny.tiny_config()),
-        reward_funcs=[says, truth],
-        args=args,
-        train_dataset=Dataset.from_list([{"prompt": f"What is {i} + 1?"} for i in range(64)]),
-        processing_class=tiny.tiny_tokenizer(),
     )
     trainer.reward_weights = torch.tensor([1.0, 0.0])  # labels are for the watch alone
     watching = WatchCallback(trainer, "reward=says,label=truth", scale="probability", stop=True)

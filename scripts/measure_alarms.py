@@ -147,14 +147,12 @@ def run(world: World, seed: int, limits: Limits) -> tuple[int | None, str, np.nd
             assert reference.threshold is not None
             rewards = (rewards - reference.threshold) / reference.temperature
         label = np.where(rng.random(y.shape) < world.labelled, y, np.nan).ravel()
-        nothing = np.full(label.shape, np.nan)
         observed = Observed(
             np.repeat(ids, world.per_prompt),
             rewards.ravel(),
             rewards.ravel(),
             label,
             np.ones(len(label)),
-            nothing,
         )
         with np.errstate(invalid="ignore"):
             known = ~np.isnan(label)

@@ -153,10 +153,10 @@ prompts.
 """
     more = f"""## Prompts that belong together
 
-The share of violations at alpha = 0.1, and in brackets how often a threshold is found, in {of_clusters} data sets
+The fraction of violations at alpha = 0.1, and in brackets how often there is a threshold, in {of_clusters} data sets
 each (a rate of 0.05 is uncertain by ±{uncertainty(of_clusters):.3f}). Of the prompts of a question, half or four fifths
 share what decides whether their response is wrong. `safe_threshold` gets the question as the cluster. With fewer than
-29 clusters, no threshold is given: all those that are wrong together may have been missed.
+29 clusters, there is no threshold, because the sample may have missed all clusters that are wrong together.
 
 {markdown(together)}
 """
@@ -170,6 +170,7 @@ CLUSTERS = {
     "20 × 15": [15] * 20,
     "5 × 60": [60] * 5,
     "one has a tenth of 300": [30] + [1] * 270,
+    "four have 20 of 300": [20] * 4 + [1] * 220,
     "one has half of 300": [150] + [1] * 150,
 }
 """The numbers of prompts of each question."""

@@ -4,7 +4,7 @@ Draws many data sets from known truths, forecasts them twice, and counts how oft
 difference contains the one of unlimited data, and how often it excludes 0. Writes results/differences.csv
 after each setting, and results/differences.md. An interrupted run continues where it stopped.
 
-    python scripts/measure_differences.py [--runs 400] [--only NAME] [--fresh]
+    python scripts/measure_differences.py [--runs 400] [--only NAME] [--minutes 10] [--fresh]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from measure_statistics import HOW, LOW, coverage_table
+from measure_statistics import HOW, LOW, coverage_table, is_low
 from measuring import markdown, measure_all, uncertainty
 from worlds import ACCURATE, ODD, Setting, part_of, true_values, truth_prompts
 
@@ -24,9 +24,6 @@ from rmcalib.calibration.intervals import Difference
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import estimate_of
 
-SMOOTH_RUNS = 200  # data sets for the smooth ECE, which takes longer than all others together
-SMOOTH = ("four responses: 1 and 1, nearly the same", "four responses: 1 and 1.5", "accuracy .97: 1 and 1.5")
-SMOOTH_PROMPTS = 500  # it is measured in these settings, with at most so many prompts
 MEASURES = (
     "accuracy",
     "pairwise_accuracy",
@@ -34,7 +31,6 @@ MEASURES = (
     "lost_information",
     "ece",
     "confidence_ece",
-    "smooth_ece",
     "nll",
     "brier",
 )
@@ -54,12 +50,6 @@ class Pair:
         rewards, exists, truth = self.setting.draw(n, rng)
         own = rng.normal(size=(2, *rewards.shape)) * self.noise
         return [f * (rewards + e) for f, e in zip(self.factors, own, strict=True)], exists, truth
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        """What is measured in this setting."""
-        wanted = self.name in SMOOTH and self.setting.n <= SMOOTH_PROMPTS
-        return tuple(name for name in MEASURES if wanted or name != "smooth_ece")
 
     def true_differences(self) -> dict[str, float]:
         """The differences of unlimited data."""
@@ -115,13 +105,11 @@ PAIRS = (
 )
 
 
-def differences(
-    pair: list[FloatArray], exists: BoolArray, winner: IntArray, wanted: tuple[str, ...]
-) -> dict[str, Difference]:
+def differences(pair: list[FloatArray], exists: BoolArray, winner: IntArray) -> dict[str, Difference]:
     """The differences of one data set, as `rmcalib compare` computes them."""
     parts = [part_of(rewards, exists, winner) for rewards in pair]
     found = {}
-    for name in wanted:
+    for name in MEASURES:
         estimates = [estimate_of(catalogue()[name], part, HOW) for part in parts]
         one = None if None in estimates else difference_of(*estimates)  # type: ignore[arg-type]
         if one is not None:
@@ -131,14 +119,12 @@ def differences(
 
 def measure(pair: Pair, runs: int) -> list[dict[str, Any]]:
     start, n, true = time.process_time(), pair.setting.n, pair.true_differences()
-    most_smooth = SMOOTH_RUNS if "smooth_ece" in pair.measures else 0
     held, without, against, width, done = (dict.fromkeys(MEASURES, 0.0) for _ in range(5))
     for run in range(runs):
         rng = np.random.default_rng([run, n, PAIRS.index(pair)])
         rewards, exists, truth = pair.draw(n, rng)
         winner = (np.cumsum(truth, axis=1) > rng.random((n, 1))).argmax(axis=1)
-        wanted = tuple(name for name in pair.measures if name != "smooth_ece" or run < most_smooth)
-        for name, found in differences(rewards, exists, winner, wanted).items():
+        for name, found in differences(rewards, exists, winner).items():
             excluded = not found.low <= 0 <= found.high
             held[name] += found.low - 1e-9 <= true[name] <= found.high + 1e-9
             without[name] += excluded
@@ -158,7 +144,7 @@ def measure(pair: Pair, runs: int) -> list[dict[str, Any]]:
             "runs": int(done[name]),
             "seconds": round(time.process_time() - start, 1),
         }
-        for name in pair.measures
+        for name in MEASURES
     ]
 
 
@@ -204,18 +190,19 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     ]  # fmt: skip
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
     against = sum(int(row["contradictions"]) for row in rows)
-    low = [row for row in rows if float(row["coverage"]) < LOW]
+    low = [row for row in rows if is_low(row)]
     of_gaps = min(runs, 300)
     gaps = markdown(opposite_gaps(of_gaps))
     return f"""# Coverage of the intervals of a difference
 
-Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting (at most {SMOOTH_RUNS} for the smooth
-ECE), {HOW.resamples} resamples each, in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%.
+Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting, {HOW.resamples} resamples
+each, in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%.
 A coverage from {runs} data sets is uncertain by about {uncertainty(runs):.3f}.
 
 **Lowest coverage: {float(worst["coverage"]):.3f}, for {worst["measure"]} ({worst["setting"]},
-{worst["prompts"]} prompts).** {len(low)} of {len(rows)} coverages are below {LOW}. Without a true
-difference, the intervals exclude 0 in {min(none):.3f} to {max(none):.3f} of the data sets. Interval and test
+{worst["prompts"]} prompts).** {len(low)} of {len(rows)} coverages are more than two standard errors
+below {LOW}. Without a true difference, the intervals exclude 0 in {min(none):.3f} to {max(none):.3f} of the data sets.
+Interval and test
 disagree about 0 in {against} of {sum(int(row["runs"]) for row in rows)} data sets and measures.
 
 Each setting has two forecasts of the same prompts. Its name gives the factors by which they multiply the true
@@ -231,7 +218,7 @@ rewards. A factor of 1 is calibrated, and 0.05 gives every response nearly the s
 ## Coverage
 
 The fraction of data sets whose interval contains the true difference, which is that of unlimited data. Bold:
-below 0.93.
+more than two standard errors below 0.93.
 
 {coverage_table(rows)}
 

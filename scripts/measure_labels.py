@@ -1,9 +1,10 @@
 """Few labels: coverage and width of intervals where 30, 100 or 400 of 5,000 prompts are drawn and labelled.
 
 Every world is a set of prompts with known labels, which are hidden; prompts are drawn with `rmcalib.label`, and
-their labels are revealed. The truth is the value on all prompts. Writes results/labels.csv and results/labels.md.
+their labels are revealed. The truth is the value on all prompts. A last column counts how often a threshold of `decide`
+breaks its limit on all prompts. Writes results/labels.csv and results/labels.md.
 
-    python scripts/measure_labels.py [--runs 300] [--only NAME]
+    python scripts/measure_labels.py [--runs 500] [--only NAME]
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import estimate_of
-from rmcalib.metrics.views import whole_part
+from rmcalib.metrics.views import Part, whole_part
+from rmcalib.repair.calibrator import log_odds
+from rmcalib.repair.decisions import Threshold, safe_threshold
 from rmcalib.scores import LabelSheet, Scores, label
 from rmcalib.scores._joining import second_opinion
 
 HOW = Settings(resamples=20)
 N, WORLDS_EACH = 5000, 20
 MEASURES = ("accuracy", "overconfidence", "temperature", "kept_information")
+WRONG_AT_MOST = 0.1
 World = Callable[[np.random.Generator], tuple[Scores, Scores | None]]
 
 
@@ -140,18 +144,39 @@ def drawn(design: Design, hidden: Scores, scores: Scores, second: Scores | None,
     return label(revealed(scores, label(hidden, first, seed), None), design.n - first, seed + 1, more=True)
 
 
+def threshold_of(part: Part) -> Threshold:
+    """Return the threshold that `decide` finds with these labels."""
+    labelled = part.prompts("one")
+    assert labelled is not None
+    first = labelled.first_choice
+    odds = log_odds(np.log(first.p)) if first.log_p is None else log_odds(first.log_p)
+    return safe_threshold(odds, first.y < 1, alpha=WRONG_AT_MOST, weight=labelled.weight)
+
+
+def limit_is_broken(choice: float | None, every: Part) -> bool:
+    """Whether the choices that a threshold accepts are wrong too often among all prompts."""
+    if choice is None:
+        return False
+    accepted = every.first_choice.p >= choice
+    return bool(accepted.any() and 1 - every.first_choice.y[accepted].mean() > WRONG_AT_MOST)
+
+
 def measure(design: Design, runs: int) -> list[Row]:
     """Return coverage, bias and width of each measure: some draws of each of several worlds."""
     began, number = time.perf_counter(), crc32(design.name.encode())
     held: dict[str, list[tuple[bool, float, float]]] = {name: [] for name in MEASURES}
+    decided: list[tuple[bool, float]] = []
     for world in range(min(WORLDS_EACH, runs)):
         scores, second = design.world(np.random.default_rng([world, number]))
-        true = {name: estimate_of(catalogue()[name], whole_part(scores), HOW) for name in MEASURES}
+        every = whole_part(scores)
+        true = {name: estimate_of(catalogue()[name], every, HOW) for name in MEASURES}
         hidden = replace(scores, label=np.full(len(scores), np.nan))
         other = None if second is None else second_opinion(scores, second)
         for run in range(world, runs, WORLDS_EACH):
             sheet = drawn(design, hidden, scores, second, number + 2 * run)
             part = whole_part(revealed(scores, sheet, other))
+            choice = threshold_of(part)
+            decided.append((limit_is_broken(choice.threshold, every), choice.accepted))
             for name in MEASURES:
                 found, truth = estimate_of(catalogue()[name], part, HOW), true[name]
                 limits = None if found is None else found.interval()
@@ -169,12 +194,24 @@ def measure(design: Design, runs: int) -> list[Row]:
                 "prompts": design.n,
                 "measure": name,
                 "runs": runs,
+                "given": len(all_runs),
                 "coverage": round(float(covered.mean()), 3),
                 "bias": round(float(np.median(bias) if name == "temperature" else bias.mean()), 4),
                 "width": round(float(np.median(width)), 3),
                 "seconds": seconds,
             }
         )
+    broken, accepted = np.array(decided, dtype=float).mean(axis=0)
+    about = {"setting": design.name, "prompts": design.n, "measure": "decide", "runs": runs, "given": runs}
+    rows.append(
+        about
+        | {
+            "coverage": round(float(1 - broken), 3),
+            "bias": "",
+            "width": round(float(accepted), 3),
+            "seconds": seconds,
+        }
+    )
     return rows
 
 
@@ -185,22 +222,26 @@ def report(rows: list[Row], runs: int) -> str:
         own = table.setdefault(
             (row["setting"], row["prompts"]), {"world": row["setting"], "labels": row["prompts"]}
         )
-        own[row["measure"]] = f"{float(row['coverage']):.3f} ({float(row['width']):.2f})"
+        cell = f"{float(row['coverage']):.3f} ({float(row['width']):.2f})"
+        given = int(row["given"]) / int(row["runs"])
+        own[row["measure"]] = cell if given > 0.995 else f"{cell}, given in {given:.0%}"
     return f"""# Few labels
 
 Made by `scripts/measure_labels.py`: {runs} draws per row, from {WORLDS_EACH} sets of prompts. Of {N:,} prompts, or of
 all prompts of a real model's scores, 30, 100 or 400 are drawn by `rmcalib.label` and labelled; the truth is the
 value on all prompts. Cells are the coverage of the 95% interval, and its median width. A coverage from {runs} draws
 is uncertain by about {uncertainty(runs):.3f}.
-Intervals are about prompts like these, as everywhere, so they do not shrink to nothing when all prompts are labelled;
-for the prompts at hand they cover a little more than 95%.
+As everywhere, intervals are about prompts like these, so they have a width above 0 even if all prompts are labelled.
+For these prompts themselves, they cover a little more than 95%.
 
-{markdown([{**dict.fromkeys(("world", "labels", *MEASURES), ""), **row} for row in table.values()])}
+{markdown([{**dict.fromkeys(("world", "labels", *MEASURES, "decide"), ""), **row} for row in table.values()])}
 
 "Two phases" draws 40% of the labels at random and the others where first choices were wrong (`--more`). A "second
-judge" draws with unequal probabilities (`--second`) and lends its probabilities to the estimate. With 30 labels, a
-temperature is given only if some first choice is wrong: at accuracy .99 that is a selection, and its interval misses
-more often. So does kept information with 30 labels and unequal probabilities.
+judge" draws with unequal probabilities (`--second`), and the estimate uses its probabilities. If choices are hardly
+ever wrong, some draws have no wrong choice and therefore no temperature; the coverage is that of the other draws.
+
+`decide`: how often the threshold (at most {WRONG_AT_MOST:.0%} wrong, with 95% confidence) keeps its limit on all
+prompts, or there is no threshold; in brackets, the mean fraction of accepted prompts. It may fail in 5% of the draws.
 """
 
 

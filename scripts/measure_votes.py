@@ -245,16 +245,16 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     seconds = sum({row["setting"]: float(row["seconds"]) for row in rows}.values())
     return f"""# Validity of the metrics of people's votes
 
-Made by `scripts/measure_votes.py`: {runs} simulated data sets per setting with known vote shares,
+Made by `scripts/measure_votes.py`: {runs} simulated data sets per setting with known fractions of votes,
 {RESAMPLES} resamples each, in {seconds / 60:.0f} minutes on one core. Data sets have 500 pairs of responses
 unless the setting says otherwise.
 
 **A calibrated forecast is rejected in {min(rates):.3f} to {max(rates):.3f} of the data sets at 5%. The lowest
 coverage of a 95% interval is {float(worst["coverage"]):.3f} ({worst["measure"]}, {worst["setting"]}).**
 
-- "Equals the shares": the forecast gives every response the true share of people who prefer it.
+- "Equals the shares": the forecast gives every response the true fraction of people who prefer it.
 - "Knows less": the forecast is calibrated too. Of the votes on prompts with the forecast 0.7, 70% are for the
-  response. But the shares of single prompts vary around 0.7, so people who see the same prompt agree more
+  response. But the fractions of single prompts vary around 0.7, so people who see the same prompt agree more
   often than the forecast says.
 - Over-confident forecasts multiply the log odds by 2, under-confident ones by 0.5.
 
@@ -267,8 +267,8 @@ calibrated forecasts.
 
 ## The noise ceilings
 
-The score of the true shares, and the mean of the ceilings that are estimated from the votes alone (± two
-standard errors). The ceiling of the Brier score has no bias. With few votes per prompt, the ceilings of
+The score of the true fractions, and the mean of the ceilings that are estimated from the votes alone (± two
+standard errors). The ceiling of the Brier score is unbiased. With few votes per prompt, the ceilings of
 agreement and log loss assume a Dirichlet distribution. The shares have no such distribution in any setting,
 so the differences show the effect of that assumption.
 

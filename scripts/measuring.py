@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import csv
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from rmcalib._util.display import markdown_table
 from rmcalib._util.files import write_csv, write_text
@@ -44,6 +47,9 @@ def measure_all(
     parser = parser_of(about, runs=400)
     parser.add_argument("--only", default="", help="only settings whose name contains this")
     parser.add_argument("--fresh", action="store_true", help="measure everything again")
+    parser.add_argument(
+        "--minutes", type=float, default=np.inf, help="stop after so many; call again to continue"
+    )
     options = parser.parse_args()
     path = options.output / f"{table}.csv"
     rows: list[Row] = []
@@ -52,8 +58,11 @@ def measure_all(
             kept = [row for row in csv.DictReader(file) if row["runs"] == str(options.runs)]
             rows = [row | {"prompts": int(row["prompts"])} for row in kept]
     done = {(row["setting"], row["prompts"]) for row in rows}
-    order = list(settings)
+    order, start = list(settings), time.monotonic()
     for (name, n), setting in settings.items():
+        if time.monotonic() - start > 60 * options.minutes:
+            print("there is more to measure: call again without --fresh")
+            return
         if options.only in name and (name, n) not in done:
             found = measure(setting, options.runs)
             rows = sorted(rows + found, key=lambda row: order.index((row["setting"], row["prompts"])))

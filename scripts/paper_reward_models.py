@@ -13,10 +13,10 @@ import pandas as pd
 from rmcalib import evaluate, load_board
 from rmcalib._util.display import short_names
 from rmcalib._util.files import write_bytes, write_text
-from rmcalib.metrics.board import Board
-from rmcalib.report import report_from_table
+from rmcalib.leaderboards import report_from_table
+from rmcalib.leaderboards.figures import correlated_rows, draw_correlations, draw_top_10, top_10_rows
+from rmcalib.leaderboards.measure import Board
 from rmcalib.report.figures import BLUE, INK, figure_bytes
-from rmcalib.report.paper_figures import correlated_rows, draw_correlations, draw_top_10, top_10_rows
 from rmcalib.tabular._results import tidy
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from verdicts import VerdictAnalysis, analyse_verdicts, load_verdicts
 
 from rmcalib import load_board
 from rmcalib._util.display import bracketed, number, percent, points, short_names
@@ -23,7 +24,6 @@ from rmcalib.calibration.intervals import difference, proportion_interval
 from rmcalib.metrics import Settings
 from rmcalib.metrics.catalogue import chosen_metrics
 from rmcalib.metrics.table import OVERALL, estimate_of, metric_rows, tidy_row
-from rmcalib.metrics.verdicts import VerdictAnalysis, analyse_verdicts, load_verdicts
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.repair import decide
 from rmcalib.report import says_right_figure

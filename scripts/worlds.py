@@ -17,7 +17,6 @@ from rmcalib.calibration.binning import (
     binned_error,
     unpack_bins,
 )
-from rmcalib.calibration.smoothing import cosine_coefficients, fixed_points, residual_grid
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores
 
@@ -188,7 +187,6 @@ def true_values(rewards: FloatArray, exists: BoolArray, truth: FloatArray) -> di
     best = fit_mean_temperature(rewards, exists, truth)
     uniform = float(np.log(exists.sum(axis=1)).mean())
     loss, least = (float(-(truth[exists] * log_softmax(rewards / t, exists)).sum() / n) for t in (1.0, best))
-    residual = residual_grid(p, (q - p) / len(p), 4096)
     tempered = softmax(rewards / best, exists)[exists]
     return {
         "overconfidence": float((confidence - right).mean()),
@@ -202,7 +200,6 @@ def true_values(rewards: FloatArray, exists: BoolArray, truth: FloatArray) -> di
         "confidence_ece": binned_truth(confidence, right, PLAIN),
         "equal_mass_ece": binned_truth(p, q, MASS),
         "debiased_ece": binned_truth(p, q, ErrorOptions(norm=2)),
-        "smooth_ece": float(fixed_points(cosine_coefficients(residual), steps=16)[0]),
         "pairwise_ece": pairwise_truth(p_all, truth, exists),
         "ece_at_temperature": binned_truth(tempered, q, PLAIN),
         "nll": loss,

@@ -216,3 +216,26 @@ def test_watch_and_doctor_get_their_arguments(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert arguments(tmp_path) == ["doctor", "--fail", "--model=org/rm", "--endpoint=http://127.0.0.1:1"]
     assert (tmp_path / "rmcalib-comment.md").read_text().startswith("<!-- rmcalib -->")
+
+
+def test_a_real_watch_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    rows = [
+        {"input": f"{i // 2}", "output": "", "score": 2.0, "acc": int(i % 3 == 0), "step": 7}
+        for i in range(200)
+    ]
+    (tmp_path / "run" / "7.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    inputs = {"command": "watch", "rollouts": "run", "args": "--columns=reward=score,label=acc"}
+    done = run_action(tmp_path, REAL, **inputs, fail_if="gap.low>0.2")
+    assert done.returncode == 1, done.stderr
+    text = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "**Failed:** step 7: gap.low\\>0.2 holds" in text
+    assert (tmp_path / "runs" / "report.html").is_file()
+
+
+def test_a_real_doctor_without_a_server(tmp_path: Path) -> None:
+    done = run_action(tmp_path, REAL, command="doctor", model="demo", endpoint="http://127.0.0.1:1")
+    assert done.returncode == 2
+    text = (tmp_path / "rmcalib-comment.md").read_text(encoding="utf-8")
+    assert "ended with code 2 and no result" in text
+    assert (tmp_path / "summary.md").read_text(encoding="utf-8") == text

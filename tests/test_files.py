@@ -11,15 +11,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pandas
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 import rmcalib
-from rmcalib._util.files import opened_parquet, write_csv, write_json, write_text
+from rmcalib._util.files import write_csv, write_json, write_text
 from rmcalib._util.secrets import masked
 from rmcalib._util.storage import StorageError, shown
 from rmcalib.repair import Calibrator
+from rmcalib.scores import load_scores
 from tests.cli.conftest import Invoke
 from tests.cli.conftest import invoke as invoke
 from tests.report.boards import synthetic
@@ -121,7 +124,8 @@ def test_a_dash_is_standard_output(tmp_path: Path, invoke: Invoke) -> None:
     pair = ("compare", "a.parquet", "a.parquet", "--resamples", "20")
     assert invoke(*pair, "--to", "-").out.startswith("category,metric,")
     assert invoke(*pair, "--markdown", "-").out.startswith("<!-- rmcalib -->")
-    assert json.loads(invoke("calibrate", "a.parquet", "--to", "-").out)["temperature"] > 0
+    synthetic(1, n=200).to_parquet("b.parquet")
+    assert json.loads(invoke("calibrate", "b.parquet", "--to", "-").out)["temperature"] > 0
     result = invoke(*pair, "--markdown", "-", "--json")
     assert result.code == 2
     assert "--markdown" in result.err
@@ -250,8 +254,18 @@ def test_a_reader_that_has_gone_and_a_full_disk(
     assert done.stderr.count("\n") == 1
 
 
-def test_a_healthy_parquet_file_is_not_called_damaged_when_memory_is_short(tmp_path: Path) -> None:
-    synthetic(1, n=20).to_parquet(tmp_path / "a.parquet")
-    content = (tmp_path / "a.parquet").read_bytes()
-    with pytest.raises(MemoryError, match=r"a\.parquet"), opened_parquet(content, "a.parquet"):
+def test_a_healthy_parquet_file_is_not_called_damaged_when_memory_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = synthetic(1, n=20)
+    scores.to_parquet(tmp_path / "a.parquet")
+    datasets.Dataset.from_pandas(scores.to_pandas()).save_to_disk(tmp_path / "saved")
+
+    def short(*_: object) -> None:
         raise pyarrow.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read", short)
+    monkeypatch.setattr(pyarrow, "concat_tables", short)
+    for name in ("a.parquet", "saved"):
+        with pytest.raises(MemoryError, match=name):
+            load_scores(tmp_path / name)

@@ -101,3 +101,17 @@ def test_scores_of_a_file_load_no_judge() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_evaluation_imports_no_judge_and_no_3d_axes(tmp_path: Path) -> None:
+    rows = [f"{i},{i % 7},{k},{int(k == 0)}" for i in range(30) for k in range(2)]
+    (tmp_path / "scores.csv").write_text("\n".join(["prompt,reward,response,label", *rows]) + "\n")
+    command = [sys.executable, "-X", "importtime", "-m", "rmcalib", "eval", "--scores", "scores.csv"]
+    done = subprocess.run(
+        [*command, "--resamples", "20"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "matplotlib.figure" in imported
+    unwanted = ("rmcalib.judges", "rmcalib.runs._run", "mpl_toolkits.mplot3d.", "pandas", "torch")
+    assert not {name for name in imported if name.startswith(unwanted)}
+    assert "Axes3D" not in done.stderr

@@ -38,16 +38,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": {"ranking", "calibration", "benchmarks", "scores"},
     "tabular": {"ranking", "calibration"},
     "repair": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
-    "integrations": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics", "repair"},
-    "report": {
-        *("ranking", "calibration", "benchmarks", "scores", "judges", "runs"),
-        *("metrics", "repair", "integrations"),
-    },
+    "report": {"calibration", "benchmarks", "scores", "metrics", "repair"},
+    "leaderboards": {"calibration", "benchmarks", "scores", "metrics", "report"},
+    "integrations": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics", "repair", "report"},
 }
 MAY_IMPORT["live"] = {"benchmarks", "scores", "judges", "runs", "metrics", "repair"}
 MAY_IMPORT["cli"] = {*MAY_IMPORT}
 # Results show themselves: these import the renderer when a page is asked for.
-SHOWS_ITSELF = {"to_html", "_repr_html_", "__repr__", "plot"}
+SHOWS_ITSELF = {"document", "to_html", "_repr_html_", "__repr__", "plot"}
 
 
 def loaded_modules(code: str) -> list[str]:

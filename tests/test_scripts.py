@@ -31,6 +31,7 @@ MODULES = {
     "paper_relations",
     "paper_reward_models",
     "reproduce_report",
+    "verdicts",
     "worlds",
 }
 # What a script is called with, and a word of what it prints. {} is the folder that it may write to.
@@ -39,6 +40,7 @@ CASES: dict[str, tuple[str, str]] = {
     "bench_notions": ("--quick", "the table at once"),
     "bench_prolr": ("--learner mallows --processes 1 --resamples 5", "times as fast"),
     "bench_report": ("--models 2 --resamples 20", "the baseline"),
+    "bench_watch": ("--files 3 --steps 2 --every 0.3", "a further step"),
     "bench_serve": ("--requests 20 --clients 1", "ratio"),
     "hack_a_reward": ("--seeds 1 --steps 2 --only healthy", "not stopped"),
     "bench_scoring": ("--prompts 1 --batches 1 --layers 1 --lengths even", "of the bound"),
@@ -48,7 +50,10 @@ CASES: dict[str, tuple[str, str]] = {
     "downstream_scores": ("--splits 1 --output {}", "rewardmath"),
     "downstream_worlds": ("--worlds 1 --output {}", "best of 16"),
     "embed_real": ("--rewardmath classifier.json --output {}", "rewardmath.parquet"),
-    "fuzz": ("--files 20 --options 3 --models 1 --kills 0 --requests 4 --seed 2", "\n0 surprises"),
+    "fuzz": (
+        "--files 4 --options 1 --models 0 --kills 0 --requests 2 --rollouts 2 --seed 2",
+        "\n0 surprises",
+    ),
     "measure_alarms": ("--runs 1 --to {}/alarms.md", "fresh prompts"),
     "measure_best_of_n": ("--runs 2 --only one --output {}", "200 prompts"),
     "measure_clusters": ("--runs 1 --output {}", "5 × 60"),
@@ -65,7 +70,10 @@ CASES: dict[str, tuple[str, str]] = {
     "train_demo_model": ("--steps 2 --questions 60 --batch 2 --output {}", "mean confidence"),
     "train_with_rmcalib": ("--steps 2 --eval-steps 1 --batch 2 --limit 20 --output {}", ""),
     "write_metrics_page": ("--check", ""),
+    "write_metrics_schema": ("--to {}/metrics.schema.json", "metrics.schema.json"),
     "write_models_page": ("--check", ""),
+    "write_speed_page": ("--to {}/speed.md", "evaluation: done"),
+    "write_rollouts": ("wheels --to {}", "files in"),
 }
 
 
@@ -126,8 +134,9 @@ def test_missing_folds_are_made_as_those_that_are_shipped(
     script.run([step], folder, folder / "runs", 1)
     made = script.read_rows(folder, table)
     keys = ["learner", "fold", "family", "notion", "k", "protocol", "discrepancy"]
+    # Six digits are shipped, and the last one differs between processors.
     pd.testing.assert_frame_equal(
-        made.sort_values(keys, ignore_index=True), shipped.sort_values(keys, ignore_index=True), rtol=2e-6
+        made.sort_values(keys, ignore_index=True), shipped.sort_values(keys, ignore_index=True), rtol=1e-5
     )
     script.forget([step], folder, folder / "runs")
     assert script.missing(step, "iris", script.read_rows(folder, table)) == step.plan.learners
@@ -174,6 +183,10 @@ def iris_only(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
             (folder / path.name).write_bytes(gzip.compress("".join([head, *kept]).encode()))
 
 
+def one_short_section(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "SECTIONS", {"evaluation": ("Evaluating scores", ["count_lines.py"])})
+
+
 PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {
     "bench_report": no_limit_of_memory,
     "embed_real": small_files,
@@ -183,4 +196,5 @@ PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {
     "measure_statistics": few_prompts,
     "measure_votes": few_prompts,
     "reproduce_paper": iris_only,
+    "write_speed_page": one_short_section,
 }

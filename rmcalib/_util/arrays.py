@@ -14,6 +14,7 @@ FloatArray = NDArray[np.float64]
 
 CHUNK_ELEMENTS = 4_000_000
 """Most numbers in a temporary array (32 MB of float64). Larger computations are done in chunks."""
+_SMALL_GROUP = 8
 
 
 def _first_bad(bad: BoolArray) -> str:
@@ -136,12 +137,49 @@ def chunks(total: int, width: int, budget: int = CHUNK_ELEMENTS) -> Iterator[sli
         yield slice(start, min(start + step, total))
 
 
+# Values (N,) of G groups of ``sizes`` (G,), one group after the other. Groups of equal sizes are a matrix, which is
+# several times as fast.
+
+
+def group_sums(values: FloatArray, sizes: IntArray) -> FloatArray:
+    """Return the sum of each group: (G,).
+
+    >>> group_sums(np.array([1.0, 2.0, 4.0]), np.array([2, 1]))
+    array([3., 4.])
+    """
+    width = _common_size(values, sizes)
+    if width is None:
+        return np.add.reduceat(values, np.cumsum(sizes) - sizes, dtype=np.float64)
+    return np.einsum("ij->i", values.reshape(-1, width), dtype=np.float64)
+
+
+def group_max(values: FloatArray, sizes: IntArray) -> FloatArray:
+    """Return the largest value of each group: (G,).
+
+    >>> group_max(np.array([1.0, 2.0, 4.0]), np.array([1, 2]))
+    array([1., 4.])
+    """
+    width = _common_size(values, sizes)
+    if width is None:
+        return np.maximum.reduceat(values, np.cumsum(sizes) - sizes)
+    return np.asarray(np.ascontiguousarray(values.reshape(-1, width).T).max(axis=0))
+
+
+def _common_size(values: FloatArray, sizes: IntArray) -> int | None:
+    """Return the number of values of each group if it is the same and small; numpy is fast with large groups."""
+    width = int(sizes[0])
+    return (
+        width
+        if width <= _SMALL_GROUP and width * len(sizes) == len(values) and (sizes == width).all()
+        else None
+    )
+
+
 def segment_log_softmax(logits: FloatArray, sizes: IntArray) -> FloatArray:
-    """Return x_i − log Σ_j exp(x_j) within segments: (N,) for ``logits`` (N,) and segments of ``sizes`` (G,).
+    """Return x_i − log Σ_j exp(x_j) within groups: (N,).
 
     >>> np.exp(segment_log_softmax(np.array([1e6, 1e6, 0.0]), np.array([2, 1])))
     array([0.5, 0.5, 1. ])
     """
-    starts = np.cumsum(sizes) - sizes
-    centred = logits - np.repeat(np.maximum.reduceat(logits, starts), sizes)
-    return centred - np.repeat(np.log(np.add.reduceat(np.exp(centred), starts)), sizes)
+    centred = logits - np.repeat(group_max(logits, sizes), sizes)
+    return centred - np.repeat(np.log(group_sums(np.exp(centred), sizes)), sizes)

@@ -279,22 +279,27 @@ def print_table(
 ) -> None:
     """Print a table without lines: a column of names, and columns of numbers, or of ``texts``.
 
-    Names are shortened if the window is narrow; numbers are never cut or wrapped, so the table is at least 80
+    Names take several lines if the window is narrow; numbers are never cut or wrapped, so the table is at least 80
     characters wide. Headings may have several lines. ``gap`` is the number of spaces between columns, and
     ``soft`` are the rows that are drawn in a soft colour.
     """
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), title=title, title_justify="left")
     # rich only shrinks columns that may wrap.
-    table.add_column(header[0], overflow="ellipsis", min_width=NAME_WIDTH)
+    table.add_column(header[0], overflow="fold", min_width=NAME_WIDTH)
     for name in header[1:]:
         table.add_column(name, justify="left" if texts else "right", no_wrap=not texts)
-    for i, (name, *cells) in enumerate(rows):
-        shown = Text(clean_line(name), no_wrap=True, overflow="ellipsis")
-        table.add_row(shown, *cells, style="dim" if i in soft else "")
+    listed = [[clean_line(name), *cells] for name, *cells in rows]
+    for i, (name, *cells) in enumerate(listed):
+        table.add_row(Text(name, overflow="fold"), *cells, style="dim" if i in soft else "")
     width = terminal.width
-    terminal.width = max(80, width)
+    numbers = [] if texts else range(1, len(header))
+    lines = ([*header[column].split("\n"), *(row[column] for row in listed)] for column in numbers)
+    terminal.width = max(
+        80, width, NAME_WIDTH + gap + sum(gap + max(map(cell_len, cells)) for cells in lines)
+    )
     terminal.print(table, crop=False)
     terminal.width = width

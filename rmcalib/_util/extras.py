@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _MODELS = (
     *("accelerate", "datasets", "fsspec", "httpx", "huggingface_hub", "psutil", "regex", "safetensors"),
-    *("sentencepiece", "tenacity", "tokenizers", "torch", "transformers", "upath"),
+    *("sentencepiece", "tokenizers", "torch", "transformers", "upath"),
 )
 _TABULAR = ("pooch", "sklearn", "threadpoolctl")
 _SERVE = ("httptools", "uvicorn")

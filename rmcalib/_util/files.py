@@ -197,29 +197,35 @@ class CsvTable(NamedTuple):
     header: list[str]
     rows: list[list[str]]
     lines: list[int]
+    delimiter: str = ","
 
 
 def read_csv_table(path: str | Path, delimiter: str = ",", content: bytes | None = None) -> CsvTable:
     """Read a CSV file with a header, or its `content`. All rows must have as many cells as the header.
 
-    Blank lines are skipped. A quoted cell may hold line breaks. No two columns may have the same name.
+    Blank lines and rows of empty cells are skipped. Cells are separated by semicolons or tabs if the header is, and has
+    no comma: spreadsheets of many countries do so. A quoted cell may hold line breaks. No two columns may have the
+    same name.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder) / "a.csv"
     ...     _ = file.write_text('model,note\\na,"two\\nlines"\\n\\nb,one\\n')
     ...     read_csv_table(file)
-    CsvTable(header=['model', 'note'], rows=[['a', 'two\\nlines'], ['b', 'one']], lines=[2, 5])
+    CsvTable(header=['model', 'note'], rows=[['a', 'two\\nlines'], ['b', 'one']], lines=[2, 5], delimiter=',')
     """
     text = decoded(read_input(path) if content is None else content, str(path))
     rows: list[list[str]] = []
     lines: list[int] = []
     line = 1
     limit = csv.field_size_limit(max(len(text), 1))  # responses may be longer than csv's limit
+    first = text.lstrip().partition("\n")[0]
+    if delimiter == "," and "," not in first:
+        delimiter = next((other for other in ";\t" if other in first), ",")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         for row in reader:
-            if row and not (len(row) == 1 and row[0].isspace()):
+            if any(cell and not cell.isspace() for cell in row) or (len(row) == 1 and row[0] == ""):
                 rows.append(row)
                 lines.append(line)
             line = reader.line_num + 1
@@ -235,7 +241,7 @@ def read_csv_table(path: str | Path, delimiter: str = ",", content: bytes | None
     twice = repeated(name for name in header if name.strip())
     if twice is not None:
         raise ValueError(f"{path}, line {lines[0]}: {header.count(twice)} columns are called {twice[:60]!r}")
-    return CsvTable(header, rows[1:], lines[1:])
+    return CsvTable(header, rows[1:], lines[1:], delimiter)
 
 
 def json_hash(content: Any) -> str:
@@ -324,6 +330,7 @@ def _no_formula(value: Any) -> Any:
 
 _ROWS, _ROWS_PER_BYTE = 1_000_000, 20
 _BYTES, _BYTES_PER_BYTE = 2**30, 100
+TOO_LITTLE_MEMORY = "this machine has too little memory to read it, or it is damaged and claims to be larger"
 
 
 @contextlib.contextmanager
@@ -349,7 +356,7 @@ def opened_parquet(content: bytes, where: str) -> Iterator[Any]:
                 )
             yield file
     except MemoryError as error:  # Arrow's is an ArrowException, too
-        raise MemoryError(f"{where}: this machine's memory does not suffice to read it") from error
+        raise MemoryError(f"{where}: {TOO_LITTLE_MEMORY}") from error
     except (pyarrow.ArrowException, OSError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"{where}: not a readable Parquet file: {first}") from error

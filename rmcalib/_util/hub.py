@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import os
 import re
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
@@ -21,7 +20,7 @@ from typing import Literal, TypeVar
 from rmcalib._util.files import write_text
 from rmcalib._util.processes import may_draw
 from rmcalib._util.secrets import masked
-from rmcalib._util.storage import LONGEST_PAUSE, retry_after, why, within
+from rmcalib._util.storage import retried, retry_after, why, within
 
 RepoType = Literal["model", "dataset"]
 T = TypeVar("T")
@@ -319,21 +318,18 @@ def _patiently(
 ) -> T:
     """Repeat a request after 429, 5xx and connection errors, with a warning: `HfApi` does not repeat it.
 
-    Each attempt has a deadline (`within`). A server that asks for a longer pause gets it, within limits.
+    Each attempt has a deadline (`within`).
     """
-    for pause in pauses:
-        try:
-            return within(ask, seconds, progress)
-        except Exception as error:
-            if not _is_temporary(error):
-                raise
-            headers = getattr(getattr(error, "response", None), "headers", None) or {}
-            asked = retry_after(headers.get("Retry-After"))
-        wait = pause if asked is None else min(max(asked, pause), LONGEST_PAUSE)
-        said = "" if asked is None else f" (it asks to wait {asked:.0f} s)"
-        warnings.warn(f"{waiting}{said}; trying again in {wait:g} s", stacklevel=3)
-        time.sleep(wait)
-    return within(ask, seconds, progress)
+
+    def asked(error: Exception) -> float | None:
+        headers = getattr(getattr(error, "response", None), "headers", None) or {}
+        return retry_after(headers.get("Retry-After"))
+
+    def say(_: Exception, wanted: float | None, seconds: float) -> str:
+        said = "" if wanted is None else f" (it asks to wait {wanted:.0f} s)"
+        return f"{waiting}{said}; trying again in {seconds:g} s"
+
+    return retried(lambda: within(ask, seconds, progress), pauses, _is_temporary, asked=asked, say=say)
 
 
 def _is_temporary(error: BaseException) -> bool:

@@ -9,18 +9,19 @@ two bytes only, and a server that sends one byte per second would be waited for 
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import stat
 import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from rmcalib._util.secrets import masked
+from rmcalib._util.texts import nearest
 
 T = TypeVar("T")
 
@@ -138,18 +139,23 @@ def read_file(path: Path) -> bytes:
         raise _failure(path, "read", error) from error
 
 
+class MissingFileError(ValueError, FileNotFoundError):
+    """A file that a user has named is not there."""
+
+
 def read_input(path: str | Path) -> bytes:
     """Return the content of a file that a user has named; a ValueError says why it cannot be read.
 
     >>> read_input("nowhere.csv")
     Traceback (most recent call last):
-    ValueError: nowhere.csv: No such file or directory
+    rmcalib._util.storage.MissingFileError: nowhere.csv: No such file or directory
     """
     try:
         return read_file(as_path(path))
     except OSError as error:
-        hint = similar_file(path) if isinstance(error, FileNotFoundError) else ""
-        raise ValueError(f"{path}: {error.strerror or why(error)}{hint}") from error
+        if isinstance(error, FileNotFoundError):
+            raise MissingFileError(f"{path}: {error.strerror or why(error)}{similar_file(path)}") from error
+        raise ValueError(f"{path}: {error.strerror or why(error)}") from error
 
 
 def similar_file(path: str | Path) -> str:
@@ -157,10 +163,11 @@ def similar_file(path: str | Path) -> str:
     if is_remote(path):
         return ""
     try:
-        beside = {one.name: one for one in Path(path).parent.iterdir()}
+        # A link to nowhere is there, and is not its own remedy.
+        beside = {one.name: one for one in Path(path).parent.iterdir() if one.exists()}
     except (OSError, ValueError):
         return ""
-    near = difflib.get_close_matches(Path(path).name, beside, n=1, cutoff=0.75)
+    near = nearest(Path(path).name, beside, cutoff=0.75)
     return f" (did you mean '{beside[near[0]]}'?)" if near else ""
 
 
@@ -269,6 +276,38 @@ def within(
 def is_late() -> bool:
     """Return whether a request that was given up still runs. The end of the process must not wait for it."""
     return any(thread.name == _NAME for thread in threading.enumerate())
+
+
+def retried(
+    ask: Callable[[], T],
+    pauses: Iterable[float],
+    is_temporary: Callable[[Exception], bool],
+    *,
+    asked: Callable[[Exception], float | None],
+    say: Callable[[Exception, float | None, float], str],
+) -> T:
+    """Return what `ask()` returns; ask again after each pause if it fails and that may be temporary.
+
+    A server may ask for a longer pause (`asked`) and gets it, within limits. `say` returns a warning about an
+    error, the seconds that the server asked for, and those of the pause; none if it is empty.
+
+    >>> answers = iter([0, 2])
+    >>> retried(lambda: 1 / next(answers), [0.01], lambda _: True, asked=lambda _: None, say=lambda *_: "")
+    0.5
+    """
+    for pause in pauses:
+        try:
+            return ask()
+        except Exception as error:
+            if not is_temporary(error):
+                raise
+            wanted = asked(error)
+            seconds = pause if wanted is None else min(max(wanted, pause), LONGEST_PAUSE)
+            note = say(error, wanted, seconds)
+        if note:
+            warnings.warn(note, stacklevel=3)
+        time.sleep(seconds)
+    return ask()
 
 
 def retry_after(value: str | None) -> float | None:

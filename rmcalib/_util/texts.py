@@ -40,15 +40,38 @@ LARGEST_YAML = 1_000_000
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
+_MOST_NAMES = 12  # of a list in a message
+
+
+def nearest(name: object, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """Return up to three known names that resemble one, whatever their case; the nearest first.
+
+    >>> nearest("Gap_Math", ["gap", "gap_math"]), nearest("x", ["ece"])
+    (['gap_math'], [])
+    """
+    have: dict[str, str] = {}
+    for one in known:
+        have.setdefault(one.lower(), one)
+    near = difflib.get_close_matches(str(name).lower(), have, n=3, cutoff=cutoff)
+    best = difflib.SequenceMatcher(None, str(name).lower(), near[0]).ratio() if near else 0.0
+    close = [
+        one for one in near if difflib.SequenceMatcher(None, str(name).lower(), one).ratio() > best - 0.1
+    ]
+    return [have[one] for one in close]
+
+
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
-    """Return the remedy for an unknown name: the nearest known one, or else all of them, or ``otherwise``.
+    """Return the remedy for an unknown name: the nearest known ones, or else all of them, or ``otherwise``.
 
     >>> did_you_mean("eec", ["ece", "nll"]), did_you_mean("x", ["ece", "nll"])
     ("did you mean 'ece'?", 'have: ece, nll')
     """
     have = list(known)
-    near = difflib.get_close_matches(str(name), have, n=1)
-    return f"did you mean {near[0]!r}?" if near else otherwise or f"have: {', '.join(have) or 'none'}"
+    near = nearest(name, have)
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    left = f" and {len(have) - _MOST_NAMES} more" if len(have) > _MOST_NAMES else ""
+    return otherwise or f"have: {', '.join(have[:_MOST_NAMES]) or 'none'}{left}"
 
 
 def decoded(content: bytes, where: str) -> str:
@@ -120,6 +143,7 @@ def parse_yaml(content: bytes, where: str) -> Any:
         raise ValueError(f"{where}: {len(content):,} bytes; a YAML file may have {LARGEST_YAML:,}")
     text = decoded(content, where)
     try:
+        _check_events(text)
         value = yaml.load(text, _yaml_loader())
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
@@ -127,39 +151,48 @@ def parse_yaml(content: bytes, where: str) -> Any:
         raise ValueError(f"{place}: {' '.join(str(problem).split())[:200]}") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two for dates such as 2024-99-99
         raise ValueError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from error
-    except RecursionError:
-        raise ValueError(f"{where}: nested too deeply") from None
-    if _is_deep(value):
-        raise ValueError(f"{where}: nested too deeply (more than {DEEPEST} levels)")
     return value
+
+
+def _check_events(text: str) -> None:
+    """Refuse aliases and deep nesting, before anything is built from the text."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, _yaml_loader()):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST + 1:
+            _refuse(f"nested too deeply (more than {DEEPEST} levels)", event)
+        if isinstance(event, yaml.AliasEvent):
+            _refuse("an alias (*name): write the value again", event)
+
+
+def _refuse(problem: str, at: Any) -> None:
+    import yaml
+
+    raise yaml.constructor.ConstructorError(None, None, problem, at.start_mark)
 
 
 @functools.cache
 def _yaml_loader() -> Any:
     import yaml
 
-    class Loader(yaml.SafeLoader):
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                self._refuse("an alias (*name): write the value again", self.peek_event())  # type: ignore[no-untyped-call]
-            return super().compose_node(parent, index)
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        """The loader in C is ten times as fast; a few builds of PyYAML lack it."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen = set()
             for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
                 name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
                 if name is not None and name in seen:
-                    self._refuse(f"the key {brief(key.value)} appears twice", key)
+                    _refuse(f"the key {brief(key.value)} appears twice", key)
                 seen.add(name)
             return super().construct_mapping(node, deep)
 
         def construct_yaml_int(self, node: Any) -> int:
             if len(node.value) > 100:  # 1:0:0:... is a number in base 60, computed slowly
-                self._refuse("a number of more than 100 characters", node)
+                _refuse("a number of more than 100 characters", node)
             return super().construct_yaml_int(node)
-
-        def _refuse(self, problem: str, at: Any) -> None:
-            raise yaml.constructor.ConstructorError(None, None, problem, at.start_mark)
 
     Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
     return Loader
@@ -196,6 +229,7 @@ def problems_of(error: ValidationError, *, place: str = "", most: int = 5) -> li
     for one in error.errors(include_url=False):
         place = ".".join([*outer, *map(str, one["loc"])])
         text = one["msg"].removeprefix("Value error, ")
+        text = re.sub(r"\d[\d.]{19,}", lambda digits: f"{float(digits[0]):g}", text)
         if one["type"] == "missing":
             missing.append(place)
         else:
@@ -271,6 +305,15 @@ def script_json(data: Any) -> str:
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
+
+
+def digest_of(text: str) -> str:
+    """Return the id of a long text.
+
+    >>> digest_of("long")
+    'fc66f021c67d064c'
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def source_hash(text: str) -> str:

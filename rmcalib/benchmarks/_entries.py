@@ -154,7 +154,7 @@ def known_entry(name: str) -> BenchmarkEntry:
     --------
     >>> known_entry("reward-bench-3")
     Traceback (most recent call last):
-    ValueError: format: unknown 'reward-bench-3' (did you mean 'reward-bench-2'?)
+    ValueError: format: unknown 'reward-bench-3' (did you mean 'reward-bench-2' or 'reward-bench-1'?)
     """
     if name.endswith((".yaml", ".yml")):
         return read_entry(Path(name))

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, ValidationError
 from typing_extensions import TypedDict
 
+from rmcalib._util.display import clean_line
 from rmcalib._util.texts import LONE_SURROGATE, LONGEST_NAME, adapter, problems_of
 from rmcalib.benchmarks._entries import BenchmarkEntry
 from rmcalib.benchmarks._items import Item
@@ -135,7 +136,11 @@ class Row:
         value = next((self.values[one] for one in columns if self.values.get(one) is not None), None)
         if value is None:
             if default is None:
-                raise self.error(f"no value for {columns[0]}")
+                have = ", ".join(map(clean_line, self.values))
+                raise self.error(
+                    f"no value for {columns[0]} (has {have}); rename the columns, or name them in a YAML file, "
+                    'format="mine.yaml": docs/benchmarks.md'
+                )
             return default
         return self.checked(kind, value, columns[0])
 

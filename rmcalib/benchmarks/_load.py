@@ -125,7 +125,7 @@ def _from_file(name: str, wanted: BenchmarkEntry | None) -> Benchmark:
     path = DEMO if name == "demo" else Path(name)
     if wanted is None and path.is_dir():
         raise ValueError(
-            f"{name}: is a folder; give --format to say how its files are written, or the path of one file "
+            f'{name}: is a folder; say how its files are written, format="NAME", or give the path of one file '
             f"(its name ends in {', '.join(SUFFIXES)})"
         )
     label = "demo" if name == "demo" else path.resolve().name if path.is_dir() else path.stem
@@ -206,7 +206,7 @@ def _hub_sources(name: str, known: BenchmarkEntry | None, split: str | None) -> 
     if not sources:
         raise ValueError(
             f"{name}: not on the Hub; download it ({known.homepage or 'from its authors'}) and give its "
-            f"path with --format {known.name}"
+            f'path with format="{known.name}"'
         )
     if split is None:
         return sources

@@ -227,12 +227,13 @@ def entry_of(manifest: Mapping[str, Any]) -> BenchmarkEntry | None:
 def tied_categories(scores: Any) -> frozenset[str]:
     """Return the categories without a single right answer: RewardBench 2's Ties."""
     ids, category = scores.item_id[_starts(scores)], _categories(scores)
-    names = np.unique(category).tolist()
+    names, first = np.unique(category, return_index=True)
     entry = entry_of(scores.manifest)
     if entry is not None and entry.no_single_answer:
-        return frozenset(names) & entry.no_single_answer
-    others = np.array([_TIED_ID.fullmatch(one) is None for one in ids.tolist()], dtype=bool)
-    return frozenset(names) - frozenset(np.unique(category[others]).tolist())
+        return frozenset(names.tolist()) & entry.no_single_answer
+    # The first prompt of most categories shows already that they are others.
+    seeming = [name for name, i in zip(names.tolist(), first, strict=True) if _TIED_ID.fullmatch(ids[i])]
+    return frozenset(name for name in seeming if all(map(_TIED_ID.fullmatch, ids[category == name].tolist())))
 
 
 def ties_sums(scores: Any, category: str) -> FloatArray:

@@ -19,6 +19,7 @@ Norm = Literal[1, 2, "max"]
 
 _CLIP = 1e-12
 _LOWEST_LOG_EDGE = -12
+_FEW_EDGES = 20  # are compared one by one, which is faster than a search
 
 
 class ErrorKeywords(TypedDict, total=False):
@@ -77,7 +78,8 @@ def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:
     if options.spacing == "log":
         return np.concatenate([[0.0], np.logspace(_LOWEST_LOG_EDGE, 0, options.bins + 1)[1:]])
     shares = np.arange(1, options.bins) / options.bins
-    inner = np.quantile(probabilities, shares, axis=0)
+    # A little lower: equal forecasts that differ by rounding belong to one bin.
+    inner = np.quantile(probabilities, shares, axis=0) * (1 - 1e-12)
     ends = np.zeros((1, *probabilities.shape[1:]))
     return np.concatenate([ends, inner, ends + 1])
 
@@ -85,12 +87,12 @@ def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:
 def bin_index(probabilities: FloatArray, edges: FloatArray) -> IntArray:
     """Return the bin of each probability."""
     inner = edges[1:-1]
-    if edges.ndim == 1:
+    if edges.ndim == 1 and len(inner) > _FEW_EDGES:
         return np.searchsorted(inner, probabilities, side="right")
-    index = np.zeros(probabilities.shape, dtype=np.int64)
+    index = np.zeros(probabilities.shape, dtype=np.int64 if len(inner) > _FEW_EDGES else np.int8)
     for edge in inner:
         index += probabilities >= edge
-    return index
+    return index.astype(np.int64)
 
 
 def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n_bins: int) -> BinSums:

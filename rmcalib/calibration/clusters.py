@@ -3,8 +3,8 @@
 An estimate deviates from the truth by a sum of what each prompt contributes. The prompts of a cluster
 contribute together, so their contributions are added up first. With few clusters, or one large one, the squares
 of these sums are too small on average, because the estimate itself was fitted to them, and they vary much. Both
-are corrected: CR2 (Bell and McCaffrey 2002) divides the square of a cluster with the share h of all prompts by
-1 − h, and Satterthwaite's degrees of freedom say how far the sum of squares can be trusted.
+are corrected: CR2 (Bell and McCaffrey 2002) divides the square of a cluster that has a fraction h of all prompts by
+1 − h, and Satterthwaite's degrees of freedom measure how reliable the sum of squares is.
 
 References
 ----------
@@ -79,7 +79,7 @@ def mean_error(values: FloatArray, cluster: IntArray | None = None) -> MeanError
         return MeanError(0.0, 0.0, 0.0)
     se = float(np.sqrt((sums**2 / (1 - share)).sum())) / n
     cube = (n * se) ** 3  # 0 also for a tiny se
-    return MeanError(se, freedom, float((sums**3).sum()) / cube if cube > 0 else 0.0)
+    return MeanError(se, freedom, float((sums**2 * sums).sum()) / cube if cube > 0 else 0.0)
 
 
 def cluster_freedom(sizes: IntArray, correlation: float = _LEAST_CORRELATION) -> float:

@@ -48,7 +48,7 @@ def equal_temperatures(
 
     The statistic is min_T Σ_s 2 n_s (NLL_s(T) − NLL_s(T̂_s)) / max(1, I_s/J_s), with I_s the variance of the
     slopes of the prompts' log-likelihoods and J_s their mean curvature: it is 1 if the forecasts are true at
-    some temperature, as those of simulated sets are. Sets with clusters are given as a `Scale`, by which I_s knows
+    some temperature, as those of simulated sets are. Pass sets with clusters as a `Scale`, so that I_s uses
     them.
     """
     if len(sets) < 2:

@@ -1,6 +1,6 @@
-"""Calibration errors of event tables: binned and smooth, with null tests and intervals by simulation.
+"""Calibration errors of event tables: binned ones, with null tests and intervals by simulation, and the smooth one.
 
-The interval of an error is found by simulating and inverting: data sets are drawn whose miscalibration is a
+The interval of a binned error is found by simulating and inverting: data sets are drawn whose miscalibration is a
 multiple of the observed one, and the interval holds the true errors under which the observed error is not
 extreme. The multiple 0 is the world of the null test, so interval and test agree.
 """
@@ -10,28 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray, chunks
 from rmcalib.calibration import binning, intervals, simulation, smoothing
 from rmcalib.calibration import clusters as clustering
 from rmcalib.calibration.binning import USUAL, BinSums, ErrorKeywords, ErrorOptions, binned_error
 from rmcalib.calibration.estimates import Estimate, NullTest, compare_with_null
 from rmcalib.calibration.events import Draw, Events, OneOf, Winners
 from rmcalib.calibration.intervals import Interval, Limits
-from rmcalib.calibration.simulation import Alternatives, Features, Simulation
+from rmcalib.calibration.simulation import Alternatives, Simulation
 
-_WIDE = ErrorOptions(bins=4)  # about as wide as what the smooth error averages over
 ONE_BIN = "all probabilities are in one bin, where this error is 0 whatever the rewards are worth"
 TrueError = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """The numbers of a reliability diagram, for B bins.
+    """The numbers of a reliability diagram, for B bins; ``pandas.DataFrame(vars(diagram))`` is a table of them.
 
     Attributes
     ----------
@@ -71,7 +70,7 @@ def ece(
     probabilities : float (n,)
         Forecasts in [0, 1].
     outcomes : float (n,)
-        1 if the event happened, 0 otherwise; shares in between, such as those of votes, are allowed.
+        1 if the event happened, 0 otherwise; fractions, such as those of votes, are allowed.
     bins : int
         Number of bins.
     spacing : {"width", "mass", "log"}
@@ -151,7 +150,7 @@ def ece_null(
         Labels of groups that belong together, such as near-duplicate prompts.
     draw : Draw
         "one_per_group" draws exactly one row of each group, whose probabilities sum to 1; "independent" draws
-        every row by itself; "auto" takes the former where the data has this form.
+        every row by itself; "auto" uses the former if the data has this form.
     resamples : int
         Number of simulated data sets.
     rng : numpy Generator or int
@@ -224,7 +223,7 @@ def ece_interval(
 
 
 def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
-    """Return the smooth ECE (Błasiok and Nakkiran 2023), which needs no bins and no bandwidth.
+    """Return the smooth ECE (Błasiok and Nakkiran 2024), which needs no bins and no bandwidth.
 
     The residuals y − p are smoothed along p by a Gaussian, reflected at 0 and 1; the error is the width σ at
     which the mean absolute smoothed residual is σ.
@@ -256,11 +255,14 @@ def consistency_band(
     rng: np.random.Generator | int = 0,
 ) -> tuple[FloatArray, FloatArray]:
     """Return where the bars (B,) of a reliability diagram would lie if the forecast were calibrated."""
-    index, sums = _prompt_sums(events, ErrorOptions(bins))
+    index = _bins_of(events, ErrorOptions(bins))
     alternatives, ends = events.joint.alternatives(index, bins), [events.joint.probabilities()]
     generator = np.random.default_rng(rng)
     happened, _ = simulation.draw_sums(alternatives, ends, (), resamples=resamples, most=0, rng=generator)
-    wider = simulation.widening(_design_effect(sums, events.cluster), resamples, generator)
+    effect = 1.0, np.inf
+    if events.cluster is not None:
+        effect = _design_effect(_prompt_sums(events, index, bins), events.cluster)
+    wider = simulation.widening(effect, resamples, generator)
     if wider is not None:
         expected = simulation.expected_sums(alternatives, ends)
         happened = np.maximum(expected + wider[:, None] * (happened - expected), 0.0)
@@ -285,7 +287,15 @@ def binned(
 ) -> Estimate:
     """Estimate the binned error of a table. It is simulated when the interval or the test is asked for."""
     made = lru_cache(lambda: _binned(events, options, resamples, rng))
-    found = _estimate(event_error(events, options), events, made)
+    found = Estimate(
+        event_error(events, options),
+        events.n_prompts,
+        limits=lambda level: made().limits(level),
+        influence=lambda: made().influence,
+        null=lambda: made().test(),
+        centre=lambda: made().centre(),
+        cluster=events.cluster,
+    )
     if options.spacing != "width" or not len(events):
         return found
     count = np.bincount(binning.bin_index(events.p, binning.bin_edges(events.p, options)))
@@ -295,29 +305,9 @@ def binned(
     return replace(found, fullest=fullest)
 
 
-def smooth(
-    events: Events, *, resamples: int = simulation.FEWER_DRAWS, rng: np.random.Generator | int = 0
-) -> Estimate:
-    """Estimate the smooth error of a table whose rows are all observed, in the same way as `binned`."""
-    value = smoothing.smooth_error(events.p, events.y)
-    return _estimate(value, events, lru_cache(lambda: _smooth(events, value, resamples, rng)))
-
-
 def error_influence(events: Events, options: ErrorOptions = USUAL) -> FloatArray:
     """Return the influence of each prompt (n,) on the binned error, without simulating anything."""
-    return _influence(_prompt_sums(events, options)[1], options)
-
-
-def _estimate(value: float, events: Events, made: Callable[[], _Simulated]) -> Estimate:
-    return Estimate(
-        value,
-        events.n_prompts,
-        limits=lambda level: made().limits(level),
-        influence=lambda: made().influence,
-        null=lambda: made().test(),
-        centre=lambda: made().centre(),
-        cluster=events.cluster,
-    )
+    return _influence(_prompt_sums(events, _bins_of(events, options), options.bins), options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -391,7 +381,8 @@ def _binned(
     For size s, the miscalibrated worlds have probabilities p + s · gap of their bin (see
     `Joint.probabilities`).
     """
-    index, sums = _prompt_sums(events, options)
+    index = _bins_of(events, options)
+    sums = _prompt_sums(events, index, options.bins)
     total = binning.unpack_bins(sums.sum(axis=0))
     gap = (total.outcome - total.probability) / np.maximum(total.count, 1)
     pairs = isinstance(events.joint, Winners)
@@ -408,7 +399,11 @@ def _binned(
         return errors(expected if pairs else np.minimum(expected, total.count), scale)
 
     alternatives = events.joint.alternatives(index, options.bins)
-    squared = options.debias and options.norm == 2 and len(sums) > 1
+    n, squared = len(sums), options.debias and options.norm == 2
+    influence, design_effect = _influence(sums, options), _design_effect(sums, events.cluster)
+    by_cluster = clustering.by_cluster(sums, events.cluster) if squared else sums[:0]
+    square = _squared_error(by_cluster) if len(by_cluster) > 1 else None
+    del sums, by_cluster  # they are large
     lone = isinstance(events.joint, OneOf) and (total.count > 0).sum() == 1
     return _Simulated(
         value=event_error(events, options),
@@ -419,64 +414,17 @@ def _binned(
             true_error,
             resamples=resamples,
             rng=rng,
-            design_effect=_design_effect(sums, events.cluster),
+            design_effect=design_effect,
             fewer=pairs,
         ),
-        influence=_influence(sums, options),
+        influence=influence,
         cluster=events.cluster,
         rarely=_rare_errors(events, alternatives, true_error),
         largest=1.0 if options.discrepancy in ("abs", "jeffreys_unit") else np.inf,
-        square=_squared_error(own)
-        if squared and len(own := clustering.by_cluster(sums, events.cluster)) > 1
-        else None,
+        square=square,
         # Exactly one row of each prompt happens, so a single bin has no gap, whatever the forecast.
-        unseen=2 * len(sums) / len(events) if lone else 0.0,
+        unseen=2 * n / len(events) if lone else 0.0,
     )
-
-
-def _smooth(events: Events, value: float, resamples: int, rng: np.random.Generator | int) -> _Simulated:
-    """Simulate the smooth error."""
-    p, y, n, grid = events.p, events.y, len(events), smoothing.GRID
-    gap, forecast = smoothing.smoothed_gap(p, y, value), smoothing.residual_grid(p, p, grid)
-    alternatives = _grid_alternatives(events)
-
-    def errors(happened: FloatArray) -> FloatArray:
-        rows = (happened.reshape(-1, grid + 1) - forecast) / n
-        return smoothing.fixed_points(smoothing.cosine_coefficients(rows)).reshape(happened.shape[:-1])
-
-    influence = np.bincount(events.prompt, smoothing.influence(p, y, value))
-    return _Simulated(
-        value=value,
-        simulation=simulation.simulate(
-            alternatives,
-            lambda size: events.joint.probabilities(size * gap if size else None),
-            errors,
-            errors,
-            resamples=resamples,
-            rng=rng,
-            design_effect=_design_effect(_prompt_sums(events, _WIDE)[1], events.cluster),
-            fewer=True,
-        ),
-        influence=influence - influence.mean(),
-        cluster=events.cluster,
-        rarely=_rare_errors(events, alternatives, errors),
-    )
-
-
-def _grid_alternatives(events: Events) -> Features:
-    """Return alternatives that count at the two grid points next to their forecast, by its distance."""
-    left, share = smoothing.grid_cells(events.p, smoothing.GRID)
-    cells = events.joint.alternatives(left, smoothing.GRID + 1)
-    assert isinstance(cells, simulation.Cells)
-    n_sums, right = cells.n_sums, np.repeat(share, len(cells.cell) // len(share))
-
-    def make(prompts: slice) -> Any:
-        rows = simulation.rows_of(cells.sizes, prompts)
-        cell, to_right = cells.cell[rows], right[rows]
-        at_left = simulation.sparse_rows(cell, 1 - to_right, n_sums)
-        return at_left + simulation.sparse_rows(np.minimum(cell + 1, n_sums), to_right, n_sums)
-
-    return Features(cells.sizes, n_sums, make)
 
 
 def _rare_errors(
@@ -498,13 +446,23 @@ def _rare_errors(
     return at
 
 
-def _prompt_sums(events: Events, options: ErrorOptions) -> tuple[IntArray, FloatArray]:
-    """Return the bin of each row (N,), and the bin sums of the observed rows of each prompt (n, 3B)."""
-    index, rows = binning.bin_index(events.p, binning.bin_edges(events.p, options)), events.observed
-    cell, shape = events.prompt * options.bins + index, (events.n_prompts, options.bins)
-    sums = binning.bin_sums(cell[rows], events.p[rows], events.y[rows], shape[0] * shape[1])
-    parts = sums.count, sums.probability, sums.outcome
-    return index, np.concatenate([part.reshape(shape) for part in parts], axis=1)
+def _bins_of(events: Events, options: ErrorOptions) -> IntArray:
+    """Return the bin of each row: (N,)."""
+    return binning.bin_index(events.p, binning.bin_edges(events.p, options))
+
+
+def _prompt_sums(events: Events, index: IntArray, bins: int) -> FloatArray:
+    """Return the bin sums (n, 3B) of the observed rows of each prompt, for the bin of each row (N,)."""
+    sums = np.empty((events.n_prompts, 3, bins))
+    for part in chunks(events.n_prompts, 3 * bins):
+        n = min(part.stop, events.n_prompts) - part.start
+        rows = slice(*np.searchsorted(events.prompt, [part.start, part.start + n]))
+        rows = rows.start + np.flatnonzero(events.observed[rows])
+        cell = (events.prompt[rows] - part.start) * bins + index[rows]
+        own = binning.bin_sums(cell, events.p[rows], events.y[rows], n * bins)
+        for place, values in enumerate((own.count, own.probability, own.outcome)):
+            sums[part, place] = values.reshape(n, -1)
+    return sums.reshape(events.n_prompts, -1)
 
 
 def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, BinSums]:
@@ -529,7 +487,7 @@ def _influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:
     bins = replace(bins, outcome=np.minimum(bins.outcome, bins.count))
     errors = binned_error(bins, options)
     up, down = np.split(errors, 2)
-    influence: FloatArray = scale * sums @ ((up - down) / (2 * step))
+    influence: FloatArray = scale * (sums @ ((up - down) / (2 * step)))
     return influence - influence.mean()
 
 

@@ -21,7 +21,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class NullTest:
-    """An observed error beside that of a calibrated forecast with as much data.
+    """An observed error, compared with the error of a calibrated forecast on as much data.
 
     Attributes
     ----------
@@ -158,6 +158,17 @@ class Estimate:
         return replace(found, limits=lambda level: intervals.proportion_interval(each, level, cluster, n))
 
     @classmethod
+    def shares(cls, values: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
+        """Return the mean of one share per prompt, of which unseen prompts may have any from 0 to 1.
+
+        >>> Estimate.shares(np.ones(15)).interval().low < 1 - 3 / 15
+        True
+        """
+        farthest = np.where(values > 0.5, 0.0, 1.0)
+        found = cls.mean(values, values, farthest, within=(0.0, 1.0), cluster=cluster)
+        return replace(found, if_right=None, if_wrong=None)
+
+    @classmethod
     def stated(
         cls, p: FloatArray, *, cluster: IntArray | None = None, weight: FloatArray | None = None
     ) -> Estimate:
@@ -221,7 +232,7 @@ class Estimate:
 
     @cached_property
     def why_no_interval(self) -> str:
-        """Why nothing can be said about chance; empty if it can."""
+        """The reason why there is no interval or test; empty if there is one."""
         if self.n < 2 or (self.cluster is not None and int(self.cluster.max()) == 0):
             return NO_INTERVAL
         return TOO_FEW_CLUSTERS if too_few_clusters(self.cluster) else ""

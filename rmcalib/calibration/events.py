@@ -79,7 +79,7 @@ class Events:
     weight: FloatArray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check what a wrong view would get wrong, because its numbers would still look plausible."""
+        """Check the arrays: a wrong view would still give plausible numbers."""
         if not len(self.p) == len(self.y) == len(self.prompt) == len(self.log_p):
             sizes = f"{len(self.p)} p, {len(self.y)} y, {len(self.prompt)} prompt, {len(self.log_p)} log_p"
             raise ValueError(f"events: expected one value per event, got {sizes}")
@@ -106,7 +106,7 @@ class Events:
         Parameters
         ----------
         probabilities, outcomes : float (N,)
-            What was stated, and whether it happened (in [0, 1]; NaN if unknown).
+            Stated probabilities, and outcomes in [0, 1] (NaN if unknown).
         groups : array (N,), optional
             The prompt of each row; default: every row is a prompt of its own.
         draw : {"auto", "independent", "one_per_group"}
@@ -202,7 +202,7 @@ class OneOf:
     def probabilities(self, shift: FloatArray | None = None) -> FloatArray:
         """Return q ∝ p + shift within each prompt."""
         q = np.maximum(self.p if shift is None else self.p + shift, _LEAST)
-        return q / np.repeat(np.add.reduceat(q, np.cumsum(self.sizes) - self.sizes), self.sizes)
+        return q / np.repeat(arrays.group_sums(q, self.sizes), self.sizes)
 
     def happened(self, y: FloatArray) -> FloatArray:
         """Return the outcomes themselves."""
@@ -248,8 +248,12 @@ class Winners:
         """Return P(response wins) if every pair's probability is moved: the softmax of its mean log-odds."""
         if shift is None:
             return np.exp(self.log_p)
-        moved = np.clip(self.p + shift, _LEAST, 1 - _LEAST)
-        odds = np.bincount(self.winner, np.log(moved) - np.log1p(-moved), len(self.log_p))
+        # The pairs are many: in place.
+        moved = self.p + shift
+        np.clip(moved, _LEAST, 1 - _LEAST, out=moved)
+        log_odds = np.log(moved)
+        log_odds -= np.log1p(np.negative(moved, out=moved), out=moved)
+        odds = np.bincount(self.winner, log_odds, len(self.log_p))
         return np.exp(arrays.segment_log_softmax(odds / np.repeat(self.sizes, self.sizes), self.sizes))
 
     def happened(self, y: FloatArray) -> FloatArray:

@@ -1,7 +1,7 @@
 """Confidence intervals of means, proportions and functions of sums, and differences of two estimates.
 
-All of them know clusters: prompts that belong together count as one observation, see `clusters`. All of them
-allow for errors that a sample shows rarely, or not at all: if every choice among n prompts is right, 3 of n may
+Prompts that belong together (clusters) count as one observation, see `clusters`. The intervals allow for errors
+that a sample shows rarely, or not at all: if every choice among n prompts is right, 3 of n may
 still be wrong.
 
 References
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, check_integer, chunks
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, check_integer, chunks, group_max
 from rmcalib.calibration.clusters import (
     FEW_DECIDE,
     MeanError,
@@ -47,7 +47,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference with its confidence interval, and the p-value of there being none."""
+    """A difference with its confidence interval, and the p-value of no difference."""
 
     value: float
     low: float
@@ -88,11 +88,14 @@ def skew_interval(values: FloatArray, level: float = 0.95, cluster: IntArray | N
 
     With ``cluster`` (n,), the deviations from the mean are added up over clusters.
     """
-    return _skew_limits(float(values.mean()), mean_error(values, cluster), level)[0]
+    return skew_limits(float(values.mean()), mean_error(values, cluster), level)[0]
 
 
-def _skew_limits(mean: float, error: MeanError, level: float) -> tuple[Limits, bool]:
-    """Return the interval of `skew_interval`, and whether the correction holds as far as its limits are away."""
+def skew_limits(mean: float, error: MeanError, level: float) -> tuple[Limits, bool]:
+    """Return the interval of `skew_interval`, and whether the correction holds as far as its limits are away.
+
+    With few degrees of freedom, the skewness is not known well enough to move a limit towards the mean.
+    """
     if error.se <= 1e-15 * max(abs(mean), 1.0):
         return (mean, mean), True
     skewness, t = error.skewness, student_quantile(level, error.freedom)
@@ -106,8 +109,10 @@ def _skew_limits(mean: float, error: MeanError, level: float) -> tuple[Limits, b
         return float(3 / skewness * (np.cbrt(cubed(x)) - 1))
 
     # With very skewed values a limit can lie on the wrong side of the mean.
-    limits = min(mean - error.se * inverse(t), mean), max(mean - error.se * inverse(-t), mean)
-    return limits, min(cubed(t), cubed(-t)) > 0
+    low, high = min(mean - error.se * inverse(t), mean), max(mean - error.se * inverse(-t), mean)
+    if error.freedom < FEW_DECIDE:
+        low, high = min(low, mean - t * error.se), max(high, mean + t * error.se)
+    return (low, high), min(cubed(t), cubed(-t)) > 0
 
 
 def stated_interval(p: FloatArray, level: float = 0.95, cluster: IntArray | None = None) -> Limits:
@@ -182,7 +187,7 @@ def jump_interval(
     spread = float(base.std() * jump.std())
     rho = float(((base - base.mean()) * (jump - jump.mean())).mean()) / spread if spread > 0 else 0.0
     mean, sizes = float(values.mean()), jump[np.abs(jump) > 1e-12]
-    (low, high), holds = _skew_limits(mean, mean_error(values, cluster), level)
+    (low, high), holds = skew_limits(mean, mean_error(values, cluster), level)
     if not holds and len(sizes) and np.ptp(sizes) < 1e-9:
         low = high = mean
     low = min(low, mean - _combined(below, float(np.hypot(more_down, fewer_up)), -rho))
@@ -215,11 +220,11 @@ def first_and_next(p: FloatArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
     >>> first_and_next(np.array([0.2, 0.5, 0.3, 0.5, 0.5]), np.array([3, 2]))
     (array([1, 3]), array([2, 3]))
     """
-    starts, row = np.cumsum(sizes) - sizes, np.arange(len(p))
+    before = -np.arange(len(p), dtype=np.float64)
 
     def largest(values: FloatArray) -> IntArray:
-        is_largest = values == np.repeat(np.maximum.reduceat(values, starts), sizes)
-        return np.asarray(np.minimum.reduceat(np.where(is_largest, row, len(p)), starts))
+        is_largest = values == np.repeat(group_max(values, sizes), sizes)
+        return -group_max(np.where(is_largest, before, -np.inf), sizes).astype(np.int64)
 
     first = largest(p)
     lower = np.where(p < np.repeat(p[first], sizes), p, -np.inf)

@@ -1,4 +1,4 @@
-"""Simulated data sets: sums over prompts, one alternative of each of which happens.
+"""Simulated data sets: of each prompt's alternatives exactly one happens, and sums over prompts follow.
 
 A prompt has several alternatives, such as "response 3 is the best". Exactly one happens, and adds its
 features to sums such as the outcomes in each bin. Every error here is a function of these sums. With up to
@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, chunks
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, chunks, group_sums
 
 SmallInts = NDArray[np.int32]
-FEWER_DRAWS = 200
-"""Data sets drawn for each size, at most, of errors that take longer to compute."""
-_DRAWS = 400  # of other errors
+_DRAWS, _FEWER_DRAWS = (
+    400,
+    200,
+)  # data sets for each size, at most; fewer of errors that take longer to compute
 _SIZES = (1.0, 3.0, 8.0)  # of miscalibration, as multiples of the observed one
 _STEPS, _FEWER_STEPS = (8, 4, 2), (4, 2, 1)  # from 0 to the first size, from there to the next, ...
 _DRAWN_ONE_BY_ONE = 10_000  # prompts
 _FEW = 200  # a sum that fewer alternatives add to is never drawn as normal
 _PART_ALTERNATIVES = 100_000  # whose features are in memory at a time
-_NARROW = 64  # features with so many sums are dense arrays, which are faster than sparse ones
+_NARROW = 64  # sums; what adds to one of more is a sparse array
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +44,12 @@ class Cells:
     n_sums: int
     weight: FloatArray | None = None
 
-    def features(self, prompts: slice) -> Any:
-        """Return what each alternative of these prompts adds: a sparse array (A', q) of compressed rows."""
+    def features(self, prompts: slice) -> _Added:
+        """Return what each alternative of these prompts adds."""
         rows = rows_of(self.sizes, prompts)
         weight = np.ones(rows.stop - rows.start) if self.weight is None else self.weight[rows]
-        return sparse_rows(self.cell[rows], weight, self.n_sums)
+        added = _Single(self.sizes[prompts], self.cell[rows], weight, self.n_sums)
+        return added if self.n_sums <= _NARROW else _Several(added.sizes, added.rows(slice(None)))
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
         """Return sums (R, n_steps, q) over the alternatives (R, n) that happened, by ``step`` (R, n)."""
@@ -76,9 +78,9 @@ class Features:
     def _whole(self) -> Any:
         return self.make(slice(0, len(self.sizes)))
 
-    def features(self, prompts: slice) -> Any:
-        """Return what each alternative of these prompts adds: an array (A', q), dense or of sparse rows."""
-        return self.make(prompts)
+    def features(self, prompts: slice) -> _Added:
+        """Return what each alternative of these prompts adds."""
+        return _Several(self.sizes[prompts], self.make(prompts))
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
         """Return sums (R, n_steps, q) over the alternatives (R, n) that happened, by ``step`` (R, n)."""
@@ -92,6 +94,81 @@ class Features:
         return _dense(sums).reshape(len(rows), n_steps, -1)
 
 
+@dataclass(frozen=True, eq=False)
+class _Single:
+    """What A alternatives of some prompts add: each one a weight to one of q sums, or to none."""
+
+    sizes: IntArray
+    cell: IntArray
+    weight: FloatArray
+    n_sums: int
+
+    def total(self, q: FloatArray) -> FloatArray:
+        """Return the sums (q,) of what they add, times ``q`` (A,)."""
+        return self._counted(self.cell, q * self.weight, 1)[0]
+
+    def by_prompt(self, q: FloatArray) -> FloatArray:
+        """Return the same sums over the alternatives of each prompt: (n, q)."""
+        n = len(self.sizes)
+        place = np.repeat((self.n_sums + 1) * np.arange(n), self.sizes) + self.cell
+        return self._counted(place, q * self.weight, n)
+
+    def square(self, q: FloatArray) -> FloatArray:
+        """Return the sums (q, q) of the outer products of what each adds, times ``q`` (A,)."""
+        return np.diag(self.total(q * self.weight))
+
+    def adds_to(self, sums: BoolArray) -> BoolArray:
+        """Return which alternatives (A,) add to some of the sums (q,)."""
+        return np.append(sums, False)[self.cell] & (self.weight != 0)
+
+    def entries(self) -> FloatArray:
+        """Return how many alternatives add to each sum: (q,)."""
+        return self._counted(self.cell, self.weight != 0, 1)[0]
+
+    def _counted(self, place: IntArray, values: FloatArray | BoolArray, n: int) -> FloatArray:
+        width = self.n_sums + 1
+        sums = np.bincount(place, values, n * width).astype(np.float64, copy=False)
+        return sums.reshape(n, width)[:, :-1]
+
+    def rows(self, which: BoolArray | slice) -> Any:
+        """Return what some alternatives add, as a sparse array of compressed rows."""
+        return sparse_rows(self.cell[which], self.weight[which], self.n_sums)
+
+
+@dataclass(frozen=True, eq=False)
+class _Several:
+    """What A alternatives add to any of q sums: an array (A, q), dense or of sparse rows; see `_Single`."""
+
+    sizes: IntArray
+    added: Any
+
+    def total(self, q: FloatArray) -> FloatArray:
+        return np.asarray(q @ self.added)
+
+    def by_prompt(self, q: FloatArray) -> Any:
+        from scipy.sparse import csr_array
+
+        starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        return csr_array((q, np.arange(len(q)), starts), shape=(len(self.sizes), len(q))) @ self.added
+
+    def square(self, q: FloatArray) -> FloatArray:
+        from scipy.sparse import diags_array
+
+        return _dense(self.added.T @ (diags_array(q) @ self.added))
+
+    def adds_to(self, sums: BoolArray) -> BoolArray:
+        return np.asarray(self.added @ sums.astype(np.float64) != 0)
+
+    def entries(self) -> FloatArray:
+        return np.asarray((self.added != 0).sum(axis=0))
+
+    def rows(self, which: BoolArray) -> Any:
+        from scipy.sparse import csr_array
+
+        return csr_array(self.added[which])
+
+
+_Added = _Single | _Several
 Alternatives = Cells | Features
 """The alternatives of prompts. One of each prompt happens and adds its features to the sums."""
 
@@ -126,7 +203,7 @@ def simulate(
     """
     sizes, n_steps = _SIZES, _FEWER_STEPS if fewer else _STEPS
     ends = [probabilities(size) for size in (0.0, *sizes)]
-    most, rng = FEWER_DRAWS if fewer else _DRAWS, np.random.default_rng(rng)
+    most, rng = _FEWER_DRAWS if fewer else _DRAWS, np.random.default_rng(rng)
     null, drawn = draw_sums(alternatives, ends, n_steps, resamples=resamples, most=most, rng=rng)
     expected = expected_sums(alternatives, ends)
     mixed = [expected[0][None]]
@@ -159,8 +236,8 @@ def expected_sums(alternatives: Alternatives, ends: Sequence[FloatArray]) -> Flo
     """Return the expected sums (E, q) of alternatives that happen with the probabilities ``ends`` (A,) each."""
     expected = np.zeros((len(ends), alternatives.n_sums))
     for part in _parts(alternatives):
-        rows, features = rows_of(alternatives.sizes, part), alternatives.features(part)
-        expected += [q[rows] @ features for q in ends]
+        rows, added = rows_of(alternatives.sizes, part), alternatives.features(part)
+        expected += [added.total(q[rows]) for q in ends]
     return expected
 
 
@@ -296,30 +373,26 @@ class _Moments:
 
 def _moments(alternatives: Alternatives, ends: Sequence[FloatArray]) -> tuple[_Moments, BoolArray, Any]:
     """Return the moments of most prompts, which prompts (n,) are drawn one by one, and the features of those."""
-    from scipy.sparse import csr_array, diags_array, vstack
+    from scipy.sparse import vstack
 
     width, sizes = alternatives.n_sums, alternatives.sizes
     entries = np.zeros(width)
     for part in _parts(alternatives):
-        entries += (alternatives.features(part) != 0).sum(axis=0)
+        entries += alternatives.features(part).entries()
     mean, square = np.zeros((len(ends), width)), np.zeros((len(ends), width, width))
     product = np.zeros((len(ends), len(ends), width, width))
     largest, alone, rest = np.zeros(width), np.zeros(len(sizes), dtype=bool), []
     for part in _parts(alternatives):
-        rows, features = rows_of(sizes, part), alternatives.features(part)
-        if width <= _NARROW:
-            features = _dense(features)
-        starts = np.concatenate([[0], np.cumsum(sizes[part])])
-        alone[part] = np.add.reduceat(features @ (entries < _FEW).astype(np.float64), starts[:-1]) > 0
-        own = np.repeat(alone[part], sizes[part])
-        rest.append(csr_array(features[own]))
-        largest += features[~own].sum(axis=0)
+        rows, added = rows_of(sizes, part), alternatives.features(part)
+        alone[part] = group_sums(added.adds_to(entries < _FEW).astype(np.float64), added.sizes) > 0
+        own = np.repeat(alone[part], added.sizes)
+        rest.append(added.rows(own))
+        largest += added.total((~own).astype(np.float64))
         before = None
         for end, probabilities in enumerate(ends):
             q = np.where(own, 0.0, probabilities[rows])
-            square[end] += _dense(features.T @ (diags_array(q) @ features))
-            by_prompt = csr_array((q, np.arange(len(q)), starts), shape=(len(starts) - 1, len(q)))
-            means = by_prompt @ features
+            square[end] += added.square(q)
+            means = added.by_prompt(q)
             mean[end] += means.sum(axis=0)
             product[end, end] += _dense(means.T @ means)
             if before is not None:

@@ -27,6 +27,8 @@ REWARD_RANGE = (-230.0, 230.0)
 """Range of log β for rewards, which may be on any scale up to 1e100."""
 _RANKING_RANGE = (-20.0, 20.0)
 _FOLDS = 5
+_STEP = 0.02  # of log β, from one that may be near the best
+_SAMPLED = 20_000  # choices, whose best temperature is near that of more
 Model = TypeVar("Model")
 
 
@@ -107,19 +109,40 @@ def cross_fit(
 
 
 def find_temperature(
-    slope: Callable[[float], float], log_range: tuple[float, float] = REWARD_RANGE
+    slope: Callable[[float], float],
+    log_range: tuple[float, float] = REWARD_RANGE,
+    near: float | None = None,
 ) -> TemperatureFit:
-    """Find the zero of ``slope``, an increasing function of β = 1/T, by a search over log β."""
+    """Find the zero of ``slope``, an increasing function of β = 1/T, by a search over log β.
+
+    A temperature that is ``near`` the one in question saves most evaluations; it need not be.
+    """
     from scipy.optimize import brentq
 
+    @lru_cache
+    def at(log_beta: float) -> float:
+        return slope(np.exp(log_beta))
+
     low, high = log_range
-    if slope(np.exp(low)) >= 0:
+    if near is not None:
+        middle = float(np.clip(-np.log(near), low, high))
+        low = _walk(lambda log_beta: at(log_beta) < 0, middle, -_STEP, low)
+        high = _walk(lambda log_beta: at(log_beta) > 0, middle, _STEP, high)
+    if at(low) >= 0:
         return TemperatureFit(float(np.exp(-low)), "hot")
-    if slope(np.exp(high)) <= 0:
+    if at(high) <= 0:
         return TemperatureFit(float(np.exp(-high)), "cold")
     # Brent's method needs about twenty evaluations, bisection fifty and more.
-    beta = float(np.exp(brentq(lambda log_beta: slope(np.exp(log_beta)), low, high, xtol=1e-14)))
+    beta = float(np.exp(brentq(at, low, high, xtol=1e-14)))
     return TemperatureFit(1 / beta)
+
+
+def _walk(is_beyond: Callable[[float], bool], start: float, step: float, end: float) -> float:
+    """Return the first point that is beyond something, in growing steps from ``start``; else ``end``."""
+    while start != end and not is_beyond(start):
+        start = min(start + step, end) if step > 0 else max(start + step, end)
+        step *= 4
+    return start
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,13 +184,9 @@ class Softmax:
         return cls(r, np.tile([True, False], n), np.full(n, 2), prompt)
 
     @cached_property
-    def _starts(self) -> IntArray:
-        return np.cumsum(self.sizes) - self.sizes
-
-    @cached_property
     def below(self) -> FloatArray:
         """The rewards minus the largest of their prompt, so that nothing overflows."""
-        return self.r - np.repeat(np.maximum.reduceat(self.r, self._starts), self.sizes)
+        return self.r - np.repeat(arrays.group_max(self.r, self.sizes), self.sizes)
 
     @cached_property
     def _below_correct(self) -> FloatArray:
@@ -176,7 +195,7 @@ class Softmax:
 
     def _sums(self, values: FloatArray) -> FloatArray:
         """Return the sum over the alternatives of each choice: (N,) -> (P,)."""
-        return np.add.reduceat(values, self._starts)
+        return arrays.group_sums(values, self.sizes)
 
     @cached_property
     def _weight(self) -> FloatArray:
@@ -201,17 +220,26 @@ class Softmax:
         """The least factor of the variance of slopes: 1 if a prompt is one observation."""
         return float(self._weight.mean())
 
-    def fit(self) -> TemperatureFit:
-        """Return the best temperature."""
-        found = find_temperature(self.mean_slope)
+    def fit(self, near: float | None = None) -> TemperatureFit:
+        """Return the best temperature, which may be ``near`` another one."""
+        if near is None and len(self.sizes) > 2 * _SAMPLED:
+            near = self._sample().fit().temperature
+        found = find_temperature(self.mean_slope, near=near)
         if found.at_limit == "cold" and (self._below_correct < 0).any():
             return replace(found, at_limit=None)  # the optimum lies beyond the range: rewards are very close
         return found
 
+    def _sample(self) -> Softmax:
+        """Return some of the choices, from all parts of the table."""
+        kept = np.zeros(len(self.sizes), dtype=bool)
+        kept[:: len(kept) // _SAMPLED] = True
+        rows = np.repeat(kept, self.sizes)
+        return Softmax(self.r[rows], self.correct[rows], self.sizes[kept])
+
     def losses(self, temperature: float) -> FloatArray:
         """Return −log P(correct)."""
         if temperature == 0:  # only the largest reward has a probability; equal ones share it
-            ties = np.add.reduceat(self.below == 0, self._starts, dtype=np.float64)
+            ties = self._sums((self.below == 0).astype(np.float64))
             return self._per_prompt(np.where(self._below_correct == 0, np.log(ties), np.inf))
         logits = self.below / temperature
         return self._per_prompt(np.log(self._sums(np.exp(logits))) - self._below_correct / temperature)
@@ -224,9 +252,7 @@ class Softmax:
 
     def slopes(self, temperature: float) -> tuple[FloatArray, FloatArray]:
         """Return slope and curvature by log β."""
-        logits = self.below / temperature
-        odds = np.exp(logits)
-        p = odds / np.repeat(self._sums(odds), self.sizes)
+        logits, p = self.below / temperature, self._probabilities(temperature)
         mean = self._sums(p * logits)
         spread = self._sums(p * (logits - np.repeat(mean, self.sizes)) ** 2)
         return self._per_prompt(mean - self._below_correct / temperature), self._per_prompt(spread)
@@ -256,24 +282,35 @@ class Softmax:
         if self.prompt is not None:
             return None
         logs = arrays.segment_log_softmax(self.below, self.sizes)
-        q = (self.below == 0).astype(np.float64) if temperature == 0 else np.exp(self.below / temperature)
-        q /= np.repeat(np.add.reduceat(q, self._starts), self.sizes)
+        q = self._probabilities(temperature)
         return max(float(self._per_prompt(self._sums(xlogy(q, q) - q * logs)).mean()), 0.0)
+
+    def information(self, temperature: float) -> float:
+        """Return how much less than a uniform guess softmax(r/T) loses on average, if it is true."""
+        from scipy.special import entr
+
+        entropy = self._sums(entr(self._probabilities(temperature)))
+        return float((self.uniform - self._per_prompt(entropy)).mean())
+
+    def _probabilities(self, temperature: float) -> FloatArray:
+        """Return softmax(r/T): (N,)."""
+        q = (self.below == 0).astype(np.float64) if temperature == 0 else np.exp(self.below / temperature)
+        return np.asarray(q / np.repeat(self._sums(q), self.sizes))
 
     def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
         """Return slopes and curvatures by β at 0: mean(r) − r_correct and the variance of r of each prompt."""
-        mean = np.add.reduceat(self.r, self._starts) / self.sizes
-        spread = np.add.reduceat((self.r - np.repeat(mean, self.sizes)) ** 2, self._starts) / self.sizes
+        mean = self._sums(self.r) / self.sizes
+        spread = self._sums((self.r - np.repeat(mean, self.sizes)) ** 2) / self.sizes
         return self._per_prompt(mean - self.r[self.correct]), self._per_prompt(spread)
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """What the scale of rewards is worth, with u the mean log loss of a uniform guess::
+    """How much information the scale of the rewards keeps and loses; u is the mean log loss of a uniform guess::
 
-        kept   = 1 − NLL(1)/u           what the probabilities, as stated, are worth
-        lost   = (NLL(1) − NLL(T̂))/u    what the wrong scale loses; 0 on the right scale, no upper bound
-        usable = 1 − NLL(T̂)/u           = kept + lost: what the rewards are worth at their best scale
+        kept   = 1 − NLL(1)/u           information of the probabilities as stated
+        lost   = (NLL(1) − NLL(T̂))/u    lost by the wrong scale; 0 on the right scale, no upper bound
+        usable = 1 − NLL(T̂)/u           = kept + lost: information of the rewards at their best scale
 
     The interval of lost information is based on the root √(2 delta), whose error is nearly normal even where
     delta is close to 0, united with the losses that would result if the forecasts at T were true, for T in
@@ -293,6 +330,10 @@ class Scale:
     def fit(self) -> TemperatureFit:
         """The temperature of largest likelihood."""
         return self.model.fit()
+
+    @cached_property
+    def _slopes(self) -> tuple[FloatArray, FloatArray]:
+        return self.model.slopes(self.fit.temperature)
 
     @cached_property
     def _now(self) -> FloatArray:
@@ -358,7 +399,7 @@ class Scale:
         """Return what each prompt contributes to the deviation of the temperature."""
         if self.fit.at_limit is not None:
             return np.zeros(self.n)
-        slope, curvature = self.model.slopes(self.fit.temperature)
+        slope, curvature = self._slopes
         return self.fit.temperature * (slope - slope.mean()) / max(float(curvature.mean()), 1e-300) / self.n
 
     def temperature_interval(self, level: float = 0.95) -> Interval:
@@ -384,6 +425,8 @@ class Scale:
             root = self._root_limits(worth * self.unit, max(self.usable, 0.0) * self.unit, near, level)
             above = max(above, root[1] / self.unit - self.usable)
         least = 1 - self._with_more_errors(level).best / self.unit
+        if self.cluster is not None:  # few clusters that are all right by chance: see `_linear_high`
+            least = min(least, self.model.information(self.temperature_limits(level)[1]) / self.unit)
         low = max(min(self.usable + below, least), 0.0)
         return Interval(self.usable, low, min(self.usable + above, 1.0), level)
 
@@ -397,7 +440,23 @@ class Scale:
     def temperature_limits(self, level: float) -> Limits:
         """Return the limits of the temperature; the upper one may be infinite."""
         low, high = self._likelihood_limits(level)
-        return low, max(high, self._with_more_errors(level).temperature, self._linear_high(level))
+        high = max(high, self._with_more_errors(level).temperature, self._linear_high(level))
+        return min(low, self._with_fewer_errors(level)), self._skewed_high(high, level)
+
+    def _skewed_high(self, high: float, level: float) -> float:
+        """Return the upper limit of T, moved to where the interval of the mean slope excludes 0.
+
+        Wrong choices with large margins are rare and weigh much, so a sample may miss them. The interval of the mean
+        slope is corrected for skewness; one step of Newton's method is enough.
+        """
+        if self.fit.at_limit is not None or not np.isfinite(high):
+            return high
+        slope, curvature = self.model.slopes(high)
+        mean, curved = float(slope.mean()), float(curvature.mean())
+        (_, most), holds = intervals.skew_limits(mean, mean_error(slope, self.cluster), level)
+        if most <= 0 or not holds or curved <= 0:
+            return high
+        return high * float(np.exp(min(most / curved, 700.0)))
 
     def _linear_high(self, level: float) -> float:
         """Return the upper limit of T from the standard error of 1/T, by clusters; 0 without them.
@@ -406,7 +465,7 @@ class Scale:
         """
         if self.cluster is None or self.fit.at_limit is not None:
             return 0.0
-        curvature = float(self.model.slopes(self.fit.temperature)[1].mean())
+        curvature = float(self._slopes[1].mean())
         margin = self._slope_error().margin(level) / max(curvature, 1e-300)  # relative
         return self.fit.temperature / (1 - margin) if margin < 1 else np.inf
 
@@ -420,6 +479,7 @@ class Scale:
         n, best = self.n, float(self._best.mean())
         width = student_quantile(level, np.inf) ** 2 / 2 * self.wider_factor(level)
 
+        @lru_cache
         def excess(log_t: float) -> float:
             return float(self.model.losses(float(np.exp(log_t))).mean() - best) * n - width
 
@@ -428,6 +488,12 @@ class Scale:
             return (
                 (self.fit.temperature, np.inf) if self.fit.at_limit == "hot" else (0.0, self.fit.temperature)
             )
+        curvature = 0.0 if self.fit.at_limit else n * float(self._slopes[1].mean())
+        # That of a parabola, and a little more.
+        step = 1.2 * np.sqrt(2 * width / curvature) if curvature > 0 else np.inf
+        low, high = (
+            _walk(lambda log_t: excess(log_t) > 0, middle, *way) for way in ((-step, low), (step, high))
+        )
         below = 0.0 if excess(low) <= 0 else float(np.exp(brentq(excess, low, middle, xtol=1e-10)))
         above = np.inf if excess(high) <= 0 else float(np.exp(brentq(excess, middle, high, xtol=1e-10)))
         return below, above
@@ -443,14 +509,13 @@ class Scale:
         return self.variance_factor() * (t / z) ** 2
 
     def _slope_error(self) -> MeanError:
-        slope, _ = self.model.slopes(self.fit.temperature)
-        return mean_error(slope, self.cluster)
+        return mean_error(self._slopes[0], self.cluster)
 
     def variance_factor(self) -> float:
         """Return how much more the slopes vary than if the forecasts at T̂ were true; at least that of independence."""
         if self.fit.at_limit is not None or self.n < 2:
             return prompts_per_observation(np.zeros(self.n), self.cluster)
-        slope, curvature = self.model.slopes(self.fit.temperature)
+        slope, curvature = self._slopes
         spread = self.n * mean_error(slope, self.cluster).se ** 2
         curved = float(curvature.mean())
         return max(self.model.independent, spread / curved) if curved > 0 else self.model.independent
@@ -465,13 +530,21 @@ class Scale:
         The loss of a wrong choice exceeds that of a right one by the margin of their rewards over T.
         """
         margin = intervals.frequency_distances(*self.model.margins(), level, self.cluster)[0]
-        fit = find_temperature(lambda beta: self.model.mean_slope(beta) + margin)
+        fit = find_temperature(lambda beta: self.model.mean_slope(beta) + margin, near=self.fit.temperature)
         now = float(self._now.mean())
         if fit.at_limit == "cold":
             best = float(self.model.losses(0.0).mean())
             return _More(0.0, best, max(now - best, 0.0))
         best = float(self.model.losses(fit.temperature).mean()) + margin / fit.temperature
         return _More(fit.optimum, best, max(now + margin - best, 0.0))
+
+    def _with_fewer_errors(self, level: float) -> float:
+        """Return the temperature with as few wrong choices as an exact interval of their frequency allows.
+
+        Where hardly any choice is wrong, T is given only for samples that have one: too many for their size.
+        """
+        margin = intervals.frequency_distances(*self.model.margins(), level, self.cluster)[1]
+        return find_temperature(lambda beta: self.model.mean_slope(beta) - margin).optimum
 
     def _near(self, on_scale: bool) -> float:
         return self._error_at_zero(*self.model.slopes(1.0)) if on_scale else 0.0

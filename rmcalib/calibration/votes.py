@@ -1,4 +1,4 @@
-"""Forecasts against people's votes: scores over all votes, ties, and the best scores that so few votes allow."""
+"""Forecasts against people's votes: scores over all votes, ties, and noise ceilings."""
 
 from __future__ import annotations
 

@@ -20,13 +20,37 @@ from rmcalib._util.secrets import masked
 from rmcalib._util.storage import is_late
 from rmcalib._util.texts import parse_yaml
 from rmcalib.cli.options import HELP_ALL, MAIN, config_file
+from rmcalib.cli.screen import with_options
 
 __all__ = ["app", "main"]
 
 
 def _shown_default(value: object) -> object:
-    """Return the default that help shows: none for flags and lists that are empty."""
-    return None if value is False or value == () else value
+    """Return the default that help shows: names with commas, none for flags and lists that are empty."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or None
+    return None if value is False else value
+
+
+class _Help:
+    """Shows help as cyclopts does, without the line breaks of the source."""
+
+    def __call__(self, console: Any, options: Any, panel: Any) -> None:
+        """Show a panel of options."""
+        from cyclopts.help import DefaultFormatter
+        from rich.text import Text
+
+        for entry in panel.entries:
+            text = getattr(entry.description, "primary_renderable", None)
+            if isinstance(text, Text):
+                text.plain = " ".join(text.plain.split())
+        DefaultFormatter()(console, options, panel)
+
+    def render_usage(self, console: Any, options: Any, usage: Any) -> None:
+        """Show the first line."""
+        from cyclopts.help import DefaultFormatter
+
+        DefaultFormatter().render_usage(console, options, usage)
 
 
 app = App(
@@ -35,6 +59,7 @@ app = App(
     help_epilogue="rmcalib COMMAND --help shows the usual options and examples, --help-all all options. Exit codes: "
     "0 done; 1 a condition holds, or something failed; 2 bad input.",
     help_format="plaintext",
+    help_formatter=_Help(),
     help_flags=("--help", "-h", HELP_ALL),
     version=__version__,
     group_parameters=MAIN,
@@ -66,7 +91,7 @@ app.register_install_completion_command(help="Install completion for your shell.
 
 _BAD_INPUT = (ValueError, OSError, MemoryError, CycloptsError)
 # Launchers end all processes when the first ends. So that they report only one error, those that are not the main
-# process wait: the main one may be about to report the same. Who has lost another lets that one report.
+# process wait: the main one may be about to report the same. A process that has lost a peer leaves the report to it.
 _OTHERS_WAIT = 5.0
 _LEFT_WAIT = 30.0
 
@@ -131,7 +156,7 @@ def _seconds_to_wait(error: Exception) -> float:
 
 
 def _one_line(error: Exception) -> str:
-    line = masked(clean_line(error)) or type(error).__name__
+    line = masked(clean_line(with_options(str(error)))) or type(error).__name__
     if isinstance(error, MissingArgumentError):
         return f"{line} See: rmcalib {' '.join(error.command_chain or ())} --help"
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:

@@ -1,11 +1,11 @@
-"""``rmcalib apply``: what rewards mean, row by row."""
+"""``rmcalib apply``: the probabilities of rewards, row by row."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from rmcalib.cli.options import Common, InputFile, OutputFile, Reading, Source
-from rmcalib.cli.screen import session
+from rmcalib.cli.screen import command_line, session
 
 
 def command(
@@ -51,6 +51,8 @@ def command(
             found,
             {**content, "columns": list(found.added), "file": str(to)},
             written={"Probabilities": to},
-            then="" if used.rule else f"rmcalib decide LABELLED --calibrator {calibrator} --to FILE",
+            then=""
+            if used.rule
+            else command_line("decide", "LABELLED", "--calibrator", calibrator, "--to", "FILE"),
         )
     return 0

@@ -11,7 +11,15 @@ from cyclopts.validators import Number
 
 from rmcalib._util.display import open_console, print_table
 from rmcalib.cli.options import MORE, Common, InputFile, Measuring, Names, Scoring, refuse
-from rmcalib.cli.screen import Screen, following, print_json, print_lines, session
+from rmcalib.cli.screen import (
+    Screen,
+    command_line,
+    following,
+    print_json,
+    print_lines,
+    session,
+    with_options,
+)
 from rmcalib.cli.sources import judge_options
 
 if TYPE_CHECKING:
@@ -183,12 +191,14 @@ def _print_summary(status: Status, place: str) -> None:
     print_lines(f"{len(done)} done ({new} now, {len(done) - new} before)")
     for title, state in (("failed, to be tried again by the next run", "failed"), ("skipped", "skipped")):
         _print_reasons(title, {entry.model: entry.why for entry in entries if entry.state == state})
-    following({"Results": place}, f"rmcalib report {place}" if done else "")
+    following({"Results": place}, command_line("report", place) if done else "")
 
 
 def _print_reasons(title: str, found: dict[str, str]) -> None:
     if found:
-        print_lines(f"{len(found)} {title}:", *(f"  {model}: {why}" for model, why in found.items()))
+        print_lines(
+            f"{len(found)} {title}:", *(f"  {model}: {with_options(why)}" for model, why in found.items())
+        )
 
 
 def _hours(seconds: float | None) -> str:

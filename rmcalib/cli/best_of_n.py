@@ -45,7 +45,6 @@ def command(
     from rmcalib.metrics import best_of_n
     from rmcalib.repair import Calibrator
     from rmcalib.report.card import markdown_summary
-    from rmcalib.report.pages import document_of, write_page
 
     sources = [source] if second is None else [source, second]
     inputs = [*sources, *([str(calibrator)] if calibrator else [])]
@@ -56,10 +55,10 @@ def command(
             say_if_it_holds(used, scores[0], screen)
             scores[0] = used.apply(scores[0])
         found = best_of_n(*scores, up_to=up_to, cost=cost, seed=seed)
-        page = write_page(found, as_path(output) / "report.html")
+        page = found.to_html(as_path(output) / "report.html")
         if to is not None:
             write_csv(to, found.rows)
         if markdown is not None:
-            write_text(markdown, markdown_summary([document_of(found)], ()))
+            write_text(markdown, markdown_summary([found.document()], ()))
         screen.finish(found, {**found.content(), "page": str(page)}, written={"Report": page})
     return 0

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from rmcalib.cli import options
 from rmcalib.cli.options import MORE, Common, Judged, Reading
-from rmcalib.cli.screen import Screen, session
+from rmcalib.cli.screen import Screen, command_line, session
 from rmcalib.cli.sources import default_benchmark, load_prompts, model_names, run_judge, run_options
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ def command(
         result = calibrate(scores, seed=seed)
         result.calibrator.save(to)
         content = {**_content(result), "file": str(to)}
-        then = f"rmcalib apply FILE --calibrator {to}"
+        then = command_line("apply", "FILE", "--calibrator", to)
         if checkpoint is not None:
             made = _write_checkpoint(result, model or None, checkpoint, push_to_hub, settings)
             content["checkpoint"] = made
-            recipes = f" -J recipes={made['recipe_file']}" if made["recipe_file"] else ""
-            then = f"rmcalib eval --model {checkpoint}{recipes}"
+            recipes = ["-J", f"recipes={made['recipe_file']}"] if made["recipe_file"] else []
+            then = command_line("eval", "--model", checkpoint, *recipes)
         screen.finish(result, content, written={"Calibrator": to, "Checkpoint": checkpoint}, then=then)
     return 0
 

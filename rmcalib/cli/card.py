@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rmcalib.cli.options import Common, Measuring, Name, Place, Reading, Source
-from rmcalib.cli.screen import session
+from rmcalib.cli.screen import command_line, session
 
 
 def command(
@@ -51,6 +51,6 @@ def command(
             found,
             {"files": [str(file) for file in files], "pull_request": url},
             written={"Card": as_path(output) / "card.md", "Pull request": url},
-            then="" if url else f"rmcalib card {run} --push-to-hub {name if '/' in name else 'ID'}",
+            then="" if url else command_line("card", run, "--push-to-hub", name if "/" in name else "ID"),
         )
     return 0

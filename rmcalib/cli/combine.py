@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Literal
 
 from rmcalib.cli.options import Common, OutputFile, Reading, Seed, Source
-from rmcalib.cli.screen import session
+from rmcalib.cli.screen import command_line, session
 
 
 def command(
     *runs: Source,
     to: OutputFile = Path("runs/panel.parquet"),
-    method: Literal["weights", "mean"] = "weights",
+    method: Literal["weights", "mean", "all"] = "weights",
     seed: Seed = 0,
     reading: Reading = Reading(),
     common: Common = Common(),
 ) -> int:
-    """Combine judges and write the panel's scores, or its calibrator.
+    """Combine judges and write the panel's scores, or its calibrator; or join rewards of different things.
 
     Parameters
     ----------
@@ -26,25 +26,37 @@ def command(
         What to write: NAME.json is the calibrator of the panel, for `rmcalib apply`; NAME.parquet its scores on these
         prompts, held out, for `rmcalib eval`.
     method
-        Which panel to write: with fitted weights, or with equal ones.
+        What to write: the panel with fitted weights, the one with equal weights, or (all) the calibrator of
+        rewards of different things, each with labels of its own: the probability that all hold.
     """
-    from rmcalib.repair import combine
+    from rmcalib.repair import all_hold, combine
 
     if to.suffix not in (".parquet", ".json") and str(to) != "-":
         raise ValueError(f"--to {to}: ends in .json (a calibrator) or .parquet (scores)")
+    if method == "all" and to.suffix != ".json":
+        raise ValueError(f"--to {to}: --method all writes a calibrator; name it, such as --to all.json")
     if len(set(runs)) < max(2, len(runs)):
         raise ValueError(f"a panel has at least two different judges (given: {', '.join(runs) or 'none'})")
     with session(common, runs, to=to) as screen:
         found = [reading.open(run) for run in runs]
         names = [str(one.manifest["model"]) for one in found]
-        panel = combine(found, names=names if len(set(names)) == len(names) else list(runs), seed=seed)
+        names = names if len(set(names)) == len(names) else list(runs)
+        apply = command_line("apply", *runs, "--calibrator", to)
+        if method == "all":
+            joined = all_hold(found, names=names)
+            joined.calibrator.save(to)
+            content = {"n": joined.n, "members": joined.members, "disagreements": joined.disagreements}
+            screen.finish(joined, {**content, "file": str(to)}, written={"Calibrator": to}, then=apply)
+            return 0
+        panel = combine(found, names=names, seed=seed)
         if to.suffix == ".json":
             panel.calibrated(method).save(to)
-            written, then = "Calibrator of the panel", f"rmcalib apply {' '.join(runs)} --calibrator {to}"
+            written, then = "Calibrator of the panel", apply
         else:
             panel.scores(method).to_parquet(to)
-            written, then = "Scores of the panel", f"rmcalib eval --scores {to}"
+            written, then = "Scores of the panel", command_line("eval", "--scores", to)
         content = {"n": panel.n, "panels": panel.panels, "members": panel.members, "best": panel.best}
+        content |= {"disagreements": panel.disagreements}
         content["inputs"] = [asdict(one) for one in panel.inputs[method]]
         screen.finish(
             panel,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmcalib.cli import options
-from rmcalib.cli.conditions import check_categories, holding, parse_condition
 from rmcalib.cli.screen import Screen, say, session
 from rmcalib.cli.sources import say_if_it_holds
+from rmcalib.metrics.conditions import check_categories, holding, parse_condition
 
 if TYPE_CHECKING:
     from rmcalib.scores import Scores
@@ -41,7 +42,6 @@ def command(
     from rmcalib._util.storage import as_path
     from rmcalib.metrics import compare
     from rmcalib.report.card import markdown_summary
-    from rmcalib.report.pages import document_of, write_page
 
     conditions = [parse_condition(text) for text in fail_if]
     with session(common, (a, b), to=to, markdown=markdown) as screen:
@@ -56,19 +56,19 @@ def command(
                 resamples=measuring.resamples,
                 seed=measuring.seed,
             )
+        found = replace(found, sources=() if calibrator else (a, b))
         check_categories(conditions, (row["category"] for row in found.rows))
         met = holding({one: one.difference(found.rows, found.view) for one in conditions})
-        page = write_page(found, as_path(output) / "report.html")
+        page = found.to_html(as_path(output) / "report.html")
         if to is not None:
             write_csv(to, found.rows)
         if markdown is not None:
-            write_text(markdown, markdown_summary([document_of(found)], met.values()))
+            write_text(markdown, markdown_summary([found.document()], met.values()))
         content = {"a": found.a, "b": found.b, "differences": found.rows, "page": str(page)}
         screen.finish(
             found,
             {**content, "conditions_met": list(met)},
             written={"Report": page},
-            then=f"rmcalib combine {a} {b}",
         )
         for line in met.values():
             say(line)

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rmcalib.cli.options import CalibratorFile, Common, OutputFile, Reading, Seed, Source
-from rmcalib.cli.screen import session
+from rmcalib.cli.options import CalibratorFile, Common, OutputFile, Part, Reading, Seed, Source
+from rmcalib.cli.screen import command_line, session
 from rmcalib.cli.sources import say_if_it_holds
 
 
@@ -22,6 +22,7 @@ def command(
     ask_cost: Annotated[float | None, Parameter(metavar="COST", validator=Number(gte=0, lte=1))] = None,
     sample_cost: Annotated[float | None, Parameter(metavar="COST", validator=Number(gte=0, lt=1))] = None,
     calibrator: CalibratorFile = None,
+    part: Part = None,
     to: OutputFile = Path("runs/decide.json"),
     seed: Seed = 0,
     reading: Reading = Reading(),
@@ -47,6 +48,8 @@ def command(
     inputs = [source, *([str(calibrator)] if calibrator else [])]
     with session(common, inputs, to=to) as screen:
         scores = reading.open(source)
+        if part is not None:
+            scores = scores.part(part)
         used = None if calibrator is None else Calibrator.load(calibrator)
         if used is not None:
             say_if_it_holds(used, scores, screen)
@@ -64,6 +67,6 @@ def command(
             found,
             {"model": scores.name, **found.content(), "file": str(to)},
             written={"Calibrator with its rule": to},
-            then="" if found.choice.threshold is None else f"rmcalib apply FILE --calibrator {to}",
+            then="" if found.choice.threshold is None else command_line("apply", "FILE", "--calibrator", to),
         )
     return 0

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from rmcalib.cli import options
-from rmcalib.cli.conditions import check_categories, holding, parse_condition
 from rmcalib.cli.options import MORE, Common, Judged, Measuring, Name, Reading, refuse
-from rmcalib.cli.screen import Screen, following, print_json, print_lines, say, session
+from rmcalib.cli.screen import Screen, command_line, following, print_json, print_lines, say, session
 from rmcalib.cli.sources import default_benchmark, load_prompts, model_names, run_judge, run_options
+from rmcalib.metrics.conditions import check_categories, holding, parse_condition
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
@@ -25,7 +25,7 @@ PUBLISHED = "published"
 
 @dataclass
 class Job:
-    """A model on a benchmark, and what came of it: a result in a folder, or an error.
+    """A model on a benchmark, and the outcome: scores in a run, a result in a folder, or an error.
 
     ``scores`` are given, or made by running the model; only given ones may have no benchmark. ``met`` are the
     conditions of --fail-if that hold.
@@ -35,6 +35,7 @@ class Job:
     bench: Any
     scores: Scores | None = None
     result: Evaluation | None = None
+    run: Path = Path()
     folder: Path = Path()
     met: dict[str, str] = field(default_factory=dict)
     error: str = ""
@@ -71,7 +72,6 @@ def command(
     from rmcalib._util.processes import is_main_process, process_rank
     from rmcalib.repair import Calibrator
     from rmcalib.report.card import markdown_summary
-    from rmcalib.report.pages import document_of
 
     conditions = [parse_condition(text) for text in fail_if]
     _check(judged, scores, reading, dry_run=dry_run)
@@ -101,10 +101,10 @@ def command(
                 screen.say(f"error: {job.error}")
         if is_main_process():
             met = [f"{job.name}: {line}" for job in jobs for line in job.met.values()]
-            _show(jobs, judged, screen, calibrated=used is not None)
+            _show(jobs, judged, screen)
             if markdown is not None:
                 failed = [f"{job.name}: {job.error}" for job in jobs if job.error]
-                documents = [document_of(job.result) for job in jobs if job.result]
+                documents = [job.result.document() for job in jobs if job.result]
                 write_text(markdown, markdown_summary(documents, [*failed, *met]))
             for line in met:
                 say(line)
@@ -148,7 +148,7 @@ def _to_run(judged: Judged, screen: Screen) -> list[Job]:
 
 def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> list[Job]:
     """Return the models of a file of scores, or those with published scores."""
-    from rmcalib.report.evaluation import UNNAMED
+    from rmcalib.report.sentences import UNNAMED
     from rmcalib.scores import load_all_scores, published_scores
     from rmcalib.scores._load import find_model
 
@@ -201,17 +201,17 @@ def _evaluate(
     scores = job.scores
     assert scores is not None
     published = "-published" if source == PUBLISHED else ""
-    job.folder = run_folder(judged.output, job.name, f"{scores.manifest['benchmark']}{published}")
+    job.run = job.folder = run_folder(judged.output, job.name, f"{scores.manifest['benchmark']}{published}")
     with screen.progress(f"evaluating {job.name}"):
         result = evaluate(scores, benchmark=job.bench, model=job.name, **how)
         if source is not None:
-            file = Path(source) if kind_on_disk(source) == "file" else None
-            keep_scores(job.folder, scores, source=file, fresh=judged.fresh)
+            again = kind_on_disk(source) is not None and not _is_inside(source, job.folder)
+            keep_scores(job.folder, scores, source=Path(source) if again else None, fresh=judged.fresh)
         if how["calibrator"] is not None:
             job.folder = job.folder / "calibrated"
         elif source is not None and job.bench is None and _is_inside(source, job.folder):
             job.folder = job.folder / "without-texts"  # the page of the run has the texts
-        result.write(job.folder)
+        result.write(job.folder, source=job.run)
     return result
 
 
@@ -222,36 +222,27 @@ def _is_inside(source: str, folder: Path) -> bool:
     return as_path(source).resolve() in (folder.resolve(), (folder / "scores.parquet").resolve())
 
 
-def _show(jobs: Sequence[Job], judged: Judged, screen: Screen, *, calibrated: bool) -> None:
+def _show(jobs: Sequence[Job], judged: Judged, screen: Screen) -> None:
     """Print the results, and the command that continues from there."""
+    from rmcalib._util.secrets import masked
     from rmcalib.report.document import print_document
-    from rmcalib.report.pages import document_of
 
-    done = [(job.result, job.folder) for job in jobs if job.result]
+    done = [(job.result, job.folder, job.run) for job in jobs if job.result]
     failed = [{"model": job.name, "error": job.error} for job in jobs if job.error]
     if screen.json:
         met = [{"model": job.name, "condition": each} for job in jobs for each in job.met]
-        results = [{**result.content(), "folder": str(folder)} for result, folder in done]
+        results = [{**result.content(), "folder": str(folder)} for result, folder, _ in done]
         print_json({"evaluations": results, "failed": failed, "conditions_met": met})
     elif screen.prints:
-        for result, folder in done:
-            print_document(document_of(result))
+        for result, folder, run in done:
+            document = result.document(masked(str(run)))
+            print_document(document if len(done) == 1 else replace(document, steps=()))
             following({"Report": folder / "report.html"}, "")
-        if len(done) == 1 and not calibrated and _repairable(done[0][0]):
-            following({}, f"rmcalib calibrate {done[0][1]}")
-        elif done:
-            following({}, f"rmcalib report {judged.output}")
+        if len(done) > 1:
+            following({}, command_line("report", judged.output))
     if failed:
         names = ", ".join(one["model"] for one in failed)
         screen.say(f"{len(failed)} of {len(jobs)} failed: {names} (see above)")
-
-
-def _repairable(result: Evaluation) -> bool:
-    """Whether there are probabilities to repair, and a repair may help."""
-    from rmcalib.report.sentences import temperature_helps
-
-    single = result.facts["view"] == "pointwise"
-    return bool(result.reliability) and (single or temperature_helps(result.facts))
 
 
 def _show_costs(jobs: Sequence[Job], judged: Judged, screen: Screen) -> int:

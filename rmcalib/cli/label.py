@@ -18,7 +18,8 @@ def command(
     n: Annotated[int, Parameter(metavar="N", validator=Number(gte=1))] = 100,
     output: Annotated[Folder, Parameter(alias="-o")],
     by: Annotated[Name | None, Parameter(metavar="COLUMN")] = None,
-    ask: Literal["best", "correct"] | None = None,
+    ask: Literal["best", "correct", "chosen"] | None = None,
+    last: Annotated[int | None, Parameter(metavar="STEPS", validator=Number(gte=1))] = None,
     labels: InputFile | None = None,
     more: bool = False,
     second: InputFile | None = None,
@@ -36,11 +37,14 @@ def command(
     output
         Folder for label.html and sheet.csv.
     by
-        Draw in proportion to this column, such as category.
+        Draw in proportion to this column, such as category or step.
     ask
-        Which response is the best, or whether each is correct; default what labels of these scores mean.
+        Which response is the best, whether each is correct, or only the one with the largest reward (chosen); default
+        what labels of these scores mean.
+    last
+        Draw from the last steps of a training run only.
     labels
-        Labels that there are already, for --more.
+        Earlier labels, for --more.
     more
         Draw further prompts, most where the labels so far show errors.
     second
@@ -50,7 +54,9 @@ def command(
     columns
         Which column is what, such as prompt=id,reward=score.
     """
-    from rmcalib.cli.screen import print_json, print_lines
+    import textwrap
+
+    from rmcalib.cli.screen import command_line, print_json, print_lines
     from rmcalib.scores import label
 
     with session(common) as screen:
@@ -66,6 +72,7 @@ def command(
             ask=ask,
             more=more,
             second=second,
+            last=last,
             benchmark=benchmark,
             columns=columns,
             labels=labels,
@@ -78,10 +85,18 @@ def command(
                 {"n": drawn.n, "of": drawn.of, "how": drawn.how, "page": str(page), "sheet": str(sheet)}
             )
         elif not common.quiet:
+            options = [] if columns is None else ["--columns", columns]
+            options += ["--labels", "labels.jsonl"]
+            opinion = [] if second is None else ["--second", second]
+            commands = [command_line("eval", "--scores", source, *options, *opinion)]
+            if drawn.ask == "chosen":
+                commands.append(command_line("best-of-n", source, *options))
+            if drawn.of_rollouts and drawn.ask != "best":
+                commands.append(command_line("watch", source, *options))
             print_lines(
-                f"{drawn.n:,} of {drawn.of:,} prompts, drawn {drawn.how}. {drawn.plan}.",
+                *textwrap.wrap(f"{drawn.n:,} of {drawn.of:,} prompts, drawn {drawn.how}. {drawn.plan}.", 80),
                 f"Page: {page} (open it, label, save labels.jsonl)",
-                f"Sheet: {sheet} (or fill its column `label`)",
-                f"Next: rmcalib eval --scores {source} --labels labels.jsonl",
+                f"Sheet: {sheet} (or fill its column `label`, and give it in place of labels.jsonl)",
+                *(f"Next: {command}" for command in commands),
             )
     return 0

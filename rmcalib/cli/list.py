@@ -11,14 +11,17 @@ from cyclopts import Parameter
 from rmcalib._util.display import open_console, print_table
 from rmcalib._util.texts import did_you_mean
 from rmcalib.cli.options import Common
-from rmcalib.cli.screen import print_json, print_lines, session
+from rmcalib.cli.screen import Screen, print_json, print_lines, session
 
 Row = dict[str, Any]
 _EMPTY: tuple[Any, ...] = (None, "", (), [], {}, False)
 
 
 def command(
-    what: Annotated[Literal["models", "benchmarks", "metrics", "judges"], Parameter(help="What to list.")],
+    what: Annotated[
+        Literal["models", "benchmarks", "metrics", "judges"] | None,
+        Parameter(help="What to list; default what can be listed."),
+    ] = None,
     /,
     *names: Annotated[
         str, Parameter(metavar="NAME", help="Show these in full; 'Skywork/*' matches several.")
@@ -27,6 +30,8 @@ def command(
 ) -> int:
     """List one row each, or everything about some."""
     with session(common) as screen:
+        if what is None:
+            return _print_what(screen)
         found = _chosen(_LISTS[what](), names, what)
         if screen.json:
             print_json([{"name": name, **row} for name, row in found.items()])
@@ -37,6 +42,20 @@ def command(
         elif screen.prints:
             _print_table(what, found)
             print_lines("", f"Next: rmcalib list {what} NAME (everything about one)")
+    return 0
+
+
+def _print_what(screen: Screen) -> int:
+    """Print what can be listed."""
+    if screen.json:
+        print_json(_ABOUT)
+    elif screen.prints:
+        print_table(
+            open_console(),
+            ["command", "lists"],
+            [[f"rmcalib list {name}", text] for name, text in _ABOUT.items()],
+            texts=True,
+        )
     return 0
 
 
@@ -109,6 +128,12 @@ _LISTS: dict[str, Callable[[], dict[str, Row]]] = {
     "benchmarks": _benchmarks,
     "metrics": _metrics,
     "judges": _judges,
+}
+_ABOUT = {
+    "models": "reward models whose recipe is known, with how they are loaded",
+    "benchmarks": "benchmarks that are fetched by name, with their sizes and licences",
+    "metrics": "metrics, with what they mean; names for --fail-if, --metric and metrics=",
+    "judges": "kinds of judges, with their settings (-J)",
 }
 _COLUMNS = {
     "models": {"parameters": "billions", "status": "how it is loaded", "bradley_terry": "BT scale"},

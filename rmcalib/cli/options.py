@@ -5,7 +5,7 @@ The help of an option is in the docstring of its group or command, or is the `he
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -82,8 +82,8 @@ FailIf = Annotated[
     tuple[str, ...],
     Parameter(
         metavar="CONDITION",
-        help="Exit with code 1 if this holds, such as 'overconfidence.low>0.05', 'ece[Math]>=0.2' or "
-        "'abs(overconfidence).low>0.05'; several allowed.",
+        help="Exit with code 1 if this holds, such as 'gap.low>0.05', 'ece[Math]>=0.2' or "
+        "'abs(gap).low>0.05'; several allowed.",
     ),
 ]
 
@@ -175,7 +175,8 @@ class Reading:
     columns
         Which column is what, such as prompt=id,reward=score,label=best; also response, category, cluster, step, person.
     scale
-        What numbers are: rewards of a Bradley-Terry model (utility), log-odds, ratings, ...; default what is certain.
+        What numbers are: rewards of a Bradley-Terry model (utility), log-odds, ratings, ...; by default, what they
+        look like, if that is certain.
     labels
         File of labels to join, such as a filled sheet of `rmcalib label`.
     labels_are
@@ -211,8 +212,7 @@ class Reading:
         """Read the `Scores` of one model from a run folder or a file; the manifest names it."""
         from rmcalib.scores import load_scores
 
-        scores = load_scores(source, **asdict(self))
-        return replace(scores, manifest={"model": Path(source).stem, **scores.manifest})
+        return load_scores(source, **asdict(self))
 
 
 @Parameter(name="*", group=MORE)
@@ -256,6 +256,14 @@ class Scoring:
     fresh: Fresh = False
 
 
+Part = Annotated[
+    Name | None,
+    Parameter(
+        metavar="K/N", help="Only part K of N of the prompts: calibrate on 1/2, evaluate or decide on 2/2."
+    ),
+]
+
+
 @Parameter(name="*", group=MORE)
 @dataclass(frozen=True)
 class Judged(Scoring):
@@ -265,13 +273,11 @@ class Judged(Scoring):
     ----------
     model
         Hub id, local folder, registered judge, or demo (the default); several allowed in eval.
-    part
-        Only part K of N of the prompts: calibrate on 1/2, evaluate on 2/2.
     """
 
     model: Annotated[Models, Parameter(group=MAIN)] = ()
     endpoint: Annotated[Endpoint, Parameter(group=MAIN)] = None
-    part: Annotated[Name | None, Parameter(metavar="K/N")] = None
+    part: Part = None
 
     def refuse_run(self, why: str, *allowed: str) -> None:
         """Refuse options of a run where there are scores already."""

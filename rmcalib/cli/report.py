@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from rmcalib.cli import options
 from rmcalib.cli.options import MORE, Common, Measuring, refuse
-from rmcalib.cli.screen import session
+from rmcalib.cli.screen import command_line, session
 
 _TWO = "real/internlm/internlm2-7b-reward real/internlm/internlm2-20b-reward"
 
@@ -40,8 +41,8 @@ def command(
         Leave out models whose rewards are known not to be on a Bradley-Terry scale.
     """
     from rmcalib._util.storage import as_path, is_remote
+    from rmcalib.leaderboards import report_from_runs, report_from_table
     from rmcalib.metrics import Settings
-    from rmcalib.report import report_from_runs, report_from_table
 
     shared: dict[str, Any] = {
         "metric": metric,
@@ -68,8 +69,9 @@ def command(
             refuse(others, "the leaderboard is made of --table")
             found = report_from_table(table, **shared)
         page = found.write(folder)
-        then = (
-            "rmcalib compare RUN RUN (two of the run folders)" if runs or table else f"rmcalib compare {_TWO}"
-        )
+        if len(runs) > 1 and all(Path(run).is_file() for run in runs):
+            then = command_line("compare", *runs[:2])
+        else:
+            then = "rmcalib compare " + ("RUN RUN (two of the run folders)" if runs or table else _TWO)
         screen.finish(found, {**found.content(), "page": str(page)}, written={"Report": page}, then=then)
     return 0

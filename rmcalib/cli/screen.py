@@ -6,6 +6,8 @@ import contextlib
 import json
 import logging
 import os
+import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -53,9 +55,8 @@ class Screen:
             print_json(content)
         elif self.prints:
             from rmcalib.report.document import print_document
-            from rmcalib.report.pages import document_of
 
-            print_document(document_of(result))
+            print_document(result.document())
             following(written or {}, then)
 
     @contextlib.contextmanager
@@ -128,6 +129,11 @@ def session(common: Common, inputs: Iterable[str] = (), **targets: Path | None) 
         log.setLevel(before)
 
 
+def command_line(*words: object) -> str:
+    """Return a command to copy. Words are quoted for the shell: a file may be called `$(...)`."""
+    return masked(f"rmcalib {shlex.join(map(str, words))}")
+
+
 def following(written: Mapping[str, Any], command: str) -> None:
     """Print what was written, and the command that continues from there."""
     from rmcalib._util.storage import shown
@@ -154,4 +160,27 @@ def print_json(content: Any) -> None:
 
 def say(text: str) -> None:
     """Write one line to standard error."""
-    sys.stderr.write(f"rmcalib: {masked(clean_line(text))}\n")
+    sys.stderr.write(f"rmcalib: {masked(clean_line(with_options(text)))}\n")
+
+
+_ARGUMENT = re.compile(
+    r'\b(?:(ask|backend|benchmark|columns|format|labels|labels_are|missing|official|scale)="([^"]+)"'
+    r"|(bradley_terry_only|fresh|ignore_memory)=True)"
+)
+_OPTION = {"official": "leaderboard"}
+
+
+def with_options(text: str) -> str:
+    """Return a message with the arguments of functions as the options of commands.
+
+    >>> with_options('no column of rewards; name it: columns="reward=NAME"')
+    'no column of rewards; name it: --columns reward=NAME'
+    >>> with_options("score again with fresh=True")
+    'score again with --fresh'
+    """
+
+    def option(match: re.Match[str]) -> str:
+        name = match[1] or match[3]
+        return f"--{_OPTION.get(name, name).replace('_', '-')} {match[2] or ''}".rstrip()
+
+    return _ARGUMENT.sub(option, text)

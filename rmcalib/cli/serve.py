@@ -8,17 +8,17 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from rmcalib.cli.options import MORE, Common, Endpoint, Folder, InputFile, JudgeSettings, Name, refuse
+from rmcalib.cli.options import MORE, Common, Folder, InputFile, JudgeSettings, Name, refuse
 from rmcalib.cli.screen import say, session
 from rmcalib.cli.sources import judge_options
 
 
 def command(
     *,
-    model: Annotated[Name, Parameter(alias="-m", metavar="ID")] = "demo",
-    endpoint: Endpoint = None,
+    model: Annotated[tuple[Name, ...], Parameter(alias="-m", metavar="ID")] = ("demo",),
+    endpoint: Annotated[tuple[Name, ...], Parameter(metavar="URL")] = (),
     calibrator: InputFile | None = None,
-    answer: Literal["p", "logit", "raw"] | None = None,
+    answer: Literal["p", "log_p", "logit", "raw"] | None = None,
     host: Annotated[Name, Parameter(metavar="ADDRESS")] = "127.0.0.1",
     port: Annotated[int, Parameter(metavar="N", validator=Number(gte=0, lte=65535))] = 9000,
     log: Folder | None = None,
@@ -38,12 +38,15 @@ def command(
     Parameters
     ----------
     model
-        Hub id, local folder, registered judge, or demo.
+        Hub id, local folder, registered judge, or demo. Several need a calibrator of them (`rmcalib combine`).
+    endpoint
+        Ask a server for the rewards, such as http://localhost:8000, instead of loading the model; of several
+        models, one each.
     calibrator
-        The calibrator that `rmcalib calibrate` wrote; it says what a reward means.
+        The calibrator that `rmcalib calibrate` or `combine` wrote; it says what a reward means.
     answer
-        What a reward is: a probability, its logit, or the raw number; default p or logit, as the calibrator
-        allows, and raw without one.
+        What a reward is: a probability, its logarithm, its logit, or the raw number; default p or logit, as the
+        calibrator allows, and raw without one.
     host
         Where to listen. Beyond this machine, RMCALIB_SERVE_TOKEN must hold a token.
     port
@@ -73,17 +76,21 @@ def command(
     # Threads that spin while they wait would take the cores from the thread that reads requests.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from rmcalib.live import Limits, Reward, serve
-    from rmcalib.live.dialects import Texts
-    from rmcalib.live.policy import PolicyTexts
+    from rmcalib.live.policy import PolicyTexts, Texts
     from rmcalib.repair import Calibrator
 
     used = None if calibrator is None else Calibrator.load(calibrator)
     output = answer or ("raw" if used is None else "logit" if used.threshold is None else "p")
-    settings = judge_options(judge, model, endpoint=endpoint, backend=backend)
+    place = endpoint[0] if endpoint else None
+    settings = judge_options(judge, model[0], endpoint=place, backend=backend)
+    if endpoint:
+        settings["endpoint"] = endpoint
     with session(common) as screen:
         policy = None if policy_tokenizer is None else PolicyTexts.load(policy_tokenizer)
-        reward = Reward(model, calibrator=used, output=output, log=log, **settings)
-        if endpoint is None:
+        reward = Reward(
+            model[0] if len(model) == 1 else model, calibrator=used, output=output, log=log, **settings
+        )
+        if not endpoint:
             _leave_a_core()
         serve(
             reward,
@@ -93,7 +100,7 @@ def command(
             limits=Limits(hold=hold, waiting=max_waiting, body=int(max_body * 2**20)),
             on_change=on_change,
             check_every=check_every,
-            on_start=lambda address: say(f"{model} is served at {address} ({output}); Ctrl-C ends it"),
+            on_start=lambda address: say(f"{reward.name} is served at {address} ({output}); Ctrl-C ends it"),
         )
         screen.say(f"{reward.counts.scored:,} samples were rewarded")
     return 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.texts import nearest
 from rmcalib.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ def check_name(name: str, known: Iterable[str], what: str) -> None:
     ValueError: dmeo: unknown benchmark (did you mean 'demo'?)
     >>> check_name("org/rm-3B", ["org/rm-8B"], "model")
     """
-    have = {one.lower(): one for one in known}
-    if name in have.values():
+    have = list(known)
+    if name in have:
         return
     # A model of somebody may be called almost like another one, and differ in its size or version.
     owned = "/" in name
-    near = difflib.get_close_matches(name.lower(), have, n=1, cutoff=0.93 if owned else 0.75)
+    near = nearest(name, have, cutoff=0.93 if owned else 0.75)
     if near and not (owned and re.findall(r"\d+", near[0]) != re.findall(r"\d+", name)):
-        raise ValueError(f"{name}: unknown {what} (did you mean {have[near[0]]!r}?)")
+        raise ValueError(f"{name}: unknown {what} (did you mean {near[0]!r}?)")
 
 
 def model_names(judged: Judged, recipes: Sequence[Any] = ()) -> list[str]:
@@ -156,6 +156,6 @@ def run_judge(name: str, benchmark: Benchmark, judged: Judged, screen: Screen) -
 
 def say_if_it_holds(calibrator: Calibrator, scores: Scores, screen: Screen) -> None:
     """Say whether the calibrator's temperature holds for these scores."""
-    from rmcalib.report.repairs import check_words
+    from rmcalib.report.calibrations import check_words
 
     screen.say(f"{scores.name}: {check_words(calibrator, calibrator.check(scores))}")

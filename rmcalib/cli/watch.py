@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,15 +13,16 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from rmcalib.cli import options
-from rmcalib.cli.conditions import Condition, holding, parse_condition
 from rmcalib.cli.options import MORE, Common, Name, Reading
 from rmcalib.cli.screen import Screen, say, session
+from rmcalib.metrics.conditions import Condition, holding, parse_condition
 
 if TYPE_CHECKING:
     from rmcalib.integrations.trackers import Send
-    from rmcalib.integrations.watching import Watch
+    from rmcalib.integrations.watcher import Watch
 
-_REWRITE = 5.0  # seconds between two versions of the page while following
+_REWRITE = 5.0  # seconds between two versions of the page while following, at least
+_SHARE = 0.02  # of the time that drawing it may take
 
 
 def command(
@@ -61,7 +63,8 @@ def command(
     benchmark
         Scores of labelled responses to fit the probabilities on, instead of a calibrator.
     labels
-        Labels of some samples, which may come later: a table with prompt, response, label and, optionally, inclusion.
+        Labels of some samples, which may come later: a table with prompt, response, label and, optionally, inclusion
+        and second (a second judge's scores).
     label_from
         Make labels by a function of your own Python file, which is run for that; it gets each sample as a dictionary.
     follow
@@ -73,9 +76,9 @@ def command(
     margin
         Gaps up to this size raise no alarm.
     both_sides
-        It is an alarm, too, that the reward says less than is right.
+        Also raise an alarm if the reward says less than is right.
     window
-        How many of the last looks are also tested by themselves, and four times as many.
+        Also test the last N looks, and the last 4N, by themselves.
     horizon
         Looks over which half of the error budget is spent.
     start
@@ -88,16 +91,15 @@ def command(
     from rmcalib.integrations import watch
     from rmcalib.integrations.label_function import label_function
     from rmcalib.integrations.trackers import tracker
+    from rmcalib.integrations.watch_page import WATCHED
     from rmcalib.report.card import markdown_summary
-    from rmcalib.report.pages import document_of, write_page
-    from rmcalib.report.repairs import WATCHED
 
     reading.refuse("rollouts have rewards, by prompt", "columns", "scale", "labels_are")
     conditions = [parse_condition(text, WATCHED) for text in fail_if]
     page = as_path(output) / "report.html"
-    with session(common, to=to, markdown=markdown) as screen:
+    logged = nullcontext() if log_to is None else tracker(log_to, str(output))
+    with session(common, to=to, markdown=markdown) as screen, logged as send:
         labeller = None if label_from is None else label_function(label_from, folder)
-        send = None if log_to is None else tracker(log_to, str(output))
         following = _Following(screen, page, conditions, send, follow)
         found = watch(
             folder,
@@ -117,13 +119,13 @@ def command(
             every=every,
             on_look=following.look,
         )
-        write_page(found, page)
+        found.to_html(page)
         met = following.met if follow else _met(conditions, found.steps[-1:])
         if markdown is not None:
-            write_text(markdown, markdown_summary([document_of(found)], met))
+            write_text(markdown, markdown_summary([found.document()], met))
         if to is not None:
             write_csv(to, found.steps)
-        ended = follow or found.alarm is not None
+        ended = follow or found.document().steps
         screen.finish(
             found,
             {**found.content(), "page": str(page)},
@@ -146,42 +148,54 @@ class _Following:
     follow: bool
     met: list[str] = field(default_factory=list)
     _shown: dict[float, Mapping[str, Any]] = field(default_factory=dict)
-    _alarms: int = 0
-    _written: float = 0.0
+    _told: set[tuple[str, float]] = field(default_factory=set)
+    _next_page: float = 0.0
     _failed: set[str] = field(default_factory=set)
 
     def look(self, found: Watch) -> bool:
         """Show what is new; return whether watching ends, because a condition holds."""
-        from rmcalib.report.pages import write_page
 
         new = [row for row in found.steps if self._shown.get(row["step"]) is not row]
         self._shown = {row["step"]: row for row in found.steps}
-        alarms = [*found.alarms, *found.changes][self._alarms :]
-        self._alarms += len(alarms)
+        every = {(one["what"], one["look"]): one for one in (*found.alarms, *found.changes)}
+        alarms = [one for key, one in every.items() if key not in self._told]
+        self._told |= every.keys()
         if self.follow:
-            self._say(new)
+            kinds = ["change" if one in found.changes else "ALARM" for one in alarms]
+            self._say(
+                new,
+                [(one["step"], f"{kind}: {one['reason']}") for kind, one in zip(kinds, alarms, strict=True)],
+            )
             self.met += _met(self.conditions, new, unknown_ends=False)
-            if time.monotonic() - self._written >= _REWRITE:
-                self._written = time.monotonic()
-                self._try(lambda: write_page(found, self.page))
+            if time.monotonic() >= self._next_page:
+                began = time.process_time()
+                self._try(lambda: found.to_html(self.page))
+                pause = max(_REWRITE, (time.process_time() - began) / _SHARE)
+                self._next_page = time.monotonic() + pause
         if self.send is not None:
             for row in new:
                 texts = [alarm["reason"] for alarm in alarms if alarm["step"] == row["step"]]
                 self._try(lambda row=row, texts=texts: self.send(row, texts))  # type: ignore[misc]
         return self.follow and bool(self.met)
 
-    def _say(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        from rmcalib.report.repairs import WATCHED, step_cell
+    def _say(self, rows: Sequence[Mapping[str, Any]], alarms: Sequence[tuple[float, str]]) -> None:
+        """Show new steps by the columns that a terminal shows, and their alarms."""
+        from rmcalib.integrations.watch_page import WATCHED, step_cell
 
         if not self.screen.prints:
             return
         for row in rows:
-            cells = {column.label: step_cell(name, row).text for name, column in WATCHED.items()}
+            cells = {
+                one.label: step_cell(name, row).text for name, one in WATCHED.items() if not one.page_only
+            }
             numbers = (f"{label} {text}" for label, text in cells.items() if text != "–")
             say(f"step {row['step']:g}: {', '.join(numbers)}")
+            for step, text in alarms:
+                if step == row["step"]:
+                    say(f"step {step:g}: {text}")
 
     def _try(self, work: Callable[[], Any]) -> None:
-        """Do what may fail for a while, such as writing to a full disk; say so once."""
+        """Do something that may fail for a while, such as writing to a full disk; report each failure once."""
         try:
             work()
         except (OSError, ValueError) as error:
@@ -202,7 +216,7 @@ def _met(
         values = {}
         for condition in conditions:
             try:
-                values[condition] = condition.value(rows)
+                values[condition] = condition.value(rows, "watch")  # its gap is no metric of a view
             except ValueError:
                 if unknown_ends:
                     raise

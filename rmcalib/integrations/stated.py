@@ -22,7 +22,7 @@ class Reading:
     kind : str
         One of `rmcalib.scores._meaning.SCALES`; empty before the first step.
     reason : str
-        How it is known, or why nothing is stated.
+        Why the rewards are read in this way, or why they state nothing.
     states : bool
         Whether a reward states the probability that its sample is correct.
     asked : bool
@@ -75,7 +75,7 @@ def read_numbers(numbers: FloatArray, before: Reading) -> Reading:
             raise ValueError(f"scale: {high:g} is above 0, so it cannot be a log-probability")
         return before
     if before.kind == "log_odds" or low < 0 or high > 1:
-        return Reading("log_odds", "assumed: give a calibrator or --scale if they are anything else")
+        return Reading("log_odds", "assumed: give a calibrator, or the scale, if they are anything else")
     if before.kind == "probability" or ((numbers > 0) & (numbers < 1)).any():
         return Reading("probability", "all numbers are from 0 to 1")
     return Reading("none", "its rewards are only 0 and 1, which state no probability", states=False)

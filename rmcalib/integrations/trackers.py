@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,10 +15,12 @@ TRACKERS = ("wandb", "trackio", "tensorboard", "mlflow")
 _SECONDS = 10.0  # a webhook that does not answer must not hold the watch up
 Send = Callable[[Mapping[str, Any], list[str]], None]
 """Takes the row of a step, and the sentences of new alarms."""
+Close = Callable[[], Any]
 
 
-def tracker(name: str, folder: str = "runs/watch") -> Send:
-    """Return a function that sends rows and alarms to a tracker by its name, or to a webhook by its URL.
+@contextmanager
+def tracker(name: str, folder: str = "runs/watch") -> Iterator[Send]:
+    """Open a tracker by its name, or a webhook by its URL: a function that sends rows and alarms.
 
     Numbers are called `watch/<column>`. A webhook gets ``{"step": ..., "watch": {...}, "alarms": [...]}`` as JSON.
 
@@ -27,27 +31,49 @@ def tracker(name: str, folder: str = "runs/watch") -> Send:
     folder : str
         Where TensorBoard writes.
 
-    Returns
-    -------
+    Yields
+    ------
     function
-        Of a row and a list of sentences.
+        Of a row and a list of sentences. It raises ValueError if the tracker does not take them.
 
     Examples
     --------
-    >>> tracker("wandbb")
+    >>> with tracker("wandbb") as send:
+    ...     send({"step": 1, "gap": 0.1}, [])
     Traceback (most recent call last):
     ValueError: log_to: unknown 'wandbb' (have: wandb, trackio, tensorboard, mlflow, or a URL)
     """
     if name.startswith(("http://", "https://")):
-        return _webhook(name)
+        yield _webhook(name)
+        return
     if name not in TRACKERS:
         raise ValueError(f"log_to: unknown {name!r} (have: {', '.join(TRACKERS)}, or a URL)")
+    opened = {"wandb": _wandb, "trackio": _trackio, "tensorboard": _tensorboard, "mlflow": _mlflow}[name]
+    with _inside(name):
+        send, close = opened(folder)
+
+    def guarded(row: Mapping[str, Any], alarms: list[str]) -> None:
+        with _inside(name):
+            send(row, alarms)
+
     try:
-        return {"wandb": _wandb, "trackio": _trackio, "tensorboard": _tensorboard, "mlflow": _mlflow}[name](
-            folder
-        )
+        yield guarded
+    finally:
+        with _inside(name):
+            close()
+
+
+@contextmanager
+def _inside(name: str) -> Iterator[None]:
+    """Keep standard output for results, whatever the library prints, and make its errors one line."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
     except ImportError as error:
-        raise ValueError(f"log_to: {name} is not installed: pip install {name}") from error
+        missing = (error.name or name).partition(".")[0]
+        raise ValueError(f"log_to: {missing} is not installed: pip install {missing}") from error
+    except Exception as error:
+        raise ValueError(f"log_to: {name}: {type(error).__name__}: {' '.join(str(error).split())}") from error
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
@@ -56,7 +82,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
     return {f"watch/{name}": value for name, value in known.items() if math.isfinite(value)}
 
 
-def _wandb(_: str) -> Send:
+def _wandb(_: str) -> tuple[Send, Close]:
     wandb = import_module("wandb")
 
     run = wandb.init(job_type="rmcalib-watch", resume="allow")
@@ -68,10 +94,10 @@ def _wandb(_: str) -> Send:
         for text in alarms:
             run.alert(title="rmcalib watch", text=text)
 
-    return send
+    return send, run.finish
 
 
-def _trackio(_: str) -> Send:
+def _trackio(_: str) -> tuple[Send, Close]:
     trackio = import_module("trackio")
 
     trackio.init(project="rmcalib-watch")
@@ -79,10 +105,10 @@ def _trackio(_: str) -> Send:
     def send(row: Mapping[str, Any], alarms: list[str]) -> None:
         trackio.log({**_numbers(row), "watch/step": row["step"], **_alarm_texts(alarms)})
 
-    return send
+    return send, trackio.finish
 
 
-def _tensorboard(folder: str) -> Send:
+def _tensorboard(folder: str) -> tuple[Send, Close]:
     writer = import_module("torch.utils.tensorboard").SummaryWriter(folder)
 
     def send(row: Mapping[str, Any], alarms: list[str]) -> None:
@@ -92,13 +118,15 @@ def _tensorboard(folder: str) -> Send:
             writer.add_text("watch/alarm", text, int(row["step"]))
         writer.flush()
 
-    return send
+    return send, writer.close
 
 
-def _mlflow(_: str) -> Send:
+def _mlflow(_: str) -> tuple[Send, Close]:
     mlflow = import_module("mlflow")
 
-    if mlflow.active_run() is None:
+    run = mlflow.active_run()
+    close = mlflow.end_run if run is None else lambda: None
+    if run is None:
         mlflow.start_run(run_name="rmcalib watch")
 
     def send(row: Mapping[str, Any], alarms: list[str]) -> None:
@@ -106,7 +134,7 @@ def _mlflow(_: str) -> Send:
         for text in alarms:
             mlflow.set_tag("rmcalib.alarm", text)
 
-    return send
+    return send, close
 
 
 def _alarm_texts(alarms: list[str]) -> dict[str, str]:

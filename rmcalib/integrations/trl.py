@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import math
 from collections.abc import Callable, Iterable
@@ -27,9 +26,10 @@ from transformers import Trainer, TrainerCallback
 
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
-from rmcalib._util.texts import did_you_mean
+from rmcalib._util.texts import did_you_mean, nearest
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.integrations.watching import START, Watcher, metric_values, preference_metrics
+from rmcalib.integrations.training import metric_values, preference_metrics
+from rmcalib.integrations.watcher import START, Watcher
 from rmcalib.judges import LoadOptions, Recipe, RewardModel
 from rmcalib.judges._judge import about_judge, scored_chunks
 from rmcalib.judges._scoring import Classifier
@@ -37,13 +37,13 @@ from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.runs._run import Run, score_inputs
 from rmcalib.scores import Scores
 from rmcalib.scores._roles import parse_columns
-from rmcalib.scores.rollouts import Labeller, NoSamplesYetError, RolloutReader
+from rmcalib.scores.rollouts import FORMS, Labeller, NoSamplesYetError, RolloutReader
 
 __all__ = ["BenchmarkCallback", "WatchCallback", "compute_metrics", "pair_rewards", "reward_metrics"]
 
 _WATCHED = (
     *("right", "says", "gap", "gap_low", "gap_high", "auroc", "length_correlation", "n_labels"),
-    *("outside", "mean_length", "repeated", "alarm"),
+    *("outside", "mean_length", "repeated", *FORMS, "agreement", "alarm"),
 )
 _log = logging.getLogger("rmcalib")
 _LONGEST = 1024  # tokens per text, if neither the trainer nor the model has a limit
@@ -299,7 +299,7 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers has 
         for role in ("reward", "label"):
             for name in parse_columns(columns).get(role, ()):
                 plain = name.removeprefix("-")
-                if plain not in have and difflib.get_close_matches(plain, have, n=1):
+                if plain not in have and nearest(plain, have):
                     raise ValueError(
                         f"columns: no reward function {plain!r} for {role} ({did_you_mean(plain, have)})"
                     )

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from rmcalib.judges._http import ServerError, open_client
 from rmcalib.judges._questions import spellings
-from rmcalib.judges._served import OTHER, PINNED_DATE, Server, connect, printable
+from rmcalib.judges._server import Server, connect, printable
 from rmcalib.judges._settings import LanguageModelSettings
 from rmcalib.judges._templates import Message
+from rmcalib.judges.apis import UNKNOWN
 
 _PATH = "/v1/chat/completions"
 _LIMITS = ("max_tokens", "max_completion_tokens")  # the second is for OpenAI's newer models
@@ -94,7 +95,7 @@ class ChatApi:
         if not shown:
             raise ServerError(self._no_logprobs())
         values = [sum_of(shown, label) for label in labels]
-        if None in values and self.server.kind == "vllm":
+        if None in values and self.server.api.chooses:
             again = self._by_choice(messages, labels)
             values = completed(shown, labels, values, shown_tokens(again))
             tokens += used_tokens(again)
@@ -104,7 +105,7 @@ class ChatApi:
         return Answer(tokens, logprobs=logprobs, floored=floored)
 
     def _by_choice(self, messages: Sequence[Message], labels: Sequence[str]) -> Any:
-        """Ask vLLM again with the labels as the only choice; return its answer, {} if it does not know that."""
+        """Ask again with the labels as the only choice; return its answer, {} if it does not know that."""
         try:
             answer = self._first_token(messages, structured_outputs={"choice": list(labels)})
         except ServerError as error:
@@ -139,15 +140,14 @@ class ChatApi:
 
     def check(self) -> None:
         """Raise a `ServerError` if the server has another checkpoint. `_ask` checks each answer."""
-        if self.server.kind != OTHER:
+        if self.server.api is not UNKNOWN:
             self.server.check_same()
 
     def _ask(self, messages: Sequence[Message], max_tokens: int, **options: Any) -> Any:
         """Send a question, and check which model answers."""
         way, server = self.way, self.server
         body = {"model": server.model, "messages": list(messages), way.limit: max_tokens, **options}
-        if server.kind == "vllm":
-            body["chat_template_kwargs"] = PINNED_DATE
+        body |= server.api.chat
         answer = self.client.post(_PATH, body)
         self._check_choices(answer)
         now = printable(answer.get("model"))

@@ -301,8 +301,8 @@ def _suspicions(
 
 
 def compare_tokens(served: EndpointJudge) -> Cause:
-    """Compare the tokens of a vLLM server with the tokenizer's, without the model's weights."""
-    if served.server.kind != "vllm":
+    """Compare the tokens of a server with the tokenizer's, without the model's weights."""
+    if not served.server.api.tokens:
         raise ValueError(f"{served.client.url}: only vLLM's server shows its tokens (/tokenize)")
     if served.writer.tokenizer is not None:
         return Cause("equal", "the server gets token ids, which are written here")

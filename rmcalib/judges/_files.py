@@ -181,7 +181,11 @@ def identify(name: str, revision: str | None = None) -> str:
     if revision is not None:
         raise HubError(f"revision: {name} is a folder; only models of the Hub have revisions")
     folder, total = DEMO if name == "demo" else Path(name), hashlib.sha256()
-    for path in sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")):
+    for path in sorted(folder.iterdir()):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise HubError(f"{name}: {path.name} is not a file (a pipe, a socket or a device): remove it")
+        if path.name.startswith(".") or not path.is_file():
+            continue
         with path.open("rb") as file:
             total.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return total.hexdigest()
@@ -249,13 +253,13 @@ def registered_id(name: str, known: Iterable[str] | None = None) -> str:
 
 
 def read_json(name: str, path: Path) -> dict[str, Any]:
-    """Read a JSON object of a model; raise a `HubError` if it is none."""
+    """Read a JSON object of a model; raise a `HubError` if it is not one."""
     try:
         if path.stat().st_size > _LARGEST_JSON:
             raise ValueError(f"it has more than {_LARGEST_JSON:,} bytes")
         content = json.loads(path.read_bytes())
         if not isinstance(content, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("not a JSON object")
     except (OSError, ValueError, RecursionError) as error:
         raise HubError(f"{name}: {path.name} cannot be read: {' '.join(str(error).split())[:200]}") from error
     return content
@@ -298,7 +302,8 @@ def try_tokenizer(name: str, folder: Path) -> None:
 
     A tokenizer can end the whole process, and its regular expressions and its template may take forever.
     """
-    command = isolated(_TRIAL, str(folder), str(_TRIAL_SECONDS))
+    run = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+    command = isolated(run, str(Path(__file__).with_name("_trial.py")), str(folder), str(_TRIAL_SECONDS))
     try:  # with time for imports on slow disks
         done = subprocess.run(command, capture_output=True, timeout=10 * _TRIAL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -311,44 +316,6 @@ def try_tokenizer(name: str, folder: Path) -> None:
             f"{name}: its tokenizer or chat template cannot be used within {_TRIAL_SECONDS:.0f} seconds "
             f"({said[0][:200]}): fetch or save it again"
         )
-
-
-# Only what unconditionally fails is looked for: messages that a template refuses are reported later.
-_TRIAL = """
-import contextlib, json, os, re, time
-from pathlib import Path
-import jinja2.sandbox, tokenizers
-with contextlib.suppress(ImportError, ValueError, OSError):  # Windows and macOS have no such limits
-    import resource
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
-    most = int(time.process_time() + float(sys.argv[2])) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
-folder = Path(sys.argv[1])
-texts = ["Hello, what is 2 + 2? " * 8, "a" * 2000 + "!", " " * 2000, "1" * 2000, "\\u00e9\\n" * 500]
-if (folder / "tokenizer.json").is_file():
-    tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch(texts)
-elif (folder / "tokenizer.model").is_file():
-    pieces = (folder / "tokenizer.model").read_bytes()
-    if not re.match(rb"[A-Za-z0-9+/=]+ \\d+\\s", pieces):  # that would be tiktoken's format
-        from sentencepiece import SentencePieceProcessor
-        SentencePieceProcessor(model_proto=pieces).encode(texts)
-templates = [path.read_text("utf-8") for path in sorted(folder.glob("*.jinja"))]
-config = folder / "tokenizer_config.json"
-found = json.loads(config.read_text("utf-8")).get("chat_template") if config.is_file() else None
-found = [each.get("template") for each in found] if isinstance(found, list) else [found]
-environment = jinja2.sandbox.ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"])
-environment.globals |= {"strftime_now": str, "raise_exception": str}
-messages = [{"role": "user", "content": texts[0]}, {"role": "assistant", "content": texts[0]}]
-for source in templates + [each for each in found if isinstance(each, str)]:
-    try:
-        environment.from_string(source).render(messages=messages, bos_token="<s>", eos_token="</s>")
-    except MemoryError:
-        raise
-    except Exception:  # an error is reported when the template is used; here only time and memory matter
-        pass
-"""
 
 
 def _tensor_shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:

@@ -12,8 +12,8 @@ import contextlib
 import functools
 import json
 import os
+import random
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -24,13 +24,12 @@ from urllib.parse import urlsplit
 
 from rmcalib._util.display import clean_line, shortened
 from rmcalib._util.secrets import masked
-from rmcalib._util.storage import LONGEST_PAUSE, retry_after, started
+from rmcalib._util.storage import retried, retry_after, started
 from rmcalib._util.texts import adapter
 from rmcalib.judges._templates import well_formed
 
 if TYPE_CHECKING:
     import httpx
-    import tenacity
 
 KEY_ENV = "RMCALIB_API_KEY"
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504, 529}  # statuses after which a request is sent again
@@ -94,27 +93,20 @@ class Client:
 
     def _ask(self, method: str, path: str, content: bytes | None) -> Any:
         """Send a request until it succeeds, fails permanently, or has been sent `attempts` times."""
-        import tenacity
+        longest = (min(self.first_wait * 2**n, _LONGEST_WAIT) for n in range(self.attempts - 1))
 
-        usual = tenacity.wait_random_exponential(multiplier=self.first_wait, max=_LONGEST_WAIT)
+        def say(error: Exception, wanted: float | None, seconds: float) -> str:
+            if wanted is None or seconds < _SHOWN_WAIT:
+                return ""
+            return f"{error}: the server asks to wait {wanted:.0f} s; trying again in {seconds:.0f} s"
 
-        def wait(state: tenacity.RetryCallState) -> float:
-            error: Any = state.outcome and state.outcome.exception()
-            if error.wait is None:
-                return usual(state)
-            pause = min(error.wait, LONGEST_PAUSE)
-            if pause >= _SHOWN_WAIT:
-                asks = f"the server asks to wait {error.wait:.0f} s; trying again in {pause:.0f} s"
-                warnings.warn(f"{error}: {asks}", stacklevel=2)
-            return pause
-
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: getattr(error, "temporary", False)),
-            stop=tenacity.stop_after_attempt(self.attempts),
-            wait=wait,
-            reraise=True,
+        return retried(
+            lambda: self._send(method, f"{self.url}{path}", content),
+            (random.uniform(0, most) for most in longest),
+            lambda error: getattr(error, "temporary", False),
+            asked=lambda error: getattr(error, "wait", None),
+            say=say,
         )
-        return retrying(self._send, method, f"{self.url}{path}", content)
 
     def _send(self, method: str, where: str, content: bytes | None) -> Any:
         """Send a request once."""

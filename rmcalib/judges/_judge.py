@@ -10,12 +10,12 @@ import inspect
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rmcalib._util.display import count
 from rmcalib.scores._schema import UNKNOWN_LENGTH
-from rmcalib.scores.scale import Scale, as_record
+from rmcalib.scores.scale import Scale
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -134,7 +134,7 @@ def about_judge(judge: Judge) -> dict[str, Any]:
     about: Callable[[], dict[str, Any]] | None = getattr(judge, "about", None)
     scale = judge.scale
     if isinstance(scale, Scale):
-        meaning: dict[str, Any] = {"scale": as_record(scale)}
+        meaning: dict[str, Any] = {"scale": asdict(scale)}
     else:
         meaning = {} if scale == "reward" else {"numbers": scale}
     return {"model": judge.name, **meaning, **(about() if about is not None else {})}

@@ -163,6 +163,8 @@ def load_language_model(name: str, options: LoadOptions) -> LanguageModel:
     """
     from transformers import AutoModelForCausalLM
 
+    from rmcalib.judges._packing import pack_layers
+
     files = find_files(name, options)
     prepared = _model.prepare(files)
     tokenizer = _model.load_tokenizer(files)
@@ -175,6 +177,8 @@ def load_language_model(name: str, options: LoadOptions) -> LanguageModel:
         if not getattr(module, "hf_device_map", None):
             wrapped.to(device=prepared.device, dtype=prepared.dtype)
         module, no_adapter = wrapped.get_base_model(), wrapped.disable_adapter
+    elif prepared.device.type == "cpu":
+        pack_layers(module)
     model = LanguageModel(
         name,
         files.commit,

@@ -141,6 +141,8 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
     >>> load_model("demo", device="cpu").kind
     'causal'
     """
+    from rmcalib.judges._packing import pack_layers
+
     files = _files.find_files(name, options or checked_settings(LoadOptions, changes))
     recipe = files.recipe
     if files.adapter is not None and recipe.head != "auto":
@@ -153,6 +155,8 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
     with translated(name), quietly():
         backbone, head, kind = _build(files, prepared, {**loading_options(files, prepared), **more})
     settle(name, backbone, prepared.device)
+    if prepared.device.type == "cpu":
+        pack_layers(backbone)
     head.eval().requires_grad_(False)
     # Next to the last layer: a copy back to the first GPU would make it wait for the last one in every pass.
     head.to(_last_device(backbone, prepared.device))
@@ -215,8 +219,8 @@ def load_tokenizer(files: ModelFiles) -> Any:
             tokenizer = AutoTokenizer.from_pretrained(files.tokenizer, **files.code(model=False))
     if template is None and not getattr(tokenizer, "chat_template", None):
         raise HubError(
-            f"{name}: the tokenizer has no chat template: give one in a recipe (have: {known})"
-            f"{_remedy(files) or ', or the model whose recipe it needs (-J recipe=org/name)'}"
+            f"{name}: the tokenizer has no chat template; -J recipe=org/name takes that of a known model, and "
+            f"`template` in a recipe of your own is one of {known} (docs/models.md){_remedy(files)}"
         )
     return tokenizer
 
@@ -492,9 +496,17 @@ def _check_complete(files: ModelFiles, missing: Iterable[str]) -> None:
 
 
 def _remedy(files: ModelFiles) -> str:
-    """Return which recipes would fit a model, for the end of a sentence in a message."""
+    """Return which recipes would fit a model, or how a language model judges, for the end of a sentence."""
     fitting = fitting_recipes(files.weights, registry(files.options.recipes))
-    return f"; try {' or '.join(f'-J recipe={model}' for model in fitting)}" if fitting else ""
+    if fitting:
+        return f"; try {' or '.join(f'-J recipe={model}' for model in fitting)}"
+    config = files.weights / "config.json"
+    classes = _files.read_json(files.name, config).get("architectures") if config.is_file() else None
+    if any(str(name).endswith(("CausalLM", "LMHeadModel")) for name in classes or ()):
+        return (
+            "; it is a language model without a score head: -J judging=letter lets it judge (docs/judges.md)"
+        )
+    return ""
 
 
 def _from_internlm2(files: ModelFiles, config: Any, options: dict[str, Any]) -> Any:

@@ -21,7 +21,7 @@ from rmcalib.judges._http import ServerError, in_parallel, open_client
 from rmcalib.judges._judge import ScoredItem
 from rmcalib.judges._model import LONGEST_DEFAULT, allowed_length, load_tokenizer
 from rmcalib.judges._scoring import CHUNK, scored_items
-from rmcalib.judges._served import connect
+from rmcalib.judges._server import connect
 from rmcalib.judges._settings import PolicySettings
 from rmcalib.judges._templates import Encoded, encode, response_starts
 from rmcalib.scores.scale import Scale
@@ -192,9 +192,9 @@ class ServedModel:
         """Connect to the server, which must be vLLM; load the tokenizer alone."""
         client = open_client(str(url), settings.api_key_env, settings.timeout)
         self.server = connect(client, name, served_name)
-        if self.server.kind != "vllm":
+        if self.server.api.name != "vllm":
             raise ServerError(
-                f"{client.url}: is {self.server.kind}; policies need vLLM, started with: vllm serve MODEL"
+                f"{client.url}: is {self.server.api.name}; policies need vLLM, started with: vllm serve MODEL"
             )
         self.name, self.concurrency = name, settings.concurrency
         self.tokenizer = load_tokenizer(find_files(name, settings, small_files_only=True))

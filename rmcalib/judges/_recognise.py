@@ -3,8 +3,8 @@
 A model that was downloaded to a folder keeps its recipe. The folder may be named as the Hub's cache names it
 (`models--org--name/snapshots/COMMIT`), `org__name`, `org--name`, `org/name`, or `name` alone. Otherwise the
 snapshot's own files decide: classes and settings in `config.json` and names of tensors, as the recipe's
-`recognised_by` lists them, and the files of the head. Nothing is guessed: if several recipes fit that load a
-model differently, none is taken.
+`recognised_by` lists them, and the files of the head. Nothing is guessed: if several recipes fit and would load a
+model differently, none is used.
 """
 
 from __future__ import annotations

@@ -123,8 +123,11 @@ class Classifier:
 
     def about(self) -> dict[str, Any]:
         """Return the device, where the model is from, and what is known about it."""
+        from rmcalib.judges._packing import count_packed
+
         return {
             "device": str(self.model.device),
+            "packed_layers": count_packed(self.model.backbone),
             "dtype_from": self.model.dtype_from,
             **({"model_from": model_from(self.name)} if self._by_name else {}),
             "about_model": {name: getattr(self.model.recipe, name) for name in ABOUT},
@@ -470,9 +473,7 @@ def shared_rewards(
 
     packed = _sharing.pack(rows)
     with torch.inference_mode(), devices.kernels(model.device):
-        states = _sharing.packed_states(model, packed, sharing)
-        (used,) = devices.upload([packed.used], states.device)
-        rewards = model.head(states.flatten(0, 1).index_select(0, used).float())
+        rewards = model.head(_sharing.packed_states(model, packed, sharing).float())
     return packed.order, rewards.float()
 
 

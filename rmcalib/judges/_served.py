@@ -1,8 +1,7 @@
-"""Models behind a server of vLLM, SGLang or OpenRLHF, and reward models there as judges.
+"""Reward models behind a server as judges; `apis` has what each kind of server is sent and answers.
 
-`find_server` finds out what an address has. When an `EndpointJudge` is first used, it scores a few short texts
-of the demo. Their rewards show whether the server returns rewards or probabilities. They are scored again after
-each chunk, to notice if the model was replaced.
+When an `EndpointJudge` is first used, it scores a few short texts of the demo. Their rewards show whether the server
+returns rewards or probabilities. They are scored again after each chunk, to notice if the model was replaced.
 """
 
 from __future__ import annotations
@@ -10,145 +9,38 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmcalib._util.display import clean_line
 from rmcalib._util.files import read_object
 from rmcalib._util.hub import HubError
 from rmcalib.benchmarks import Item, load_benchmark
 from rmcalib.judges._causes import canaries
 from rmcalib.judges._files import find_files, is_local
-from rmcalib.judges._http import Client, ServerError, in_parallel, open_client
+from rmcalib.judges._http import ServerError, in_parallel, open_client
 from rmcalib.judges._judge import Progress, ScoredItem
 from rmcalib.judges._model import allowed_length, load_tokenizer
 from rmcalib.judges._registry import ABOUT, scale_of
 from rmcalib.judges._scoring import CHUNK
+from rmcalib.judges._server import Server, connect
 from rmcalib.judges._settings import LoadOptions, ServedSettings
 from rmcalib.judges._templates import Prompt, conversation, encode, pooled_position, render
 from rmcalib.scores.scale import Scale, as_scale
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
-# Templates like Llama 3.2's write today's date into the text. This is their default date, which our own
-# scorer uses too.
-PINNED_DATE = {"date_string": "26 Jul 2024"}
-OTHER = "other"  # a server of which only the chat API is known
 _MOVED = 0.1  # largest change of a probe's reward, relative to the largest reward (or 1); rounding is less
-_LONGEST_NAME = 300
 _SAFE = 2.0  # characters per token of a text that is certainly shorter than the limit
+_MOST_CUT = 0.75  # of a text's tokens: with fewer, the server cuts; other templates differ by less
+_NOT_SERVED = (400, 404, 405, 501)  # statuses of a path at which a server does not serve this model
 _UNKNOWN_LIMIT = 512  # tokens that a server must read if it does not report its limit
-T = TypeVar("T")
 Scored = tuple[float, int | None, bool]
 """The reward of a text, its number of tokens if that is known, and whether it was truncated."""
 Lengths = list[tuple[int | None, bool]]
 Written = tuple[list[dict[str, Any]], Lengths | None]
 """The bodies of requests, and the lengths of their texts, None if the server counts them."""
-
-
-class Dialect(NamedTuple):
-    """How a kind of server gives rewards.
-
-    `texts` is the field of a request with the texts, and `rows` gets the outputs of each text from an answer.
-    `start` says how the server is started, and `remedy` what to do if it does not return raw rewards.
-    """
-
-    path: str
-    texts: str
-    rows: Callable[[Any], list[Any]]
-    start: str
-    remedy: str
-
-
-DIALECTS = {
-    "vllm": Dialect(
-        "/classify",
-        "input",
-        lambda answer: [
-            row.get("probs", row.get("data")) for row in sorted(answer["data"], key=lambda row: row["index"])
-        ],
-        "vllm serve MODEL --runner pooling",
-        "Update vLLM, or start it with --pooler-config '{\"use_activation\": false}'",
-    ),
-    "sglang": Dialect(
-        "/classify",
-        "input_ids",
-        lambda answer: [row["embedding"] for row in answer],
-        "python -m sglang.launch_server --model-path MODEL --is-embedding",
-        "Serve a model with one label (*ForSequenceClassification) with --is-embedding",
-    ),
-    "openrlhf": Dialect(
-        "/get_reward",
-        "query",
-        lambda answer: [row if isinstance(row, list) else [row] for row in answer["rewards"]],
-        "python -m openrlhf.cli.serve_rm --reward_pretrain MODEL",
-        "Serve a model whose output is the reward itself",
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Server:
-    """A server with a model, and what it reports about itself; None for what it does not report.
-
-    `name` and `served_name` are the user's. `model` is its name in requests, `checkpoint` the Hub id or path
-    of what is loaded, and `weights` the version of weights that can be replaced while the server runs.
-    """
-
-    client: Client
-    name: str
-    served_name: str | None
-    kind: str
-    model: str | None = None
-    checkpoint: str | None = None
-    weights: str | None = None
-    version: str | None = None
-    max_length: int | None = None
-
-    def identity(self) -> dict[str, Any]:
-        """Return what is served. The address is not included, because a server may move."""
-        found = {"model": self.model, "checkpoint": self.checkpoint, "weights": self.weights}
-        return {"endpoint_kind": self.kind, **{f"served_{key}": value for key, value in found.items()}}
-
-    def about(self) -> dict[str, Any]:
-        """Return the server's address and version."""
-        return {"endpoint": self.client.url, "server_version": self.version}
-
-    def ask(self, path: str, body: Any, parse: Callable[[Any], T], start: str) -> T:
-        """Send a request, and return what `parse` makes of the answer; `start` says how to start a server."""
-        try:
-            answer = self.client.post(path, body)
-        except ServerError as error:
-            if error.status in (404, 405, 501):
-                raise ServerError(f"{error}: start the server with: {start}", error.status) from error
-            raise
-        try:
-            return parse(answer)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            why = f"{type(error).__name__}: {error}"
-            wrong = f"{self.client.url}{path}: not the expected answer ({why})"
-            raise ServerError(f"{wrong}: start the server with: {start}") from error
-
-    def check_same(self, moved: str = "") -> None:
-        """Raise a `ServerError` if the server reports another model than before, or if something `moved`."""
-        now = find_server(self.client, self.name, self.served_name, self.kind)
-        changes = [
-            f"its {field} was {getattr(self, field)!r} and is {getattr(now, field)!r}"
-            for field in ("model", "checkpoint", "weights", "version")
-            if getattr(self, field) != getattr(now, field)
-        ]
-        if moved:
-            changes.append(moved)
-        if changes:
-            raise ServerError(
-                f"{self.name}: the model at {self.client.url} was replaced during the run: "
-                f"{'; '.join(changes)}. The rewards of the last prompts are not kept: serve the first model "
-                "again and run the same command, or start again with --fresh"
-            )
 
 
 @functools.cache
@@ -158,101 +50,16 @@ def probes() -> tuple[Item, ...]:
     return tuple(dataclasses.replace(item, responses=item.responses[:2]) for item in items)
 
 
-def connect(
-    client: Client, name: str, served_name: str | None, kind: str = "auto", *, chat: bool = False
-) -> Server:
-    """Find out what a server has. One that does not run is reported soon: these requests are not repeated."""
-    found = find_server(dataclasses.replace(client, attempts=2), name, served_name, kind, chat=chat)
-    return dataclasses.replace(found, client=client)
-
-
-def find_server(
-    client: Client, name: str, served_name: str | None = None, kind: str = "auto", *, chat: bool = False
-) -> Server:
-    """Ask a server what it is (`kind` may be `auto`), and what it reports about the model `name`.
-
-    For a `chat` model, any server will do. The lists of models of unknown servers are not reliable.
-    """
-    cards = [] if kind in ("openrlhf", OTHER) else _model_cards(client)
-    if kind == "auto":
-        owners = [str(card.get("owned_by")) for card in cards if str(card.get("owned_by")) in DIALECTS]
-        paths = {} if owners or chat else _optional(client, "/openapi.json").get("paths")
-        is_openrlhf = isinstance(paths, Mapping) and "/get_reward" in paths
-        kind = owners[0] if owners else "openrlhf" if is_openrlhf else OTHER
-    if kind == OTHER and not chat:
-        known = ", ".join(DIALECTS)
-        raise ServerError(f"{client.url}: the kind of server is unknown: give -J endpoint_kind=... ({known})")
-    found = Server(client, name, served_name, kind)
-    if kind in ("openrlhf", OTHER):
-        return dataclasses.replace(found, model=served_name or name if chat else None)
-    card = _card_of(client, cards, served_name or name)
-    length = card.get("max_model_len")
-    info: Mapping[str, Any] = {}
-    if kind == "sglang":
-        info = _optional(client, "/get_model_info", "/model_info")
-        about = _optional(client, "/get_server_info", "/server_info")
-    else:
-        about = _optional(client, "/version")
-    return dataclasses.replace(
-        found,
-        model=printable(card.get("id")),
-        checkpoint=printable(info.get("model_path")) or printable(card.get("root")),
-        weights=printable(info.get("weight_version")),
-        version=printable(about.get("version")),
-        max_length=length if type(length) is int and length > 0 else None,
-    )
-
-
-def _model_cards(client: Client) -> list[Mapping[str, Any]]:
-    """Return what a server reports about its models; empty if it does not report them."""
-    answer = _optional(client, "/v1/models").get("data")
-    return [card for card in answer if isinstance(card, Mapping)] if isinstance(answer, list) else []
-
-
-def _card_of(client: Client, cards: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any]:
-    """Return what a server reports about a model; raise a `ServerError` if it has another one."""
-    names = {wanted, str(Path(wanted).resolve())} if Path(wanted).is_dir() else {wanted}
-    for key in ("id", "root"):
-        for card in cards:
-            if isinstance(card.get(key), str) and card[key] in names:
-                return card
-    have = ", ".join(repr(printable(card.get("id"))) for card in cards[:5]) or "no model"
-    raise ServerError(
-        f"{client.url}: the server has {have}, not {wanted!r}: give the model that it serves, or the "
-        "server's name for it with -J served_name=..."
-    )
-
-
-def _optional(client: Client, *paths: str) -> Mapping[str, Any]:
-    """Return the answer of the first path that the server knows; empty if it knows none."""
-    for path in paths:
-        try:
-            answer = client.get(path)
-        except ServerError as error:
-            # No answer at all, another address, or a wrong key.
-            if error.status is None or 300 <= error.status < 400 or error.status in (401, 403):
-                raise
-            continue
-        if isinstance(answer, Mapping):
-            return answer
-    return {}
-
-
-def printable(value: Any) -> str | None:
-    """Return a value from a server as short printable text; None if it is empty."""
-    return None if value is None or value == "" else clean_line(str(value)[:_LONGEST_NAME])
-
-
 class Route(NamedTuple):
     """Where a server returns raw rewards, with what parameters, and the rewards of the probes."""
 
     path: str
-    raw: dict[str, bool]
+    raw: Mapping[str, bool]
     probes: tuple[float, ...] = ()
 
 
 class Writer(NamedTuple):
-    """The tokenizer that writes the texts; None if the server writes them. `pad` is the padding token."""
+    """The tokenizer that writes the texts; None if the server does. `pad` is the padding token."""
 
     tokenizer: Any = None
     source: str = "server"
@@ -301,13 +108,13 @@ class EndpointJudge:
     @cached_property
     def writer(self) -> Writer:
         """Who writes the texts: vLLM itself, or a tokenizer that is loaded here."""
-        recipe, kind, settings = self.recipe, self.server.kind, self.settings
+        recipe, api, settings = self.recipe, self.server.api, self.settings
         plain = recipe.template is None and recipe.append_token_id is None
-        if kind == "vllm" and plain and not settings.tokenize_here:
+        if api.reads == "messages" and plain and not settings.tokenize_here:
             return Writer()
-        if kind == "openrlhf" and recipe.append_token_id is not None:
+        if api.reads == "texts" and recipe.append_token_id is not None:
             raise ValueError(
-                f"{self.name}: OpenRLHF's server cannot append a token to texts (append_token_id)"
+                f"{self.name}: {api.title}'s server cannot append a token to texts (append_token_id)"
             )
         try:
             files = find_files(self.name, self._options, small_files_only=True)
@@ -329,25 +136,26 @@ class EndpointJudge:
     def limit(self) -> int:
         """The longest text in tokens."""
         wanted, limits = self.settings.max_length, (self.server.max_length, self.recipe.max_length)
-        if wanted is not None and self.server.kind == "openrlhf":
-            raise ValueError("max_length: OpenRLHF's server has its own limit: start it with --max_len")
+        api = self.server.api
+        if wanted is not None and api.limit:
+            raise ValueError(f"max_length: {api.title}'s server has its own: start it with {api.limit}")
         limit = min((each for each in limits if each is not None), default=None)
         return allowed_length(wanted, limit, f"the server or {self.name}")
 
     @cached_property
     def route(self) -> Route:
         """How the server returns raw rewards; a `ServerError` if it does not."""
-        kind = self.server.kind
-        route = Route(DIALECTS[kind].path, {"use_activation": False} if kind == "vllm" else {})
-        try:
-            rewards = self._probe(route)
-        except ServerError as error:
-            if kind != "vllm" or error.status not in (400, 404, 405, 501):
-                raise
-            route = route._replace(path="/pooling")  # vLLM does not serve this model as a classifier
-            rewards = self._probe(route)
-        if kind == "vllm":
-            squashed = self._probe(route._replace(raw={"use_activation": True}))
+        api = self.server.api
+        for path in api.paths:
+            route = Route(path, api.raw)
+            try:
+                rewards = self._probe(route)
+                break
+            except ServerError as error:
+                if path == api.paths[-1] or error.status not in _NOT_SERVED:
+                    raise
+        if api.raw:
+            squashed = self._probe(route._replace(raw={name: not value for name, value in api.raw.items()}))
             # If the parameter changes the numbers, the server supports it, and these are rewards.
             if not np.allclose(rewards, squashed, rtol=1e-4, atol=1e-6):
                 self._check_texts(route)
@@ -358,7 +166,7 @@ class EndpointJudge:
         if reason is not None and self.checks:
             raise ServerError(
                 f"{self.name}: the server at {self.client.url} does not return raw rewards: {reason}. "
-                f"{DIALECTS[kind].remedy}. If these are the model's rewards, state their scale in a recipe "
+                f"{api.remedy}. If these are the model's rewards, state their scale in a recipe "
                 "(such as `scale: rating`)"
             )
         self._check_texts(route)
@@ -402,24 +210,22 @@ class EndpointJudge:
             yield chunk
 
     def tokens(self, prompt: Prompt, response: str) -> list[int]:
-        """Return the token ids that vLLM makes of a response with its prompt."""
-        body: dict[str, Any] = {"model": self.server.model, "messages": conversation(prompt, response)}
-        body |= {"add_generation_prompt": False, "chat_template_kwargs": PINNED_DATE}
+        """Return the token ids that the server makes of a response with its prompt."""
+        api = self.server.api
+        (body,) = api.write([conversation(prompt, response)], self.limit)
         return self.server.ask(
-            "/tokenize", body, lambda answer: [int(one) for one in answer["tokens"]], "vLLM"
+            api.tokens,
+            {"model": self.server.model, **body},
+            lambda answer: [int(token) for token in answer["tokens"]],
+            api.start,
         )
 
     def score_texts(self, texts: Sequence[str | Sequence[int]]) -> list[float]:
         """Score whole texts, or token ids, as they are: no chat template is applied."""
-        kind, cut = self.server.kind, {"truncate_prompt_tokens": self.limit}
-        fields = {"vllm": "input", "sglang": "text", "openrlhf": "query"}
+        api = self.server.api
 
         def call(text: str | Sequence[int]) -> float:
-            if not isinstance(text, str) and kind == "openrlhf":
-                raise ValueError(f"{self.name}: OpenRLHF's server takes texts, not token ids")
-            field = fields[kind] if isinstance(text, str) else DIALECTS[kind].texts
-            sent = text if isinstance(text, str) else list(text)
-            body = {field: [sent], **(cut if kind == "vllm" else {})}
+            (body,) = api.write([text if isinstance(text, str) else list(text)], self.limit)
             return self._ask(body, [(None, False)], self.route)[0][0]
 
         return list(in_parallel(call, texts, workers=self.settings.concurrency))
@@ -441,10 +247,10 @@ class EndpointJudge:
 
     def _ask(self, body: Mapping[str, Any], lengths: Lengths | None, route: Route) -> list[Scored]:
         """Return the rewards of the texts in one request."""
-        dialect = DIALECTS[self.server.kind]
+        api = self.server.api
 
         def parse(answer: Any) -> list[Scored]:
-            rewards = [self._reward(row) for row in dialect.rows(answer)]
+            rewards = [self._reward(row) for row in api.rows(answer)]
             known = lengths
             if known is None:
                 # A server does not report truncation: a text of exactly the limit counts as truncated.
@@ -455,7 +261,7 @@ class EndpointJudge:
             return [(reward, *length) for reward, length in zip(rewards, known, strict=True)]
 
         return self.server.ask(
-            route.path, {"model": self.server.model, **route.raw, **body}, parse, dialect.start
+            route.path, {"model": self.server.model, **route.raw, **body}, parse, api.start
         )
 
     def _reward(self, row: Any) -> float:
@@ -471,29 +277,24 @@ class EndpointJudge:
 
     def _written(self, item: Item) -> Written:
         """Return what is sent for a prompt, with the lengths of its texts if they are known here."""
-        recipe, (tokenizer, _, pad) = self.recipe, self.writer
-        if tokenizer is None:  # vLLM takes one conversation at a time
-            options: dict[str, Any] = {
-                "add_generation_prompt": False,
-                "chat_template_kwargs": PINNED_DATE,
-                "truncate_prompt_tokens": self.limit,
-            }
-            return [{"messages": conversation(item.prompt, one), **options} for one in item.responses], None
-        field = DIALECTS[self.server.kind].texts
-        if self.server.kind == "openrlhf":
+        recipe, (tokenizer, _, pad), api = self.recipe, self.writer, self.server.api
+        if tokenizer is None:
+            texts: list[Any] = [conversation(item.prompt, response) for response in item.responses]
+            return api.write(texts, self.limit), None
+        if api.reads == "texts":
             texts = [render(item.prompt, each, tokenizer, recipe.template) for each in item.responses]
             # The server's tokenizer adds no special tokens (add_special_tokens=False), so texts carry theirs.
             bos = getattr(tokenizer, "bos_token", None) or ""
             if bos and tokenizer(texts[0])["input_ids"][:1] == [tokenizer.bos_token_id]:
                 texts = [text if text.startswith(bos) else bos + text for text in texts]
-            return [{field: texts}], [(None, False)] * len(texts)
+            return api.write(texts, self.limit), [(None, False)] * len(texts)
         (encoded,) = encode(
             [item], tokenizer, max_length=self.limit, template=recipe.template, append=recipe.append_token_id
         )
         # Servers take the state of the last token, so a text ends at the pooled one.
         ends = [pooled_position(text.input_ids, pooling=recipe.pooling, pad=pad) + 1 for text in encoded]
-        ids = [list(text.input_ids[:end]) for text, end in zip(encoded, ends, strict=True)]
-        return [{field: ids}], [(len(text), text.truncated) for text in encoded]
+        texts = [list(text.input_ids[:end]) for text, end in zip(encoded, ends, strict=True)]
+        return api.write(texts, self.limit), [(len(text), text.truncated) for text in encoded]
 
     def _probe(self, route: Route, n_prompts: int = 4) -> tuple[float, ...]:
         results = self._rewards(probes()[:n_prompts], route)
@@ -524,16 +325,21 @@ class EndpointJudge:
             raise ServerError(
                 f"{self.name}: the server at {self.client.url} cuts long texts{counted}: two of {len(ends[0]):,} "
                 f"characters that differ at their end have the same reward, and its limit is {known:,} tokens. "
-                f"Start it without a shorter limit: {DIALECTS[self.server.kind].start}"
+                f"Start it without a shorter limit: {self.server.api.start}"
             )
-        tokenizer = None if self.writer.tokenizer is not None else self._tokenizer_at_hand()
-        if tokenizer is None:
+        tokenizer = self.tokenizer
+        if tokenizer is None or self.writer.tokenizer is not None:
             return
         here = encode((long, *items[1:]), tokenizer, max_length=self.limit, template=self.recipe.template)
         counts = [one[1] for rows in ((first, second, begun), *others) for one in rows]
         own = [len(text) for texts in here for text in texts]
         if counts != own:
             place = next(n for n, pair in enumerate(zip(counts, own, strict=True)) if pair[0] != pair[1])
+            if (counts[place] or 0) < _MOST_CUT * own[place]:
+                raise ServerError(
+                    f"{self.name}: the server at {self.client.url} reads {counts[place]} of {own[place]} tokens of a "
+                    f"text. Start it without a shorter limit: {self.server.api.start}"
+                )
             warnings.warn(
                 f"{self.name}: the server at {self.client.url} counts {counts[place]} tokens where the model's "
                 f"tokenizer counts {own[place]}: it reads other texts. `rmcalib doctor --model {self.name} "
@@ -541,16 +347,19 @@ class EndpointJudge:
                 stacklevel=2,
             )
 
-    def _tokenizer_at_hand(self) -> Any:
-        """Return the model's tokenizer if it is on this machine; None otherwise."""
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer if it is on this machine; None otherwise."""
         from huggingface_hub import try_to_load_from_cache
 
+        if self.writer.tokenizer is not None:
+            return self.writer.tokenizer
         try:
             if is_local(self.name) or isinstance(
                 try_to_load_from_cache(self.name, "tokenizer_config.json"), str
             ):
                 return load_tokenizer(find_files(self.name, self._options, small_files_only=True))
-        except ValueError:  # a name that is no Hub id, or a folder without a tokenizer
+        except ValueError:  # not a Hub id, or a folder without a tokenizer
             pass
         return None
 

@@ -9,7 +9,7 @@ over whole rows. `how_to_share` finds out whether a model allows this.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -80,11 +80,6 @@ class Sharing:
     windows: Mapping[str, int | None]
     layer_types: tuple[str, ...] = ()
 
-    @property
-    def last_window(self) -> int | None:
-        """Number of positions that the last layer attends to; None for all."""
-        return self.windows[self.layer_types[-1] if self.layer_types else FULL]
-
 
 def how_to_share(model: Any) -> Sharing | None:
     """Return how the responses of a prompt can share it in `model`; None if they cannot.
@@ -145,28 +140,25 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Packed:
-    """Rows as arrays of shape (rows, tokens); `pooled` has shape (rows, texts), padded with 0."""
+    """Rows as arrays of shape (rows, tokens); `pooled` has the flat indices of the texts' pooled tokens."""
 
     input_ids: IntArray
     positions: IntArray
     trees: IntArray  # the tree of each token; -1 for padding
     branches: IntArray  # the branch of each token; 0 for tokens that a prompt's responses share
     pooled: IntArray
-    used: IntArray  # the flat indices of `pooled` that belong to texts
-    order: tuple[int, ...]  # the indices of these texts in the chunk
+    order: tuple[int, ...]  # the texts of `pooled`: their indices in the chunk
     parts: tuple[Part, ...]  # all prompts and responses
 
 
 def pack(rows: Sequence[Row]) -> Packed:
     """Return `rows` as arrays, padded on the right."""
     length = max(row_length(row) for row in rows)
-    n_texts = max(sum(len(tree.texts) for tree in row) for row in rows)
     input_ids, positions, branches = (np.zeros((len(rows), length), dtype=np.int64) for _ in range(3))
     tree_ids = np.full((len(rows), length), -1, dtype=np.int64)
-    pooled = np.zeros((len(rows), n_texts), dtype=np.int64)
-    used, order, parts = [], [], []
+    pooled, order, parts = [], [], []
     for r, row in enumerate(rows):
-        at = column = 0
+        at = branch = 0
         for t, tree in enumerate(row):
             shared = tree.prefix_len
             prompt = slice(at, at + shared)
@@ -180,16 +172,14 @@ def pack(rows: Sequence[Row]) -> Packed:
                 parts.append(Part(r, prompt, own))
                 input_ids[r, own] = text.encoded.input_ids[shared:]
                 positions[r, own] = np.arange(shared, len(text))
-                branches[r, own] = column + 1
+                branch += 1
+                branches[r, own] = branch
                 # If a response adds no tokens, its pooled token is one that all responses share.
                 start = prompt.start if text.pooled < shared else own.start - shared
-                pooled[r, column] = start + text.pooled
-                used.append(r * n_texts + column)
+                pooled.append(r * length + start + text.pooled)
                 order.append(text.index)
-                at, column = own.stop, column + 1
-    return Packed(
-        input_ids, positions, tree_ids, branches, pooled, np.array(used), tuple(order), tuple(parts)
-    )
+                at = own.stop
+    return Packed(input_ids, positions, tree_ids, branches, np.array(pooled), tuple(order), tuple(parts))
 
 
 def row_length(row: Row) -> int:
@@ -198,26 +188,24 @@ def row_length(row: Row) -> int:
 
 
 def packed_states(model: Any, packed: Packed, sharing: Sharing) -> Any:
-    """Run packed rows through the model; return the hidden states of the pooled tokens."""
-    ids, positions, trees, branches, at = upload(
-        [packed.input_ids, packed.positions, packed.trees, packed.branches, packed.pooled], model.device
+    """Run packed rows through the model; return the hidden states (texts, hidden) of the pooled tokens."""
+    ids, positions, trees, branches = upload(
+        [packed.input_ids, packed.positions, packed.trees, packed.branches], model.device
     )
-
-    def mask(window: int | None, queries: torch.Tensor | None = None) -> torch.Tensor:
-        return tree_mask(trees, branches, positions, dtype=model.dtype, window=window, queries=queries)
-
     inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
-    last = mask(sharing.last_window, at)
     if sharing.branches:
-        inputs["tree"] = branch_attention(packed.parts)
-        changed: dict[str, Any] = {"tree": _masked_attention(last)}
+        with _attending_by_branches(running_config(model)):
+            states = model.backbone(**inputs, tree=branch_attention(packed.parts)).last_hidden_state
     else:
-        masks: Any = {kind: mask(window) for kind, window in sharing.windows.items()}
-        inputs["attention_mask"] = masks if sharing.layer_types else masks[FULL]
-        changed = {"attention_mask": last}
-    replaced = _attending_by_branches(running_config(model)) if sharing.branches else nullcontext()
-    with replaced, _pooled_only(model.backbone, packed.pooled, changed):
-        return model.backbone(**inputs).last_hidden_state
+        masks: Any = {
+            kind: tree_mask(trees, branches, positions, dtype=model.dtype, window=window)
+            for kind, window in sharing.windows.items()
+        }
+        mask = masks if sharing.layer_types else masks[FULL]
+        states = model.backbone(**inputs, attention_mask=mask).last_hidden_state
+    # Indices come from the CPU: a copy from another GPU would make that GPU wait for this one.
+    (at,) = upload([packed.pooled], states.device)
+    return states.flatten(0, 1).index_select(0, at)
 
 
 def tree_mask(
@@ -227,23 +215,17 @@ def tree_mask(
     *,
     dtype: torch.dtype,
     window: int | None = None,
-    queries: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return the additive attention mask (rows, 1, tokens, tokens): 0 where a token attends to another.
 
-    With a `window`, a token attends only to the last `window` positions, itself included. With `queries`
-    (rows, n), the mask has only these tokens as queries: (rows, 1, n, tokens).
+    With a `window`, a token attends only to the last `window` positions, itself included.
     """
     import torch
 
     trees, branches, positions = (part.int() for part in (trees, branches, positions))  # half the memory
-
-    def lines(of: torch.Tensor) -> torch.Tensor:
-        return (of if queries is None else of.gather(1, queries))[:, :, None]
-
-    distance = lines(positions) - positions[:, None, :]
-    sees = (lines(trees) == trees[:, None, :]) & (distance >= 0)
-    sees &= (branches[:, None, :] == 0) | (lines(branches) == branches[:, None, :])
+    distance = positions[:, :, None] - positions[:, None, :]
+    sees = (trees[:, :, None] == trees[:, None, :]) & (distance >= 0)
+    sees &= (branches[:, None, :] == 0) | (branches[:, :, None] == branches[:, None, :])
     if window is not None:
         sees &= distance < window
     mask = torch.zeros(sees.shape, dtype=dtype, device=sees.device)
@@ -269,7 +251,7 @@ def branch_attention(parts: Sequence[Part]) -> Attend:
     def attend(query: Any, key: Any, value: Any, scaling: float | None, window: int | None) -> Any:
         import torch
 
-        key, value = _repeated(query, key, value)
+        grouped = query.shape[1] != key.shape[1]
         output = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
         for row, prompt, own in parts:
             keys, values = key[row, None, :, own], value[row, None, :, own]
@@ -286,34 +268,12 @@ def branch_attention(parts: Sequence[Part]) -> Attend:
                     values[:, :, :n_seen],
                     attn_mask=mask(stop - start, n_seen, window, query),
                     scale=scaling,
+                    enable_gqa=grouped,
                 )
                 output[row, start:stop] = part[0].transpose(0, 1)
         return output
 
     return attend
-
-
-def _masked_attention(mask: torch.Tensor) -> Attend:
-    """Return attention with a given additive mask, which contains the window."""
-
-    def attend(query: Any, key: Any, value: Any, scaling: float | None, _window: int | None) -> Any:
-        import torch
-
-        key, value = _repeated(query, key, value)
-        output = torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask.to(query.device), scale=scaling
-        )
-        return output.transpose(1, 2).contiguous()
-
-    return attend
-
-
-def _repeated(query: Any, key: Any, value: Any) -> tuple[Any, Any]:
-    """Return keys and values with those of grouped heads repeated, one for each query head."""
-    groups = query.shape[1] // key.shape[1]
-    if groups == 1:
-        return key, value
-    return key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
 
 
 def _attend(
@@ -345,65 +305,3 @@ def _attending_by_branches(config: Any) -> Iterator[None]:
         yield
     finally:
         config._attn_implementation = before
-
-
-class _KeysKept(Exception):
-    """Raised when the last layer has passed its keys and values to the cache, to stop the layer."""
-
-
-class _KeptKeys:
-    """Replaces the last layer's cache: stores the keys and values of all tokens, and returns them later."""
-
-    kept: Any = None
-
-    def update(self, keys: Any, values: Any, *_: Any, **__: Any) -> Any:
-        """Store the first keys and values and stop the layer; in later calls, return them."""
-        if self.kept is None:
-            self.kept = (keys, values)
-            raise _KeysKept
-        return self.kept
-
-
-@contextmanager
-def _pooled_only(backbone: Any, pooled: IntArray, changed: Mapping[str, Any]) -> Iterator[None]:
-    """Within this block, the last layer of `backbone` runs only for the tokens at `pooled` (rows, texts).
-
-    Of the other tokens, only the last layer's keys and values are needed. So the layer runs twice: on all
-    tokens, until it passes its keys and values to its cache, and on the pooled tokens with the `changed`
-    arguments, with a cache that returns those keys and values. The layer's own code does all the arithmetic,
-    so this works for any architecture whose attention uses a cache.
-    """
-    layer: Any = backbone.layers[-1]
-
-    def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        import torch
-
-        states, *rest = args
-        kwargs["layer_past" if "layer_past" in kwargs else "past_key_values"] = _KeptKeys()
-        try:
-            layer.forward(states, *rest, **kwargs)  # not layer(...), which would call this hook again
-        except _KeysKept:
-            pass
-        else:
-            raise TypeError(f"the layers of {type(backbone).__name__} do not use a cache for keys and values")
-        # A model that is spread over several devices has its tensors on all of them; use the device of the
-        # states. Indices come from the CPU: a copy from another GPU would make that GPU wait for this one.
-        (at,) = upload([pooled], states.device)
-        rows = torch.arange(len(at), device=states.device)[:, None]
-
-        def take(tensor: Any) -> Any:
-            if isinstance(tensor, tuple):
-                return tuple(map(take, tensor))
-            tensor = tensor.to(states.device, non_blocking=True)
-            return (tensor.expand(len(at), *tensor.shape[1:]) if len(tensor) == 1 else tensor)[rows, at]
-
-        # position_ids, position_embeddings, and in some models embeddings per type of layer
-        for name in [name for name in kwargs if name.startswith("position_") and kwargs[name] is not None]:
-            kwargs[name] = take(kwargs[name])
-        return (take(states), *rest), {**kwargs, **changed}
-
-    handle = layer.register_forward_pre_hook(hook, with_kwargs=True)
-    try:
-        yield
-    finally:
-        handle.remove()

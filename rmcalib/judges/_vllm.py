@@ -38,9 +38,10 @@ from rmcalib.judges._judge import Judge, Progress, ScoredItem, scored_chunks
 from rmcalib.judges._model import LONGEST_DEFAULT, load_tokenizer, longest_text, prepare
 from rmcalib.judges._policy import PolicyJudge
 from rmcalib.judges._scoring import Classifier
-from rmcalib.judges._served import PINNED_DATE, EndpointJudge, probes, why_squashed
+from rmcalib.judges._served import EndpointJudge, probes, why_squashed
 from rmcalib.judges._settings import LoadOptions, ServedSettings
 from rmcalib.judges._templates import question_ids
+from rmcalib.judges.apis.vllm import PINNED_DATE
 from rmcalib.scores.scale import Scale
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ _LONGEST_QUESTION = 16_384  # tokens of a question with its answer: several resp
 _AT_A_TIME = 32  # prompts in flight, each with all its responses; vLLM makes batches of them
 _MEMORY_FOR_TWO = ("--gpu-memory-utilization", "0.45")  # for a policy and for its reference
 _ERROR = re.compile(r"\b\w+(Error|Exception): ")
-_USE_TRANSFORMERS = "use transformers (without --backend vllm)"
+_USE_TRANSFORMERS = 'use transformers (without backend="vllm")'
 
 
 @dataclass(frozen=True)

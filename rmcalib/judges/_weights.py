@@ -27,7 +27,7 @@ from rmcalib.judges._settings import LoadOptions
 
 _COPIED = (*SMALL_FILES, "LICENSE*", "NOTICE*")
 _LEFT_OUT = ("pytorch_model.bin.index.json", "trainer_state.json")
-_INSTEAD = "use the calibrator file with --calibrator instead"
+_INSTEAD = "use the calibrator itself instead"
 
 
 class Head(nn.Module):

@@ -10,23 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib.judges.apis.openrlhf import Openrlhf
+from rmcalib.judges.apis.samples import Sample, Scored, as_sample, as_samples, split_conversation
 from rmcalib.live.batching import Outcome
-from rmcalib.live.meaning import Scored
-from rmcalib.live.policy import PolicyTexts
-from rmcalib.live.samples import Sample, as_sample, split_conversation
+from rmcalib.live.policy import PolicyTexts, Texts
 
 if TYPE_CHECKING:
     from rmcalib.live.reward import Reward
 
-# What chat templates write. A text with one of these is no plain text.
-_MARKS = re.compile(r"<[|｜][\w ▁-]{1,40}[|｜]>|\[/?INST\]|<(?:start|end)_of_turn>|<</?SYS>>")
-_REMEDY = "name the policy's tokenizer (policy, --policy-tokenizer), which takes texts apart"
 _PROMPT_KEYS = ("prompt", "raw_prompt", "question", "problem")  # of verl's extra_info
 
 
 def trl(reward: Reward, name: str | None, label: str | None) -> Callable[..., list[float | None]]:
     """Return TRL's `f(prompts, completions, ..., **columns) -> rewards`."""
-    from rmcalib.live.reward import as_samples
 
     def reward_function(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
@@ -56,53 +52,14 @@ def openrlhf(reward: Reward, policy: PolicyTexts | str | None) -> Callable[..., 
     """Return OpenRLHF's `reward_func(queries, prompts, labels)`, which it calls in many threads."""
     _refuse_none(reward, "OpenRLHF")
     _refuse_group(reward, "OpenRLHF")
-    texts = PolicyTexts.load(policy) if isinstance(policy, str) else policy
+    texts = Texts(PolicyTexts.load(policy) if isinstance(policy, str) else policy)
 
     def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
-        samples = openrlhf_samples(queries, prompts, labels, texts)
-        return openrlhf_answer(_all(reward.submit(samples).result()))
+        samples = texts.samples(queries, prompts, labels)
+        answer: dict[str, Any] = Openrlhf().answer("", "", _all(reward.submit(samples).result()))
+        return answer
 
     return reward_func
-
-
-def openrlhf_samples(
-    queries: Sequence[str],
-    prompts: Sequence[str] | None,
-    labels: Sequence[Any] | None,
-    texts: PolicyTexts | None,
-    step: int | None = None,
-) -> list[Sample]:
-    """Return the samples of whole texts, with or without the prompts with which they begin.
-
-    Without the policy's template, prompts and responses must be plain texts: a judge of another family must not
-    read the marks of a template.
-    """
-    samples = []
-    for number, query in enumerate(queries):
-        where = f"query {number}"
-        prompt = None if prompts is None else prompts[number]
-        label = None if labels is None else labels[number]
-        if texts is not None:
-            asked, response = texts.pair(query, prompt, where)
-        elif prompt is None or not query.startswith(prompt):
-            raise ValueError(
-                f"{where}: does not begin with its prompt, so the response is not known: {_REMEDY}"
-            )
-        elif mark := _MARKS.search(prompt):
-            raise ValueError(f"{where}: has a chat template's mark, {mark[0]!r}: {_REMEDY}")
-        else:
-            asked, response = prompt, query.removeprefix(prompt)
-        samples.append(Sample(asked, response, label, step))
-    return samples
-
-
-def openrlhf_answer(scored: Sequence[Scored]) -> dict[str, Any]:
-    """Return what OpenRLHF reads. `scores` are probabilities: it filters by them; without any, by rewards."""
-    answer: dict[str, Any] = {"rewards": [one.reward for one in scored]}
-    extra = {"raw": [one.raw for one in scored], "outside": [float(one.outside) for one in scored]}
-    if all(one.probability is not None for one in scored):
-        answer["scores"] = [one.probability for one in scored]
-    return {**answer, "extra_logs": extra}
 
 
 def slime(reward: Reward) -> Callable[..., Any]:

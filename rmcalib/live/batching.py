@@ -15,8 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from rmcalib.live.meaning import Scored
-from rmcalib.live.samples import Sample
+from rmcalib.judges.apis.samples import Sample, Scored
 from rmcalib.live.scoring import is_away
 
 Outcome = Scored | Exception

@@ -11,14 +11,13 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from rmcalib._util.files import opened_to_append
 from rmcalib.judges._templates import well_formed
-from rmcalib.live.meaning import Scored
-from rmcalib.live.samples import Sample
+from rmcalib.judges.apis.samples import Sample, Scored
 
 ROTATE = 256 * 2**20  # bytes of a file, after which a new one begins
 EVENTS = "events.jsonl"
@@ -110,6 +109,7 @@ def _line(now: float, sample: Sample, scored: Scored) -> bytes:
         "response": sample.response,
         "reward": scored.reward,
         "raw": scored.raw,
+        "inputs": scored.inputs or None,
         "probability": scored.probability,
         "outside": scored.outside,
         "label": sample.label,
@@ -119,12 +119,3 @@ def _line(now: float, sample: Sample, scored: Scored) -> bytes:
 
 def _encoded(row: dict[str, Any]) -> bytes:
     return well_formed(json.dumps(row, ensure_ascii=False, default=str)).encode() + b"\n"
-
-
-def log_files(folder: Path) -> Sequence[Path]:
-    """Return the files of a log in their order.
-
-    >>> log_files(Path("nowhere"))
-    []
-    """
-    return sorted(path for path in folder.glob("rewards-*.jsonl") if _NAME.fullmatch(path.name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
@@ -10,15 +12,18 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, check_choice
 from rmcalib._util.display import clean_line
+from rmcalib.judges.apis.samples import Scored
 
 if TYPE_CHECKING:
     from rmcalib.judges import Judge
     from rmcalib.repair import Calibrator
     from rmcalib.scores.scale import Scale
 
-Output = Literal["p", "logit", "raw"]
+Output = Literal["p", "log_p", "logit", "raw"]
+Event = Literal["best", "correct", ""]
+"""What a probability is of: each response, the best of its prompt, or nothing."""
 # What the numbers of a function state by themselves, by their scale.
-_STATED = {
+_STATED: dict[str, Event] = {
     "utility": "best",
     "logprob": "best",
     "logit": "best",
@@ -28,100 +33,118 @@ _STATED = {
 _SQUASHED = ("probability", "logit")  # numbers from 0 to 1, whose log-odds are rewards
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """The reward of a sample.
-
-    `reward` is what the optimiser gets, `raw` the judge's number, `probability` None if it is unknown, and
-    `outside` whether the raw reward is beyond the range that the calibrator was fitted on.
-    """
-
-    reward: float
-    raw: float
-    probability: float | None
-    outside: bool
-
-
 @dataclass(frozen=True)
 class Meaning:
-    """Turns the raw rewards of a judge into what was asked for.
+    """Turns the raw rewards of judges into the requested output.
 
-    With a calibrator of single responses, P(correct) = σ((r − b)/T); with one of best responses, P(best of its
-    prompt) = softmax(r/T) over the responses to the prompt. Rewards beyond the fitted range count as its
-    limits. Without a calibrator, `stated` is what the judge's own numbers state.
+    The calibrator says what they mean: σ((r − b)/T) if it was fitted on single responses, else softmax(r/T) over
+    the responses to a prompt. Rewards beyond the fitted range count as its limits. `squashed` says for each judge
+    whether its numbers are from 0 to 1, so that their log-odds are the rewards.
     """
 
     output: Output
-    stated: str = ""
-    calibrator: Calibrator | None = None
-    squashed: bool = False
-    """Whether the judge's numbers are from 0 to 1, and their log-odds are the rewards."""
-
-    @property
-    def event(self) -> str:
-        """What the probability is of: "correct" (each response), "best" (of its prompt), or nothing."""
-        if self.calibrator is None:
-            return self.stated
-        return "best" if self.calibrator.threshold is None else "correct"
+    event: Event
+    calibrator: Calibrator
+    squashed: tuple[bool, ...] = (False,)
 
     @property
     def needs_group(self) -> bool:
         """Whether the output depends on the other responses to the prompt."""
-        return self.output == "p" and self.event == "best"
+        return self.output in ("p", "log_p") and self.event == "best"
 
-    def of(self, keys: Sequence[str], raw: Sequence[float]) -> list[Scored]:
-        """Return the rewards of samples with these prompts."""
-        given = np.asarray(raw, dtype=np.float64)
-        rewards = _log_odds(given) if self.squashed else given
-        low, high = self._range()
-        log_odds, p = self._read(keys, np.clip(rewards, low, high))
-        outside = (
-            np.zeros(len(rewards), bool) if self.calibrator is None else self.calibrator.outside(rewards)
-        )
-        if self.needs_group and (alone := np.flatnonzero(np.isnan(p))).size:
-            raise ValueError(
-                f"prompt {keys[alone[0]][:60]!r}: P(best of its prompt) needs at least two responses to it at a "
-                'time; use output="logit", or a calibrator that was fitted on labels of single responses'
-            )
-        chosen = {"raw": given, "logit": log_odds, "p": p}[self.output].tolist()
-        known = [value if value == value else None for value in p.tolist()]
-        rows = zip(chosen, given.tolist(), known, outside.tolist(), strict=True)
-        return [Scored(*row) for row in rows]
+    def of(self, keys: Sequence[str], raw: Sequence[Sequence[float]]) -> list[Scored]:
+        """Return the rewards of samples with these prompts from the numbers of each judge."""
+        from scipy.special import log_expit
 
-    def _range(self) -> tuple[float, float]:
-        reference = () if self.calibrator is None else self.calibrator.reference
-        return (reference[0], reference[-1]) if reference else (-np.inf, np.inf)
+        used, given = self.calibrator, np.array(raw, dtype=np.float64).reshape(len(keys), -1)
+        rewards = given.copy()
+        for j in np.flatnonzero(self.squashed):
+            rewards[:, j] = _log_odds(given[:, j])
+        several = bool(used.inputs)
+        rewards = rewards if several else rewards[:, 0]
+        inside = used.within(rewards)
+        logit, p = used.logit(inside), self._probabilities(keys, inside)
+        log_p = log_expit(logit) if self.event == "correct" else np.log(np.maximum(p, np.finfo(float).tiny))
+        own = used.one_reward(rewards) if several else given[:, 0]
+        chosen = {"raw": own, "logit": logit, "p": p, "log_p": log_p}[self.output]
+        stated = [value if value == value else None for value in p.tolist()]
+        inputs = map(tuple, given.tolist() if several else [()] * len(keys))
+        outside = used.outside(rewards).tolist()
+        return [
+            Scored(*row) for row in zip(chosen.tolist(), own.tolist(), stated, outside, inputs, strict=True)
+        ]
 
-    def _read(self, keys: Sequence[str], rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return log-odds (or log-utilities) and probabilities, NaN where there is none."""
-        from scipy.special import expit
-
-        if self.calibrator is not None:
-            rewards = (rewards - (self.calibrator.threshold or 0.0)) / self.calibrator.temperature
+    def _probabilities(self, keys: Sequence[str], rewards: FloatArray) -> FloatArray:
+        """Return the probability of each response; NaN if there is none."""
         if self.event == "correct":
-            return rewards, np.asarray(expit(rewards))
-        return rewards, _softmax_by(keys, rewards) if self.event else np.full(len(rewards), np.nan)
+            return self.calibrator.p_correct(rewards)
+        if self.event == "":
+            return np.full(len(keys), np.nan)
+        count = Counter(keys)
+        alone = np.array([count[key] == 1 for key in keys], dtype=bool)
+        if self.needs_group and alone.any():
+            raise ValueError(
+                f"prompt {keys[int(alone.argmax())][:60]!r}: P(best of its prompt) needs at least two responses to it "
+                'at a time; use output="logit", or a calibrator that was fitted on labels of single responses'
+            )
+        return np.where(alone, np.nan, self.calibrator.p_best(rewards, list(keys)))
 
 
-def meaning_of(judge: Judge, calibrator: Calibrator | None, output: str) -> Meaning:
-    """Return the meaning of a judge's rewards, or raise a ValueError if nothing makes that output of them."""
+def meaning_of(judges: Sequence[Judge], calibrator: Calibrator | None, output: str) -> Meaning:
+    """Return the meaning of judges' rewards, or raise a ValueError if nothing makes that output of them."""
+    from rmcalib.repair import Calibrator
+
     check_choice(output, "output", get_args(Output))
-    if calibrator is not None and calibrator.inputs:
-        names = ", ".join(clean_line(one.name) for one in calibrator.inputs)
+    names = [judge.name for judge in judges]
+    takes = [each.name for each in calibrator.inputs] if calibrator is not None else []
+    if len(names) != max(len(takes), 1):
+        listed = ", ".join(map(clean_line, takes)) or "one judge"
+        raise ValueError(f"calibrator: it takes the rewards of {listed}; given: {', '.join(names)}")
+    event: Event = _stated(judges[0].scale)
+    if calibrator is not None and not takes and calibrator.model:
+        ours, fitted = (_last(name).casefold() for name in (names[0], calibrator.model))
+        if ours != fitted:
+            warnings.warn(
+                f"calibrator: it was fitted on scores of {clean_line(calibrator.model)}, and this is {names[0]}: the "
+                "probabilities of another model are wrong",
+                stacklevel=3,
+            )
+    if calibrator is not None:
+        event = "best" if calibrator.threshold is None else "correct"
+    if output != "raw" and not event:
         raise ValueError(
-            f"calibrator: is of a panel ({names}); give one that was fitted on {judge.name} alone"
-        )
-    squashed = judge.scale in _SQUASHED
-    meaning = Meaning(output, _stated(judge.scale), calibrator, squashed)  # type: ignore[arg-type]
-    if output != "raw" and not meaning.event:
-        raise ValueError(
-            f"output={output!r}: {judge.name} states no probabilities; give a calibrator (`rmcalib calibrate`), or "
+            f"output={output!r}: {names[0]} states no probabilities; give a calibrator (`rmcalib calibrate`), or "
             'take its numbers as they are: output="raw" (serve: --answer raw)'
         )
-    return meaning
+    used = calibrator or Calibrator(1.0, 1.0, 1.0, threshold=0.0 if event == "correct" else None)
+    squashed = tuple(judge.scale in _SQUASHED for judge in judges)
+    return Meaning(output, event, used, squashed)  # type: ignore[arg-type]
 
 
-def _stated(scale: Scale | str) -> str:
+def in_order(judges: Sequence[Judge], calibrator: Calibrator | None) -> list[Judge]:
+    """Return judges in the order of a calibrator's inputs; a ValueError names the first that is none of them."""
+    inputs = () if calibrator is None else calibrator.inputs
+    if len(inputs) != len(judges) or len(judges) == 1:
+        return list(judges)
+    left, ordered = list(judges), []
+    for one in inputs:
+        same = [judge for judge in left if judge.name == one.name]
+        match = same or [judge for judge in left if _last(judge.name) == _last(one.name)]
+        if len(match) != 1:
+            have = ", ".join(clean_line(judge.name) for judge in left)
+            raise ValueError(
+                f"calibrator: it takes the rewards of {clean_line(one.name)}, which is none of: {have}"
+            )
+        left.remove(match[0])
+        ordered += match
+    return ordered
+
+
+def _last(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2]
+
+
+def _stated(scale: Scale | str) -> Event:
     """Return what rewards state by themselves: P(best of its prompt), P(correct), or nothing."""
     if isinstance(scale, str):
         return _STATED.get(scale, "")
@@ -137,17 +160,3 @@ def _log_odds(p: FloatArray) -> FloatArray:
         raise ValueError(f"the judge's numbers are to be from 0 to 1, and one is {p[(p < 0) | (p > 1)][0]:g}")
     inside = np.clip(p, np.finfo(float).tiny, 1 - np.finfo(float).epsneg)
     return np.asarray(np.log(inside) - np.log1p(-inside))
-
-
-def _softmax_by(keys: Sequence[str], values: FloatArray) -> FloatArray:
-    """Return the softmax of values within equal keys; NaN where a key is alone."""
-    from scipy.special import softmax
-
-    groups: dict[str, list[int]] = {}
-    for index, key in enumerate(keys):
-        groups.setdefault(key, []).append(index)
-    result = np.full(len(values), np.nan)
-    for rows in groups.values():
-        if len(rows) > 1:
-            result[rows] = softmax(values[rows])
-    return result

@@ -15,8 +15,12 @@ from functools import cached_property
 from typing import Any
 
 from rmcalib.benchmarks._items import Prompt
+from rmcalib.judges.apis.samples import Sample
 
 Messages = tuple[dict[str, str], ...]
+# What chat templates write. A text with one of these is no plain text.
+_MARKS = re.compile(r"<[|｜][\w ▁-]{1,40}[|｜]>|\[/?INST\]|<(?:start|end)_of_turn>|<</?SYS>>")
+_REMEDY = "name the policy's tokenizer (policy, --policy-tokenizer), which takes texts apart"
 _SYSTEM, _FIRST = "rmcalib-system-mark", "rmcalib-first-mark"
 _SHOWN = 40  # characters of a text in an error
 
@@ -168,6 +172,46 @@ class PolicyTexts:
                 *before,
                 *({"role": role, "content": one} for role, one in zip(roles, contents, strict=False)),
             )
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What is done with whole texts that may have a policy's template in them.
+
+    They are taken apart (`policy`), or read by the judge as they are (`as_is`). Otherwise they must be plain
+    texts that begin with their prompts: a judge of another family must not read the marks of a template.
+    """
+
+    policy: PolicyTexts | None = None
+    as_is: bool = False
+
+    def samples(
+        self,
+        queries: Sequence[str],
+        prompts: Sequence[str] | None = None,
+        labels: Sequence[Any] | None = None,
+        step: int | None = None,
+    ) -> list[Sample]:
+        """Return the samples of whole texts, with or without the prompts with which they begin."""
+        asked = [None] * len(queries) if prompts is None else prompts
+        labels = [None] * len(queries) if labels is None else labels
+        return [
+            Sample(*self._apart(query, prompt, f"query {number}"), label, step)
+            for number, (query, prompt, label) in enumerate(zip(queries, asked, labels, strict=True))
+        ]
+
+    def _apart(self, query: str, prompt: str | None, where: str) -> tuple[Prompt | None, str]:
+        if self.as_is:
+            return None, query
+        if self.policy is not None:
+            return self.policy.pair(query, prompt, where)
+        if prompt is None or not query.startswith(prompt):
+            raise ValueError(
+                f"{where}: does not begin with its prompt, so the response is not known: {_REMEDY}"
+            )
+        if mark := _MARKS.search(prompt):
+            raise ValueError(f"{where}: has a chat template's mark, {mark[0]!r}: {_REMEDY}")
+        return prompt, query.removeprefix(prompt)
 
 
 def _difference(text: str, other: str) -> str:

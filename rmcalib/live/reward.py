@@ -15,11 +15,11 @@ from rmcalib._util.storage import read_input
 from rmcalib._util.texts import parse_yaml
 from rmcalib.judges import Judge, load_judge
 from rmcalib.judges._judge import close_judge
+from rmcalib.judges.apis.samples import Sample, Scored, as_samples
 from rmcalib.live.batching import Batcher, Outcome, deliver_to_threads
 from rmcalib.live.log import RewardLog
-from rmcalib.live.meaning import Output, Scored, meaning_of
-from rmcalib.live.samples import Sample, as_sample
-from rmcalib.live.scoring import raw_rewards
+from rmcalib.live.meaning import Output, in_order, meaning_of
+from rmcalib.live.scoring import Raw, raw_rewards
 
 if TYPE_CHECKING:
     from rmcalib.live.policy import PolicyTexts
@@ -44,24 +44,25 @@ class Reward:
 
     Parameters
     ----------
-    model : str, Judge or callable
+    model : str, Judge or callable, or a list of them
         A Hub id, a folder, `"demo"`, a judge, or a function `f(prompt, responses) -> numbers`; as for
-        `load_judge`.
-    endpoint : str, optional
-        Address of a server that has the model. Default: the model is loaded here.
+        `load_judge`. Several need a calibrator that takes the rewards of judges with these names.
+    endpoint : str or list of str, optional
+        Address of a server that has the model; of several models, one each. Default: the model is loaded here.
     calibrator : Calibrator, Calibration or path, optional
-        The result of `calibrate`, or its file. It says what a reward means. Rewards beyond those that it was
-        fitted on count as its smallest or largest one, and are counted (`counts.outside`).
-    output : {"p", "logit", "raw"}
+        The result of `calibrate`, `combine` or `all_hold`, or its file. It says what a reward means. Rewards beyond
+        those that it was fitted on count as its smallest or largest one, and are counted (`counts.outside`).
+    output : {"p", "log_p", "logit", "raw"}
         What a reward is:
 
         - ``"p"``: a probability. With a calibrator that was fitted on single responses, P(correct) =
           σ((r − b)/T). Otherwise P(best of its prompt) = softmax(r/T) over the responses to the same prompt in
           a call, which must be two at least.
+        - ``"log_p"``: its logarithm. Of rewards of different things (`all_hold`), it is Σ_k log p_k.
         - ``"logit"``: (r − b)/T, or r/T.
-        - ``"raw"``: the judge's own number r.
+        - ``"raw"``: the judge's own number r; of several judges, the one that the calibrator makes of theirs.
     on_error : {"raise", "none"}
-        What a failure becomes: an error, or None for the samples that failed. It is never a number.
+        What a failure returns: an error, or None for the samples that failed; never a number.
     log : str or Path, optional
         Folder for a log of all samples with their rewards, which `rmcalib watch` reads.
     **settings
@@ -86,9 +87,9 @@ class Reward:
 
     def __init__(
         self,
-        model: str | Judge | Callable[..., Any],
+        model: str | Judge | Callable[..., Any] | Sequence[str | Judge | Callable[..., Any]],
         *,
-        endpoint: str | None = None,
+        endpoint: str | Sequence[str | None] | None = None,
         calibrator: Calibrator | Calibration | str | Path | None = None,
         output: Output = "p",
         on_error: Literal["raise", "none"] = "raise",
@@ -100,18 +101,29 @@ class Reward:
 
         check_choice(on_error, "on_error", ("raise", "none"))
         self.on_error = on_error
-        self.judge = load_judge(model, endpoint=endpoint, **settings)
-        used = None if calibrator is None else as_calibrator(calibrator)
-        self.meaning = meaning_of(self.judge, used, output)
+        models: list[Any] = list(model) if isinstance(model, list | tuple) else [model]
+        places: list[Any] = list(endpoint) if isinstance(endpoint, list | tuple) else [endpoint] * len(models)
+        if len(places) != len(models):
+            raise ValueError(f"endpoint: {len(places)} addresses for {len(models)} models")
+        judges = [
+            load_judge(each, endpoint=place, **settings) for each, place in zip(models, places, strict=True)
+        ]
+        used = None if calibrator is None else as_calibrator(calibrator, panel=True)
+        self.judges = in_order(judges, used)
+        self.meaning = meaning_of(self.judges, used, output)
         self.log = None if log is None else RewardLog(log)
         self.counts = Counts()
         self._lock = threading.Lock()
         self._batcher: Batcher[Future[list[Outcome]]] | None = None
 
+    def __repr__(self) -> str:
+        """Return the name of the judge, and what a reward is."""
+        return f"Reward({self.name!r}, output={self.meaning.output!r})"
+
     @property
     def name(self) -> str:
-        """The name of the judge."""
-        return self.judge.name
+        """The name of the judge, or of the panel."""
+        return self.judges[0].name if len(self.judges) == 1 else self.meaning.calibrator.model
 
     def __call__(
         self,
@@ -156,7 +168,7 @@ class Reward:
         """
         flat = [sample for group in groups for sample in group]
         with self._lock:
-            raw = iter(raw_rewards(self.judge, flat))
+            raw = iter(raw_rewards(self.judges, flat))
             outcomes = [self._meant(group, [next(raw) for _ in group]) for group in groups]
             rows: list[tuple[Sample, Scored]] = []
             for group, results in zip(groups, outcomes, strict=True):
@@ -174,7 +186,7 @@ class Reward:
                 self.log.write(rows)
         return outcomes
 
-    def _meant(self, group: Sequence[Sample], raw: Sequence[float | Exception]) -> list[Outcome]:
+    def _meant(self, group: Sequence[Sample], raw: Sequence[Raw]) -> list[Outcome]:
         """Return the meaning of a group's raw rewards; errors stay."""
         outcomes: list[Outcome] = [one if isinstance(one, Exception) else RuntimeError() for one in raw]
         good = [number for number, one in enumerate(raw) if not isinstance(one, Exception)]
@@ -197,7 +209,8 @@ class Reward:
         """Free what the judge holds, and close the log."""
         if self._batcher is not None:
             self._batcher.close()
-        close_judge(self.judge)
+        for judge in self.judges:
+            close_judge(judge)
         if self.log is not None:
             self.log.close()
 
@@ -247,23 +260,6 @@ class Reward:
         return adapters.swift(self)
 
 
-def as_samples(
-    prompts: Sequence[Any],
-    responses: Sequence[Any],
-    labels: Sequence[Any] | None = None,
-    step: int | None = None,
-) -> list[Sample]:
-    """Return samples from columns of the same length; a ValueError names the first that is wrong."""
-    if isinstance(prompts, str) or isinstance(responses, str):
-        raise ValueError("prompts, responses: expected lists, got a text")
-    n = len(responses)
-    for name, values in {"prompts": prompts, "labels": labels}.items():
-        if values is not None and len(values) != n:
-            raise ValueError(f"{name}: {len(values)} for {n} responses")
-    known = [None] * n if labels is None else labels
-    return [as_sample(prompts[i], responses[i], f"sample {i}", label=known[i], step=step) for i in range(n)]
-
-
 def raise_first(outcomes: Sequence[Outcome]) -> list[Scored]:
     """Return the outcomes if all are rewards; raise the first error otherwise."""
     for one in outcomes:
@@ -296,13 +292,15 @@ def configured_reward() -> Reward:
 def configuration(file: Path) -> dict[str, Any]:
     """Return the arguments of `Reward` that a YAML file has."""
     content = parse_yaml(read_input(file), str(file))
-    if not isinstance(content, Mapping) or not isinstance(content.get("model"), str):
+    named = content.get("model") if isinstance(content, Mapping) else None
+    names = named if isinstance(named, list) else [named]
+    if not isinstance(content, Mapping) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{file}: expected the arguments of rmcalib.Reward, at least `model: NAME`")
     arguments = {str(name): value for name, value in content.items() if value is not None}
     for name in ("calibrator", "log"):
         if name in arguments:
             arguments[name] = file.resolve().parent / arguments[name]
-    folder = file.resolve().parent / arguments["model"]
-    if folder.is_dir():
-        arguments["model"] = str(folder)
-    return arguments
+    models = arguments["model"] if isinstance(arguments["model"], list) else [arguments["model"]]
+    folders = [file.resolve().parent / name for name in models]
+    models = [str(path) if path.is_dir() else name for path, name in zip(folders, models, strict=True)]
+    return {**arguments, "model": models if len(models) > 1 else models[0]}

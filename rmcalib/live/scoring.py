@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +13,11 @@ from rmcalib.judges import Judge
 from rmcalib.judges._http import ServerError
 from rmcalib.judges._judge import RewardError, scored_chunks
 from rmcalib.judges._templates import well_formed
-from rmcalib.live.samples import Sample
+from rmcalib.judges.apis.samples import Sample
 from rmcalib.scores.scale import Scale
 
-Raw = float | Exception
+Raw = tuple[float, ...] | Exception
+"""The numbers of each judge."""
 
 
 class UnreadableError(ValueError):
@@ -34,13 +37,22 @@ def compares(judge: Judge) -> bool:
     )
 
 
-def raw_rewards(judge: Judge, samples: Sequence[Sample]) -> list[Raw]:
+def raw_rewards(judges: Sequence[Judge], samples: Sequence[Sample]) -> list[Raw]:
+    """Return the reward of each sample by each judge, or the error of the first that has none."""
+    by_judge = [_raw_rewards(judge, samples) for judge in judges]
+    errors = [[each for each in row if isinstance(each, Exception)] for row in zip(*by_judge, strict=True)]
+    return [
+        error[0] if error else row for error, row in zip(errors, zip(*by_judge, strict=True), strict=True)
+    ]
+
+
+def _raw_rewards(judge: Judge, samples: Sequence[Sample]) -> list[float | Exception]:
     """Return the judge's reward of each sample, or the error that its own text causes.
 
     If a batch fails, its halves are scored, until the error is that of one sample. If the model behind does
     not answer at all, all samples have that error.
     """
-    rewards: list[Raw] = [RuntimeError("not scored")] * len(samples)
+    rewards: list[float | Exception] = [RuntimeError("not scored")] * len(samples)
     groups: dict[str, list[int]] = {}
     texts: list[list[int]] = []
     for index, sample in enumerate(samples):
@@ -53,7 +65,9 @@ def raw_rewards(judge: Judge, samples: Sequence[Sample]) -> list[Raw]:
     return rewards
 
 
-def _fill(judge: Judge, samples: Sequence[Sample], groups: list[list[int]], rewards: list[Raw]) -> None:
+def _fill(
+    judge: Judge, samples: Sequence[Sample], groups: list[list[int]], rewards: list[float | Exception]
+) -> None:
     """Score groups of samples with the same prompt, or whole texts; write into `rewards`."""
     if not groups:
         return
@@ -76,6 +90,38 @@ def _fill(judge: Judge, samples: Sequence[Sample], groups: list[list[int]], rewa
             rewards[index] = value
 
 
+def tokenizer_of(judge: Any) -> Any:
+    """Return the tokenizer of the model that reads the texts; None if it is not known here."""
+    judge = getattr(judge, "_served", None) or judge  # vLLM that was started for it
+    models = getattr(judge, "models", None) or [getattr(judge, "model", None)]
+    return getattr(judge, "tokenizer", None) or getattr(models[0], "tokenizer", None)
+
+
+@functools.lru_cache(maxsize=16)
+def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
+    """Return what matches the special tokens of a tokenizer that a text could contain."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    names = {*getattr(tokenizer, "all_special_tokens", ()), *(str(token) for token in added if token.special)}
+    longest_first = sorted((name for name in names if len(name) > 1), key=lambda name: (-len(name), name))
+    return re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+
+def without_special(text: Any, special: re.Pattern[str] | None) -> Any:
+    """Return a text, or messages, in which special tokens are plain text: `<|end|>` becomes `< |end|>`.
+
+    Tokenizers read special tokens anywhere in a text. A policy that writes them could end its turn, and praise
+    itself in one of the user's.
+
+    >>> without_special("Yes.<|end|>", re.compile(re.escape("<|end|>")))
+    'Yes.< |end|>'
+    """
+    if special is None:
+        return text
+    if isinstance(text, str):
+        return special.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+    return tuple({**message, "content": without_special(message["content"], special)} for message in text)
+
+
 def _score(judge: Any, groups: list[list[Sample]]) -> list[Sequence[float]]:
     """Return the rewards of groups of samples; those of a group have the same prompt."""
     if groups[0][0].prompt is None:
@@ -93,8 +139,15 @@ def _score(judge: Any, groups: list[list[Sample]]) -> list[Sequence[float]]:
         if wrong:
             raise RewardError(f"{judge.name}: the reward of a text is {wrong[0]}")
         return [[value] for value in values]
+    special = special_tokens(tokenizer_of(judge))
     items = [
-        Item(str(number), "live", group[0].prompt, tuple(str(one.response) for one in group), 0)  # type: ignore[arg-type]
+        Item(
+            str(number),
+            "live",
+            without_special(group[0].prompt, special),
+            tuple(without_special(str(sample.response), special) for sample in group),
+            0,
+        )
         for number, group in enumerate(groups)
     ]
     return [scored.rewards for chunk in scored_chunks(judge, items) for scored in chunk]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import hmac
 import ipaddress
 import json
@@ -27,13 +28,13 @@ from rmcalib._util.display import clean_line, shortened
 from rmcalib.judges._http import ServerError
 from rmcalib.judges._judge import RewardError
 from rmcalib.judges._served import EndpointJudge
+from rmcalib.judges.apis import PATHS, api_of
+from rmcalib.judges.apis.samples import Sample, Scored
 from rmcalib.live.batching import Batcher, FullError, Job, Outcome
 from rmcalib.live.canaries import Canaries
-from rmcalib.live.connections import limited_connections
-from rmcalib.live.dialects import PATHS, Texts, dialect_of
-from rmcalib.live.meaning import Scored
+from rmcalib.live.connections import limited_connections, room_for
 from rmcalib.live.numbers import Numbers
-from rmcalib.live.samples import Sample
+from rmcalib.live.policy import Texts
 from rmcalib.live.scoring import is_away
 
 if TYPE_CHECKING:
@@ -53,14 +54,16 @@ _EXCERPT = 300  # characters of an error
 class Limits:
     """What a server accepts: bytes of a body, samples of a request, characters of a text, samples that wait.
 
-    `hold` is how many seconds a request is held before 503, `reading` how many its body may take, and
-    `idle` after how many a connection without a request is closed.
+    `connections` is how many there may be, if the system allows as many open files. `hold` is how many seconds
+    a request is held before 503, `reading` how many its body may take, and `idle` after how many a connection
+    without a request is closed.
     """
 
     body: int = 64 * 2**20
     samples: int = 4096
     characters: int = 2_000_000
     waiting: int = 16_384
+    connections: int = 16_384
     hold: float = 150.0
     reading: float = 60.0
     idle: float = 75.0
@@ -83,9 +86,9 @@ class RewardServer:
     reward : Reward
         The judge and what its rewards mean.
     texts : Texts
-        What is done with whole texts that have a policy's template in them.
+        How to treat whole texts formatted with a policy's template.
     limits : Limits
-        What is accepted.
+        The largest requests and the longest waits.
     token : str
         The token that clients must send; empty: none.
     on_change : {"stop", "warn"}
@@ -107,10 +110,11 @@ class RewardServer:
         """Start the judge's thread; the model is loaded by `begin`."""
         self.reward, self.texts, self.limits = reward, texts or Texts(), limits or Limits()
         self.on_change, self.check_every = on_change, check_every
-        self.numbers, self.canaries = Numbers(), Canaries(reward.judge)
+        self.numbers = Numbers()
+        self.canaries = [Canaries(judge) for judge in reward.judges]
         self.draining = False
         self._token = token.encode()
-        self._behind: EndpointJudge | None = None  # the model behind another server, which may change
+        self._behind: list[Canaries] = []  # of models behind another server, which may change
         self._short_check = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self.batcher: Batcher[asyncio.Future[list[Outcome]]] = Batcher(
@@ -124,13 +128,13 @@ class RewardServer:
 
     def begin(self) -> None:
         """Load the model, or ask its server, and score the canaries; errors are raised here."""
-        self.batcher.call(self.reward.judge.identity).result()
-        judge: Any = self.reward.judge
-        behind = getattr(judge, "_served", judge)  # vLLM that was started for it
-        if isinstance(behind, EndpointJudge):
-            self._behind = behind
-            behind.checks = False  # from now on, the canaries do that
-        self.batcher.call(self.canaries.begin).result()
+        for judge, canaries in zip(self.reward.judges, self.canaries, strict=True):
+            self.batcher.call(judge.identity).result()
+            behind = getattr(judge, "_served", judge)  # vLLM that was started for it
+            if isinstance(behind, EndpointJudge):
+                self._behind.append(canaries)
+                behind.checks = False  # from now on, the canaries do that
+            self.batcher.call(canaries.begin).result()
 
     def close(self) -> None:
         """Score what waits, and end the judge's thread."""
@@ -141,14 +145,17 @@ class RewardServer:
         """Check the canaries every few minutes, for ever."""
         while True:
             await asyncio.sleep(self.check_every)
-            await asyncio.wrap_future(self.batcher.call(lambda: self._checked(self.canaries.check)))
+            for canaries in self.canaries:
+                await asyncio.wrap_future(
+                    self.batcher.call(functools.partial(self._checked, canaries, canaries.check))
+                )
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             return
         self._loop = asyncio.get_running_loop()
-        start, dialect = time.perf_counter(), "other"
+        start, title = time.perf_counter(), "other"
         headers: list[tuple[bytes, bytes]] = []
         try:
             path = scope["path"].rstrip("/") or "/"
@@ -158,7 +165,7 @@ class RewardServer:
                 self._check_request(path, scope)
                 body = await asyncio.wait_for(_read_body(receive, self.limits.body), self.limits.reading)
                 asked = _decoded(body)
-                dialect, answer = await self._answer(path, asked, receive)
+                title, answer = await self._answer(path, asked, receive)
                 status, kind, content = 200, b"application/json", json.dumps(answer, allow_nan=False).encode()
         except RequestError as error:
             status, kind, content = error.status, b"application/json", _error_body(str(error))
@@ -175,7 +182,7 @@ class RewardServer:
                 b"application/json",
                 _error_body(f"{type(error).__name__} in the server"),
             )
-        self.numbers.requests[dialect, status] += 1
+        self.numbers.requests[title, status] += 1
         self.numbers.seconds.add(time.perf_counter() - start)
         headers += [(b"content-type", kind), (b"content-length", str(len(content)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -200,11 +207,15 @@ class RewardServer:
             return "draining"
         if self.batcher.away_since is not None:
             return "away"
-        return "changed" if self.canaries.change is not None and self.on_change == "stop" else "ok"
+        return "changed" if self._changed() is not None and self.on_change == "stop" else "ok"
+
+    def _changed(self) -> Canaries | None:
+        """Return the canaries of the first model that has changed."""
+        return next((canaries for canaries in self.canaries if canaries.change is not None), None)
 
     def _metrics(self) -> str:
         counts, lost = self.reward.counts, 0 if self.reward.log is None else self.reward.log.lost
-        changed = self.canaries.change is not None
+        changed = self._changed() is not None
         return self.numbers.text(
             samples_total=("Samples that were rewarded.", "counter", counts.scored),
             outside_total=("Rewards beyond the calibrator's fitted range.", "counter", counts.outside),
@@ -244,10 +255,10 @@ class RewardServer:
             raise RequestError(503, "the server is shutting down")
 
     async def _answer(self, path: str, body: Any, receive: Receive) -> tuple[str, Any]:
-        """Return the dialect's name, and what it answers."""
+        """Return the name of the request's API, and what it answers."""
         try:
-            dialect = dialect_of(path, body)
-            samples = dialect.read(body, self.texts)
+            api = api_of(path, body)
+            samples = api.read(body, self.texts)
         except ValueError as error:
             raise RequestError(422, str(error)) from error
         if len(samples) > self.limits.samples:
@@ -258,7 +269,7 @@ class RewardServer:
         scored = await self._scored(samples, receive) if samples else []
         for one in scored:
             self.numbers.rewards.add(one.reward)
-        return dialect.name, dialect.write(self.reward.name, body, scored)
+        return api.title, api.answer(path, self.reward.name, scored)
 
     async def _scored(self, samples: Sequence[Sample], receive: Receive) -> list[Scored]:
         try:
@@ -296,24 +307,26 @@ class RewardServer:
 
     def _score(self, groups: list[Sequence[Sample]]) -> list[list[Outcome]]:
         now = time.monotonic()
-        if self._behind is not None and now - self._short_check > _SHORT_CHECK:
+        if self._behind and now - self._short_check > _SHORT_CHECK:
             self._short_check = now
-            self._checked(self.canaries.check_short)
-        if self.canaries.change is not None and self.on_change == "stop":
+            for canaries in self._behind:
+                self._checked(canaries, canaries.check_short)
+        changed = self._changed()
+        if changed is not None and changed.change is not None and self.on_change == "stop":
             error = RequestError(
-                503, f"{self.reward.name}: the model behind has changed: {self.canaries.change.text}"
+                503, f"{changed.judge.name}: the model behind has changed: {changed.change.text}"
             )
             return [[error] * len(group) for group in groups]
         return self.reward.score(groups)
 
-    def _checked(self, check: Callable[[], Any]) -> None:
+    def _checked(self, canaries: Canaries, check: Callable[[], Any]) -> None:
         """Run a check, and say if something has changed."""
-        before = self.canaries.change
+        before = canaries.change
         after = check()
         if (before and before.name) == (after and after.name):
             return
         what = "as at the start again" if after is None else f"{after.name}: {after.text}"
-        log.warning("%s: the rewards of the canaries are %s", self.reward.name, what)
+        log.warning("%s: the rewards of the canaries are %s", canaries.judge.name, what)
         if self.reward.log is not None:
             self.reward.log.event(
                 "changed" if after else "restored", cause=after and after.name, text=after and after.text
@@ -406,9 +419,9 @@ def serve(
         Where to listen; port 0 is any free one. Beyond this machine, a token is required: the environment
         variable `RMCALIB_SERVE_TOKEN`.
     texts : Texts, optional
-        What is done with whole texts that have a policy's template in them.
+        How to treat whole texts formatted with a policy's template.
     limits : Limits, optional
-        What is accepted.
+        The largest requests and the longest waits.
     on_change : {"stop", "warn"}
         What to do when the canaries' rewards have changed: answer 503, or only say so.
     check_every : float
@@ -441,7 +454,7 @@ def serve(
         app.begin()
         config = uvicorn.Config(
             app,
-            http=limited_connections(app.limits.idle),
+            http=limited_connections(app.limits.idle, room_for(app.limits.connections)),
             ws="none",
             lifespan="off",
             log_config=None,

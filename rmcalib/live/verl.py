@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from rmcalib.judges.apis.samples import as_sample
 from rmcalib.live import adapters
 from rmcalib.live.reward import configured_reward
-from rmcalib.live.samples import as_sample
 
 
 async def compute_score(

@@ -1,7 +1,6 @@
-"""Metrics: the catalogue (view × measure), comparisons, leaderboards, best of n."""
+"""Metrics: the catalogue (view × measure), comparisons, best of n."""
 
 from rmcalib.metrics.best_of import best_of_n
-from rmcalib.metrics.board import leaderboard
 from rmcalib.metrics.catalogue import Metric, catalogue, metric
 from rmcalib.metrics.comparison import compare, prompts_needed
 from rmcalib.metrics.measures import Settings
@@ -12,7 +11,6 @@ __all__ = [
     "best_of_n",
     "catalogue",
     "compare",
-    "leaderboard",
     "metric",
     "prompts_needed",
 ]

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray, FloatArray, chunks
+from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib._util.display import count
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
 from rmcalib.calibration.clusters import design_effect, mean_error, too_few_clusters
 from rmcalib.calibration.estimates import TOO_FEW_CLUSTERS
-from rmcalib.calibration.events import Events
+from rmcalib.calibration.events import Events, Independent
 from rmcalib.calibration.intervals import mean_difference
-from rmcalib.calibration.simulation import widening
+from rmcalib.calibration.simulation import draw_sums, widening
 from rmcalib.metrics.table import Row
 from rmcalib.metrics.views import MOST_CATEGORIES, Part
 
@@ -38,21 +38,21 @@ def audit(
 
     ``columns`` maps the name of a grouping to the group of each item id; see `check_groupings` for other names.
     """
-    known = columns or {}
+    given = columns or {}
     rows: list[Row] = []
     for name in group_by:
-        groups = _groups(part, name, known)
+        groups = _groups(part, name, given)
         if len(groups) < 2:
             continue
-        own = [
+        of_grouping = [
             {"group_by": name, "group": group, **_gap(part, members, level)}
             for group, members in groups.items()
         ]
-        usable = [row for row in own if row["spread"] is not None]
+        usable = [row for row in of_grouping if row["spread"] is not None]
         gaps = pooled([row["gap"] for row in usable], [row["spread"] ** 2 for row in usable])
         for row, gap in zip(usable, gaps, strict=True):
             row["pooled"] = gap
-        rows += own
+        rows += of_grouping
     tested = [row for row in rows if row["p_value"] is not None]
     for row, adjusted in zip(tested, holm([row["p_value"] for row in tested]), strict=True):
         row["p_adjusted"], row["flagged"] = adjusted, adjusted <= round(1 - level, 12)
@@ -106,28 +106,25 @@ def cancelling(events: Events, *, bins: int = 10, resamples: int = 1000, seed: i
 
     p, y = events.p, events.y
     index = bin_index(p, bin_edges(p, ErrorOptions(bins=bins)))
-    bin_of = np.equal.outer(np.arange(int(index.max()) + 1), index).astype(np.float64)
+    cells = Independent(p).alternatives(index, bins)
 
-    def excess(errors: FloatArray) -> FloatArray:
-        """Return the statistic of errors (n, R): (R,)."""
-        sums = bin_of @ errors
-        return np.asarray(np.abs(sums).sum(axis=0) - np.abs(sums.sum(axis=0)))
+    def excess(p: FloatArray, happened: FloatArray) -> FloatArray:
+        """Return the statistic of forecasts (n,) and sums of outcomes (..., B)."""
+        errors = np.bincount(index, p, bins) - happened
+        return np.asarray(np.abs(errors).sum(axis=-1) - np.abs(errors.sum(axis=-1)))
 
     odds = logit(np.clip(p, 1e-12, 1 - 1e-12))
     target = float(np.clip(y.mean(), 0.5 / len(y), 1 - 0.5 / len(y)))
     moved = expit(odds + brentq(lambda shift: float(expit(odds + shift).mean()) - target, -60.0, 60.0))
     rng = np.random.default_rng(seed)
-    drawn = np.concatenate(
-        [
-            excess(moved[:, None] - (rng.random((len(p), part.stop - part.start)) < moved[:, None]))
-            for part in chunks(resamples, len(p))
-        ]
-    )
+    ends = [Independent(moved).probabilities()]
+    happened, _ = draw_sums(cells, ends, (), resamples=resamples, most=0, rng=rng)
+    drawn = excess(moved, happened)
     wider = widening(
         design_effect((moved - y)[:, None], np.ones((len(y), 1)), events.cluster), len(drawn), rng
     )
     drawn = drawn if wider is None else drawn * wider
-    observed = float(excess((p - y)[:, None])[0])
+    observed = float(excess(p, np.bincount(index, y, bins).astype(np.float64)))
     return float((1 + (drawn >= observed - 1e-9).sum()) / (resamples + 1))
 
 
@@ -142,14 +139,16 @@ def _gap(part: Part, members: BoolArray, level: float) -> Row:
         return row | {"note": f"fewer than {_FEWEST} prompts"}
     if too_few_clusters(some.cluster):
         return row | {"note": TOO_FEW_CLUSTERS}
-    if_right, if_wrong = (says - one.first_choice.y for one in (some.if_right, some.if_wrong))
-    found = mean_difference(right, says, level=level, base=if_right, others=[if_wrong], cluster=some.cluster)
+    if_right, if_wrong = (says - outcome.first_choice.y for outcome in (some.if_right, some.if_wrong))
+    interval = mean_difference(
+        right, says, level=level, base=if_right, others=[if_wrong], cluster=some.cluster
+    )
     error = mean_error(says - right, some.cluster).se
-    spread = max(error, (found.high - found.low) / 4 if n < 50 else 0.0)
+    spread = max(error, (interval.high - interval.low) / 4 if n < 50 else 0.0)
     return row | {
-        "low": found.low,
-        "high": found.high,
-        "p_value": found.p_value,
+        "low": interval.low,
+        "high": interval.high,
+        "p_value": interval.p_value,
         "spread": spread,
         "note": "",
     }
@@ -159,9 +158,11 @@ def _groups(part: Part, name: str, columns: Mapping[str, Mapping[str, str]]) -> 
     """Return which prompts (n,) are in each group, in the order of the table."""
     if name in columns:
         ids = part.scores.item_id[part.starts].tolist()
-        of = np.array([columns[name].get(one, "") for one in ids], dtype=object)  # "": it has no group
+        of = np.array([columns[name].get(value, "") for value in ids], dtype=object)  # "": it has no group
         # Numbers by size, others by name.
-        ordered = sorted(set(of) - {""}, key=lambda one: (int(one) if one.isdecimal() else np.inf, one))
+        ordered = sorted(
+            set(of) - {""}, key=lambda value: (int(value) if value.isdecimal() else np.inf, value)
+        )
         if len(ordered) > MOST_CATEGORIES:
             raise ValueError(
                 f"group by: {name!r} has {len(ordered):,} groups; at most {MOST_CATEGORIES} are measured: name a "

@@ -1,4 +1,4 @@
-"""How many samples are worth it: the best of n by reward, over all prompts, for every n up to the samples there are."""
+"""How many samples are worth it: the best of n by reward, for every n up to the number of samples per prompt."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from rmcalib.metrics.comparison import on_common_prompts
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import load_scores
+from rmcalib.scores._joining import BEST_OF
 
 TOLERANCE = 0.01
 """A number of samples is enough if no larger one can be right more often by more than this."""
@@ -53,7 +54,8 @@ class BestOfN(Shown):
     over_optimised_from : int or None
         The smallest number that is shown worse than a smaller one; None if none is.
     labels : str
-        "correct": any number of a prompt's samples is correct. "best": one response of each prompt is.
+        "correct": any number of a prompt's samples is correct. "best": one response of each prompt is. "chosen": only
+        the chosen samples are labelled, so there is one row, and no gains.
     level : float
         Level of the intervals.
     cost : float, optional
@@ -80,6 +82,12 @@ class BestOfN(Shown):
     no_says: str
     notes: list[str]
     second: str | None = None
+
+    def document(self) -> Any:
+        """Return the document of the page."""
+        from rmcalib.report.best_of import best_of_n_document
+
+        return best_of_n_document(self)
 
     def row(self, n: int) -> dict[str, Any]:
         """Return the row of a number of samples.
@@ -170,10 +178,21 @@ def best_of_n(
     check_level(level)
     if cost is not None and not 0 <= cost < 1:
         raise ValueError(f"cost: {cost} is not a fraction of the worth of a right answer, such as 0.01")
-    given = [load_scores(one) for one in ((scores,) if second is None else (scores, second))]
-    parts = [whole_part(one) for one in (given if second is None else on_common_prompts(given))]
+    given = [load_scores(each) for each in ((scores,) if second is None else (scores, second))]
+    for each in given:
+        if each.labels is None:
+            raise ValueError(f"{each.name}: {each.refusal()}")
+    of_chosen = [BEST_OF in each.extra for each in given]
+    if any(of_chosen):
+        if second is not None or up_to is not None:
+            what = "up_to" if second is None else "second"
+            raise ValueError(
+                f'{what}: only the chosen samples are labelled; label all samples of each prompt (ask="correct")'
+            )
+        return _best_of_chosen(whole_part(given[0]), level, seed)
+    parts = [whole_part(each) for each in (given if second is None else on_common_prompts(given))]
     kept, most, notes = with_enough_samples(parts[0], up_to)
-    part, *others = (one if kept.all() else one.take(kept) for one in parts)
+    part, *others = (each if kept.all() else each.take(kept) for each in parts)
     n = numbers_of_samples(most)
     right = _best_values(part, part.label, n)
     stated, no_says = _stated(part)
@@ -184,11 +203,11 @@ def best_of_n(
     gains = gains_of(
         right[:, np.isin(n, compared)], compared, part.sizes, part.cluster, level=level, seed=seed
     )
-    names = [one.name for one in given]
+    names = [each.name for each in given]
     return BestOfN(
         name=names[0],
         n_prompts=len(part),
-        n_clusters=len(part) if part.cluster is None else int(part.cluster.max()) + 1,
+        n_clusters=part.n_clusters,
         rows=rows,
         gains=_gain_rows(gains),
         useful_up_to=gains.useful_up_to(),
@@ -203,18 +222,52 @@ def best_of_n(
     )
 
 
+def _best_of_chosen(whole: Part, level: float, seed: int) -> BestOfN:
+    """Return how often the best of all samples is right, where only the chosen ones are labelled."""
+    size = whole.scores.extra[BEST_OF][whole.starts].astype(np.int64)
+    labelled = ~np.isnan(whole.label)
+    if not labelled.any():
+        raise ValueError("no chosen sample has a label")
+    most = int(np.bincount(size[labelled]).argmax())
+    kept = labelled & (size == most)
+    part = whole.take(kept)
+    stated, no_says = _stated(part)
+    single = np.ones(1, dtype=np.int64)
+    (row,) = _rows(part, single, _best_values(part, part.label, single), stated, level, seed)
+    notes = ["Only the chosen sample of each prompt is labelled, so nothing is known about fewer samples."]
+    if other := int((labelled & ~kept).sum()):
+        notes.append(
+            f"{count(other, 'labelled prompt')} with another number of samples than {most}: left out."
+        )
+    return BestOfN(
+        name=whole.scores.name,
+        n_prompts=len(part),
+        n_clusters=part.n_clusters,
+        rows=[row | {"n": most, "pass_at_n": None}],
+        gains=[],
+        useful_up_to=1,
+        enough_at=None,
+        over_optimised_from=None,
+        labels="chosen",
+        level=level,
+        cost=None,
+        no_says=no_says,
+        notes=notes,
+    )
+
+
 def _best_values(part: Part, values: FloatArray, n: IntArray, order: FloatArray | None = None) -> FloatArray:
     """Return the values of the best of n by reward, or by another ``order`` (N,): (prompts, K).
 
     Where prompts were drawn with unequal probabilities, c + w (x − c) takes the place of each number x, where c is the
     weighted mean, so that means and their deviations are those of weighted means.
     """
-    found = best_of_values(part.reward if order is None else order, values, part.sizes, n)
+    best = best_of_values(part.reward if order is None else order, values, part.sizes, n)
     if part.weight is None:
-        return found
+        return best
     weight = part.weight[:, None]
-    centre = (weight * found).mean(axis=0)
-    return np.asarray(centre + weight * (found - centre))
+    centre = (weight * best).mean(axis=0)
+    return np.asarray(centre + weight * (best - centre))
 
 
 def with_enough_samples(part: Part, up_to: int | None) -> tuple[Any, int, list[str]]:
@@ -245,7 +298,7 @@ def with_enough_samples(part: Part, up_to: int | None) -> tuple[Any, int, list[s
 
 
 def _stated(part: Part) -> tuple[FloatArray | None, str]:
-    """Return the stated probability of each sample (N,), or None and the reason."""
+    """Return the stated probability of each sample (N,), or None and the reason why there is none."""
     reason = part.scores.refusal()
     if reason is not None:
         return None, reason
@@ -279,14 +332,14 @@ def _rows(
     limits = curve_limits(right, part.cluster, level=level, seed=seed)
     return [
         {
-            "n": int(one),
+            "n": int(number),
             "right": float(right[:, i].mean()),
             "low": _known(limits[i][0]),
             "high": _known(limits[i][1]),
             "says": None if says is None else float(says[i]),
             "pass_at_n": float(ceiling[i]),
         }
-        for i, one in enumerate(n)
+        for i, number in enumerate(n)
     ]
 
 

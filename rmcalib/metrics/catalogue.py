@@ -68,7 +68,7 @@ class Metric:
     depends_on_m : bool
         Whether models with other numbers of responses cannot be compared by it.
     weighted : bool
-        Whether it knows prompts that were drawn with unequal probabilities; otherwise it is left out there.
+        Whether it supports prompts that were drawn with unequal probabilities; otherwise it is left out for them.
     source : str
         The package that adds it; empty for those of rmcalib.
     """
@@ -130,17 +130,17 @@ def metric(name: str, meaning: str, **shown: Any) -> Callable[[Callable[..., Any
 
     def make(function: Callable[..., Any]) -> Metric:
         def measure(part: Part, _: Settings) -> Estimate:
-            found = function(part)
-            if isinstance(found, Estimate):
-                return found
-            values = np.asarray(found, dtype=np.float64)
+            result = function(part)
+            if isinstance(result, Estimate):
+                return result
+            values = np.asarray(result, dtype=np.float64)
             if values.ndim == 0:
                 return Estimate.constant(float(values), len(part))
             if values.shape != (len(part),):
                 raise ValueError(
                     f"metric {name}: {values.shape} numbers for {len(part)} prompts; expected one each"
                 )
-            if np.asarray(found).dtype == bool:
+            if np.asarray(result).dtype == bool:
                 return Estimate.proportion(values, cluster=part.cluster)
             return Estimate.mean(values, cluster=part.cluster)
 
@@ -150,6 +150,27 @@ def metric(name: str, meaning: str, **shown: Any) -> Callable[[Callable[..., Any
     return make
 
 
+PLAIN = {
+    name: {"top_1": first, "pointwise": f"pointwise_{last}"}
+    for first, short, last in (
+        ("mean_confidence", "says", "confidence"),
+        ("accuracy", "right", "accuracy"),
+        ("overconfidence", "gap", "gap"),
+    )
+    for name in (short, first)
+}
+"""The words of pages for metrics, and the metric that a page shows under them, by view."""
+
+
+def shown_metric(name: str, view: str) -> str:
+    """Return the metric that the page of a view shows under a name, such as `gap`.
+
+    >>> shown_metric("gap", "top_1"), shown_metric("overconfidence", "pointwise"), shown_metric("ece", "top_1")
+    ('overconfidence', 'pointwise_gap', 'ece')
+    """
+    return PLAIN.get(name, {}).get(view, name)
+
+
 def chosen_metrics(wanted: Iterable[str | Metric] | None = None) -> tuple[Metric, ...]:
     """Return the metrics with some names, in the order of the catalogue, and given ones as they are."""
     have = catalogue()
@@ -157,21 +178,23 @@ def chosen_metrics(wanted: Iterable[str | Metric] | None = None) -> tuple[Metric
         return tuple(have.values())
     given = [wanted] if isinstance(wanted, str | Metric) else list(wanted)
     for name in given:
-        if not isinstance(name, Metric) and name not in have:
-            raise ValueError(f"metrics: unknown {name!r} ({did_you_mean(name, have)})")
-    named = tuple(one for name, one in have.items() if name in given)
-    return (*named, *(one for one in given if isinstance(one, Metric)))
+        if not isinstance(name, Metric) and name not in have and name not in PLAIN:
+            raise ValueError(f"metrics: unknown {name!r} ({did_you_mean(name, [*have, *PLAIN])})")
+    names = [each for each in given if isinstance(each, str)]
+    meant = {name for each in names for name in ((each,) if each in have else PLAIN[each].values())}
+    named = tuple(each for name, each in have.items() if name in meant)
+    return (*named, *(each for each in given if isinstance(each, Metric)))
 
 
 @lru_cache(maxsize=1)
 def _file() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = parse_yaml(_FILE.read_bytes(), _FILE.name)
-    return found
+    groups: list[dict[str, Any]] = parse_yaml(_FILE.read_bytes(), _FILE.name)
+    return groups
 
 
 def metric_groups() -> dict[str, str]:
     """Return the groups of metrics with their headings, in the order of pages and documents."""
-    return {one["group"]: one["title"] for one in _file()}
+    return {group["group"]: group["title"] for group in _file()}
 
 
 def _own() -> Iterator[Metric]:
@@ -183,10 +206,10 @@ def _own() -> Iterator[Metric]:
             null_of, at_temperature = fields.pop("null_of", ""), fields.pop("at_temperature", False)
             where = f"{_FILE.name}: metric {fields.get('name')}"
             fields["measure"] = _measure(where, fields.get("measure"), at_temperature)
-            one = typed(Metric, fields, where)
-            yield one
+            made = typed(Metric, fields, where)
+            yield made
             if null_of:
-                yield from _nulls(one, null_of)
+                yield from _nulls(made, null_of)
 
 
 @lru_cache(maxsize=1)
@@ -200,17 +223,17 @@ def _measure(where: str, entry: Any, at_temperature: bool) -> Measure:
     """Return the measure with a name, or with a list of name, arguments and options."""
     name, *arguments = entry if isinstance(entry, list) else [entry]
     options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
-    known = _measures()
-    if name not in known:
-        raise ValueError(f"{where}: unknown measure {name!r} ({did_you_mean(name, known)})")
-    function = known[name]
+    functions = _measures()
+    if name not in functions:
+        raise ValueError(f"{where}: unknown measure {name!r} ({did_you_mean(name, functions)})")
+    function = functions[name]
     try:
         given = inspect.signature(function).bind(None, None, *arguments, **options).arguments
         ErrorOptions(**given.get("options", {}))  # the only further ones
     except TypeError as error:
         raise ValueError(f"{where}: measure {name}: {error}") from None
     if "view" in given:
-        views = tuple(one for one in get_args(ViewName) if hasattr(Part, one))
+        views = tuple(view for view in get_args(ViewName) if hasattr(Part, view))
         check_choice(given["view"], f"{where}: view (ViewName in views.py)", views)
     for argument, kind in get_type_hints(function).items():
         if argument in given and get_origin(kind) is Literal:
@@ -218,11 +241,11 @@ def _measure(where: str, entry: Any, at_temperature: bool) -> Measure:
 
     def measure(part: Part, settings: Settings) -> Estimate:
         try:
-            own = measures.enough(part).at_temperature if at_temperature else part
-            found: Estimate = function(own, settings, *arguments, **options)
+            used = measures.enough(part).at_temperature if at_temperature else part
+            estimate: Estimate = function(used, settings, *arguments, **options)
         except Missing as why:
             return Estimate.missing(len(part), str(why))
-        return found
+        return estimate
 
     return measure
 
@@ -251,16 +274,16 @@ def _null(error: Measure, field: str) -> Measure:
     """The null test of an error: what a calibrated model would show."""
 
     def measure(part: Part, settings: Settings) -> Estimate:
-        found = error(part, settings)
-        test = found.test()
+        estimate = error(part, settings)
+        test = estimate.test()
         if test is None:
             return Estimate.missing(
-                found.n,
-                found.note
-                or found.why_no_interval
-                or "there is no null test: these pairs have no joint worlds",
+                estimate.n,
+                estimate.note
+                or estimate.why_no_interval
+                or "these pairs come from separate questions, so no null can be simulated",
             )
-        return Estimate.constant(getattr(test, field), found.n)
+        return Estimate.constant(getattr(test, field), estimate.n)
 
     return measure
 
@@ -268,23 +291,23 @@ def _null(error: Measure, field: str) -> Measure:
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Metric]:
     """Return all metrics by name: those of rmcalib, then those of other installed packages."""
-    found: dict[str, Metric] = {}
-    for one in (*_own(), *_plugged()):
-        if one.name in found:
-            homes = " and ".join(each.source or "rmcalib" for each in (found[one.name], one))
-            raise ValueError(f"two metrics are called {one.name!r}: of {homes}")
-        found[one.name] = one
-    return found
+    by_name: dict[str, Metric] = {}
+    for metric in (*_own(), *_plugged()):
+        if metric.name in by_name:
+            homes = " and ".join(each.source or "rmcalib" for each in (by_name[metric.name], metric))
+            raise ValueError(f"two metrics are called {metric.name!r}: of {homes}")
+        by_name[metric.name] = metric
+    return by_name
 
 
 def _plugged() -> Iterator[Metric]:
     """Yield the metrics of other installed packages."""
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name):
         home = point.dist.name if point.dist is not None else "an unknown distribution"
         try:
             loaded: Any = point.load()
             given = loaded if isinstance(loaded, list | tuple) else [loaded]
-            metrics = [replace(one, source=home) for one in given]
+            metrics = [replace(each, source=home) for each in given]
         except Exception as error:
             where = f"entry point {point.name!r} ({ENTRY_POINTS}) of {home}"
             raise ValueError(f"{where}: {type(error).__name__}: {error}") from error

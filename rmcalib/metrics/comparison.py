@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 
 from rmcalib.calibration.binning import CROWDED
-from rmcalib.calibration.clusters import mean_error, prompts_per_observation, student_quantile
+from rmcalib.calibration.clusters import (
+    FEW_DECIDE,
+    cluster_freedom,
+    mean_error,
+    prompts_per_observation,
+    student_quantile,
+)
 from rmcalib.calibration.estimates import difference_of, size_difference_of
 from rmcalib.calibration.intervals import Difference
 from rmcalib.metrics.catalogue import Metric, chosen_metrics
@@ -25,6 +31,7 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, parts_of, why_missing
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.scores import Scores, load_scores
+from rmcalib.scores._joining import in_order_of
 from rmcalib.scores.scale import View
 
 
@@ -44,6 +51,8 @@ class Comparison(Shown):
         How many prompts a difference of 3 points of the gap would need, at 80% power.
     view : {"top_1", "pointwise"}
         Whether one response of a prompt is the best, or each is correct or not.
+    sources : tuple of str
+        Where the scores are, for the commands of the page; empty if there is none to give.
     """
 
     a: str
@@ -52,11 +61,18 @@ class Comparison(Shown):
     settings: Settings
     needed: int | None = None
     view: View = "top_1"
+    sources: tuple[str, ...] = ()
+
+    def document(self) -> Any:
+        """Return the document of the page."""
+        from rmcalib.report.comparisons import comparison_document
+
+        return comparison_document(self)
 
     def row(self, metric: str, category: str = OVERALL) -> Row | None:
         """Return one row; None if it was not compared."""
-        found = find_value(self.rows, metric, category)
-        return None if found is None else dict(found)
+        row = find_value(self.rows, metric, category)
+        return None if row is None else dict(row)
 
     def __repr__(self) -> str:
         """Return the verdict."""
@@ -105,24 +121,24 @@ def compare(
     """
     pair = load_scores(a), load_scores(b)
     called = names or tuple(
-        str(one.manifest.get("model") or letter) for one, letter in zip(pair, "AB", strict=True)
+        str(each.manifest.get("model") or letter) for each, letter in zip(pair, "AB", strict=True)
     )
     settings = Settings(bins, resamples, level, seed)
     wanted = chosen_metrics(metrics)
-    for one, name in zip(pair, called, strict=True):
-        if one.labels is None:
-            raise ValueError(f"{name}: {one.refusal()}, so nothing can be compared")
+    for each, name in zip(pair, called, strict=True):
+        if each.labels is None:
+            raise ValueError(f"{name}: {each.refusal()}, so nothing can be compared")
     if pair[0].view != pair[1].view:
-        meanings = " and ".join(f"{one.labels!r} ({name})" for one, name in zip(pair, called, strict=True))
+        meanings = " and ".join(f"{each.labels!r} ({name})" for each, name in zip(pair, called, strict=True))
         raise ValueError(
-            f"labels mean different things: {meanings}; state it for both (labels_are, --labels-are)"
+            f'labels mean different things: {meanings}; state it for both: labels_are="best" or labels_are="correct"'
         )
-    wholes = [whole_part(one, seed=seed) for one in on_common_prompts(pair)]
+    wholes = [whole_part(each, seed=seed) for each in on_common_prompts(pair)]
     rows = [
-        {"category": one.name, "metric": metric.name, **row}
-        for one, other in zip(*(parts_of(whole) for whole in wholes), strict=True)
+        {"category": each.name, "metric": metric.name, **row}
+        for each, other in zip(*(parts_of(whole) for whole in wholes), strict=True)
         for metric in wanted
-        if metric.compared and (row := _row(metric, one, other, settings)) is not None
+        if metric.compared and (row := _row(metric, each, other, settings)) is not None
     ]
     return Comparison(called[0], called[1], rows, settings, _needed(wholes), pair[0].view)
 
@@ -159,16 +175,21 @@ def prompts_needed(gap: float, *, spread: float = 0.45, level: float = 0.95, pow
 
 
 def smallest_gap(part: Part, *, level: float = 0.95, power: float = 0.8) -> float | None:
-    """Return the smallest gap that these prompts show with this power; None if they cannot show any.
+    """Return the smallest gap that these prompts show with this power; None if there is none, or it is unknown.
 
     A gap is shown if it is larger than half its interval by t·se, where t is the quantile ``power`` of Student's t
-    with the degrees of freedom of the standard error se.
+    with the degrees of freedom of the standard error se. It is unknown if a few clusters may decide the gap: a sample
+    does not tell how much their prompts agree, and so not what another one would show.
     """
-    found = gap(part, Settings(level=level), "first_choice").interval(level)
+    if part.cluster is not None:
+        sizes = np.bincount(part.cluster)
+        if cluster_freedom(sizes, correlation=1.0) < min(FEW_DECIDE, len(sizes) / 2):
+            return None
+    interval = gap(part, Settings(level=level), "first_choice").interval(level)
     error = mean_error(part.first_choice.p - part.first_choice.y, part.cluster)
-    if found is None or error.se == 0:
+    if interval is None or error.se == 0:
         return None
-    return (found.high - found.low) / 2 + student_quantile(2 * power - 1, error.freedom) * error.se
+    return (interval.high - interval.low) / 2 + student_quantile(2 * power - 1, error.freedom) * error.se
 
 
 def _quantiles(level: float, power: float) -> float:
@@ -183,9 +204,9 @@ def _quantiles(level: float, power: float) -> float:
 def _needed(wholes: Sequence[Part]) -> int | None:
     """Return how many prompts would show a difference of 3 points between the two gaps."""
     ones = [whole.prompts("one") for whole in wholes]
-    if any(one is None for one in ones):
+    if any(part is None for part in ones):
         return None
-    gaps = [one.first_choice.p - one.first_choice.y for one in ones if one is not None]
+    gaps = [part.first_choice.p - part.first_choice.y for part in ones if part is not None]
     moved = gaps[1] - gaps[0]
     alike = prompts_per_observation(moved, ones[0].cluster) if ones[0] is not None else 1.0
     spread = float(np.std(moved) * np.sqrt(alike))
@@ -201,19 +222,19 @@ def _row(metric: Metric, part_a: Part, part_b: Part, settings: Settings) -> Row 
     if a.value is None or b.value is None:
         if all(reasons.values()) or not any(reasons.values()):
             return None
-        found, sizes, moved, better = None, None, None, ""
+        difference, sizes, moved, better = None, None, None, ""
     else:
-        found = difference_of(a, b, settings.level)
+        difference = difference_of(a, b, settings.level)
         sizes = size_difference_of(a, b, settings.level) if metric.better == "zero" else None
-        moved = b.value - a.value if found is None else found.value
-        better = _better(metric, a.value, b.value, sizes if metric.better == "zero" else found)
+        moved = b.value - a.value if difference is None else difference.value
+        better = _better(metric, a.value, b.value, sizes if metric.better == "zero" else difference)
         if max(a.fullest, b.fullest) > CROWDED:
             better = ""  # the error of probabilities that are all alike is small, whatever they are worth
     return {
         "a": a.value,
         "b": b.value,
         "difference": moved,
-        **_limits(found, ""),
+        **_limits(difference, ""),
         "size_difference": None if sizes is None else sizes.value,
         **_limits(sizes, "size_"),
         "better": better,
@@ -222,14 +243,16 @@ def _row(metric: Metric, part_a: Part, part_b: Part, settings: Settings) -> Row 
     }
 
 
-def _limits(found: Difference | None, prefix: str) -> Row:
-    values = (None, None, None) if found is None else (found.low, found.high, found.p_value)
+def _limits(difference: Difference | None, prefix: str) -> Row:
+    values = (
+        (None, None, None) if difference is None else (difference.low, difference.high, difference.p_value)
+    )
     return dict(zip((f"{prefix}low", f"{prefix}high", f"{prefix}p_value"), values, strict=True))
 
 
-def _better(metric: Metric, a: float, b: float, found: Difference | None) -> str:
+def _better(metric: Metric, a: float, b: float, difference: Difference | None) -> str:
     """Return "a" or "b"; empty if the interval holds 0, or if no direction is better."""
-    if found is None or metric.better is None or found.low <= 0 <= found.high:
+    if difference is None or metric.better is None or difference.low <= 0 <= difference.high:
         return ""
     return "b" if metric.badness(b) < metric.badness(a) else "a"
 
@@ -239,43 +262,47 @@ def named_scores(
 ) -> dict[str, Scores]:
     """Return the scores of several judges by name. Unnamed or equal names get numbers."""
     if isinstance(scores, Mapping):
-        names, every = [*scores], [load_scores(one) for one in scores.values()]
+        names, every = [*scores], [load_scores(each) for each in scores.values()]
     else:
-        every = [load_scores(one) for one in scores]
+        every = [load_scores(each) for each in scores]
     if len(every) < least:
         raise ValueError(f"scores: {len(every)} judges, expected at least {least}")
     if names is None:
-        names = [str(one.manifest.get("model") or i + 1) for i, one in enumerate(every)]
+        names = [str(each.manifest.get("model") or i + 1) for i, each in enumerate(every)]
     if len(names) != len(every):
         raise ValueError(f"names: {len(names)} names for {len(every)} judges")
-    found: dict[str, Scores] = {}
-    for name, one in zip(names, every, strict=True):
+    by_name: dict[str, Scores] = {}
+    for name, each in zip(names, every, strict=True):
         number, unique = 1, name
-        while unique in found:
+        while unique in by_name:
             number += 1
             unique = f"{name} ({number})"
-        found[unique] = one
-    return found
+        by_name[unique] = each
+    return by_name
 
 
 def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
-    """Return the scores of the prompts that all judges have scored, in the order of the first judge."""
+    """Return the scores of the prompts that all judges have scored, in the order of the first judge.
+
+    Responses go by their ids or texts if the scores have some, and otherwise by their numbers.
+    """
     every = list(scores)
     who = "the two" if len(every) == 2 else f"the {len(every)} judges"
-    ids = [one.item_id[one.offsets[:-1]].tolist() for one in every]
+    ids = [each.item_id[each.offsets[:-1]].tolist() for each in every]
     common = set(ids[0]).intersection(*ids[1:])
     if not common:
         raise ValueError(f"{who} have no prompt in common: were they scored on the same benchmark?")
     place = {name: i for i, name in enumerate(ids[0]) if name in common}
     parts: list[Scores] = []
-    for one in every:
-        at = np.array([place.get(name, -1) for name in one.item_id.tolist()])
+    for each in every:
+        at = np.array([place.get(name, -1) for name in each.item_id.tolist()])
         rows = np.flatnonzero(at >= 0)
         rows = rows[np.argsort(at[rows], kind="stable")]
-        columns = {name: array[rows] for name, array in one.columns().items()}
+        columns = {name: array[rows] for name, array in each.columns().items()}
         if parts and len(parts[0]) == len(rows):  # a prompt has one category, whatever each judge's file says
             columns["category"] = parts[0].category
-        parts.append(Scores.from_columns(columns, one.manifest))
+        part = Scores.from_columns(columns, each.manifest)
+        parts.append(in_order_of(parts[0], part) if parts else part)
     first = parts[0]
     for other in parts[1:]:
         same = len(first) == len(other) and np.array_equal(first.label, other.label, equal_nan=True)

@@ -28,13 +28,13 @@ def labelled_facts(whole: Part) -> dict[str, Any] | None:
         return None
     n, total = len(part), len(whole)
     confidence, every = _confidence(part), _confidence(whole)
-    known = "inclusion" in part.scores.extra and np.isfinite(part.scores.extra["inclusion"]).all()
+    labelled = "inclusion" in part.scores.extra and np.isfinite(part.scores.extra["inclusion"]).all()
     weight = np.ones(n) if part.weight is None else part.weight
     says, says_all = float((weight * confidence).mean()), float(every.mean())
     effective = n**2 / float((weight**2).sum())
     error = float(every.std()) * float(np.sqrt((1 - n / total) / effective))
     z = (says - says_all) / error if error > 0 else 0.0
-    drawn = None if not known else "at random" if part.weight is None else "with unequal probabilities"
+    drawn = None if not labelled else "at random" if part.weight is None else "with unequal probabilities"
     return {
         "n": n,
         "of": total,
@@ -48,7 +48,7 @@ def labelled_facts(whole: Part) -> dict[str, Any] | None:
 
 
 def _confidence(part: Part) -> FloatArray:
-    """Return what is said about each prompt (n,): of its first choice, or of a response on average."""
+    """Return the stated probability of each prompt (n,): of its first choice, or the mean over its responses."""
     if part.scores.view == "top_1":
         return part.first_choice.p
     t, b = part.calibrator

@@ -16,7 +16,7 @@ from rmcalib.benchmarks import _official as official
 from rmcalib.benchmarks._official import OfficialScore
 from rmcalib.calibration import votes as votes_of
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
-from rmcalib.calibration.errors import binned, event_error, smooth
+from rmcalib.calibration.errors import binned, event_error
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events, Independent
 from rmcalib.calibration.intervals import (
@@ -26,11 +26,10 @@ from rmcalib.calibration.intervals import (
     skew_interval,
 )
 from rmcalib.calibration.maps import corp
+from rmcalib.calibration.smoothing import smooth_error
 from rmcalib.calibration.temperature import Scale
 from rmcalib.metrics.views import FEWEST, MOST_CATEGORIES, Part, ViewName, shares_of_largest
 
-SMOOTH_DRAWS = 200
-"""Simulated data sets for the smooth ECE, which takes longer."""
 _ALL_TIED = "nobody prefers a response: all votes are ties"
 _NO_LENGTHS = "lengths are unknown: the scores have no token counts, and the texts are not available"
 _LIMITS = {
@@ -41,7 +40,7 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How metrics are computed: bins of errors, simulated data sets, level of intervals, random seed."""
+    """How metrics are computed: bins of errors, number of simulated data sets, level of intervals, random seed."""
 
     bins: int = 10
     resamples: int = 1000
@@ -71,29 +70,31 @@ def says(part: Part, _: Settings, view: ViewName) -> Estimate:
 def right(part: Part, _: Settings, view: ViewName) -> Estimate:
     """How often the events happened."""
     if view == "preferred":
-        found = _jumping(part, view, lambda one: one.y, (0.0, 1.0), counts=True)
-        if found.if_right is None or found.values is None:
-            return found
+        estimate = _jumping(part, view, lambda outcomes: outcomes.y, (0.0, 1.0), counts=True)
+        if estimate.if_right is None or estimate.values is None:
+            return estimate
         # A wrong first choice loses to 1, 2, ... of the others: half of them, and the correct one, on average.
         pairs = np.bincount(_events(part, view).prompt)
-        typical = np.maximum(found.if_right - (pairs + 1) / (2 * pairs), 0.0)
-        wider = Estimate.mean(found.values, found.if_right, typical, within=(0.0, 1.0), cluster=found.cluster)
-        return replace(wider, ranks=found.ranks, step=found.step)
+        typical = np.maximum(estimate.if_right - (pairs + 1) / (2 * pairs), 0.0)
+        wider = Estimate.mean(
+            estimate.values, estimate.if_right, typical, within=(0.0, 1.0), cluster=estimate.cluster
+        )
+        return replace(wider, ranks=estimate.ranks, step=estimate.step)
     events = _events(part, view)
     values, weight = events.per_prompt(events.y), events.weight
     if view != "first_choice":
         return Estimate.proportion(values, cluster=events.cluster, weight=weight)
     exact = Estimate.proportion(values + part.shift, cluster=events.cluster, weight=weight).limits
-    found = _jumping(part, view, lambda one: one.y + part.shift, (0.0, 1.0))
+    estimate = _jumping(part, view, lambda outcomes: outcomes.y + part.shift, (0.0, 1.0))
     if part.population is None and weight is None:
-        return replace(found, limits=exact)
+        return replace(estimate, limits=exact)
 
     def limits(level: float) -> Limits:
         # There are no whole counts, so rare errors may be missed by either.
-        ends = np.array([one(level) for one in (exact, found.limits) if one is not None])
+        ends = np.array([outcomes(level) for outcomes in (exact, estimate.limits) if outcomes is not None])
         return float(ends[:, 0].min()), float(ends[:, 1].max())
 
-    return replace(found, limits=limits)
+    return replace(estimate, limits=limits)
 
 
 def gap(part: Part, _: Settings, view: ViewName) -> Estimate:
@@ -101,23 +102,21 @@ def gap(part: Part, _: Settings, view: ViewName) -> Estimate:
     if view == "first_choice" and part.population is not None:
         # What it says is known of all prompts; only how often it is right is estimated.
         says_all = float(part.population.first_choice.p.mean())
-        return _jumping(part, view, lambda one: says_all - one.y - part.shift, (-1.0, 1.0))
-    return _jumping(part, view, lambda one: one.p - one.y, (-1.0, 1.0), counts=True)
+        return _jumping(part, view, lambda events: says_all - events.y - part.shift, (-1.0, 1.0))
+    return _jumping(part, view, lambda events: events.p - events.y, (-1.0, 1.0), counts=True)
 
 
 def brier(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Squared error: summed over the responses of a prompt, or the mean over its events."""
     if view == "top_1":
-        return _top_1_mean(
-            part, lambda one: np.add.reduceat((one.top_1.p - one.top_1.y) ** 2, one.starts), 2.0
-        )
-    return _jumping(part, view, lambda one: one.y * (1 - one.p) ** 2 + (1 - one.y) * one.p**2, (0.0, 1.0))
+        return _top_1_mean(part, lambda at: np.add.reduceat((at.top_1.p - at.top_1.y) ** 2, at.starts), 2.0)
+    return _jumping(part, view, lambda at: at.y * (1 - at.p) ** 2 + (1 - at.y) * at.p**2, (0.0, 1.0))
 
 
 def log_loss(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Negative log-likelihood of what happened."""
     if view == "top_1":
-        return _top_1_mean(part, lambda one: -one.log_p[one.is_correct], np.inf)
+        return _top_1_mean(part, lambda at: -at.log_p[at.is_correct], np.inf)
     return _jumping(part, view, log_losses, (0.0, np.inf))
 
 
@@ -133,16 +132,16 @@ def error(part: Part, settings: Settings, view: ViewName, **options: Any) -> Est
     def simulated() -> Estimate:
         events, how = _events(part, view), ErrorOptions(bins=settings.bins, **options)
         if view == "pairs" and isinstance(events.joint, Independent):
-            # Pairs that are stated one by one, or are too many, have no joint worlds.
+            # Pairs that are stated one by one, or are too many, cannot be simulated together.
             return Estimate.constant(event_error(events, how), events.n_prompts)
         return binned(events, how, resamples=settings.resamples, rng=settings.seed)
 
     return part.once((view, tuple(sorted(options.items())), settings), simulated)
 
 
-def smooth_ece(part: Part, settings: Settings) -> Estimate:
-    """Smooth ECE of all responses pooled."""
-    return smooth(part.top_1, resamples=min(SMOOTH_DRAWS, settings.resamples), rng=settings.seed)
+def smooth_ece(part: Part, _: Settings) -> Estimate:
+    """Smooth ECE of all responses pooled, without an interval: noise increases it as it does the ECE."""
+    return Estimate.constant(smooth_error(part.top_1.p, part.top_1.y), len(part))
 
 
 def decomposition(part: Part, _: Settings, score: Literal["brier", "log"], which: str) -> Estimate:
@@ -174,9 +173,9 @@ def kept_information(part: Part, settings: Settings) -> Estimate:
 
     def limits(level: float) -> Limits:
         below, above = skew_interval(worth, level, part.cluster)
-        found = loss(level) if loss is not None else None  # it allows for wrong choices that were not seen
-        assert found is not None
-        low, high = 1 - found[1] / scale.unit, 1 - found[0] / scale.unit
+        of_loss = loss(level) if loss is not None else None  # it allows for wrong choices that were not seen
+        assert of_loss is not None
+        low, high = 1 - of_loss[1] / scale.unit, 1 - of_loss[0] / scale.unit
         return min(scale.kept + below, low), min(max(scale.kept + above, high), 1.0)
 
     return Estimate(
@@ -256,14 +255,14 @@ def pointwise_worth(events: Events) -> FloatArray:
 
 def within_prompt_auroc(part: Part, _: Settings) -> Estimate:
     """How often a correct response has a larger reward than a wrong one of the same prompt (a tie counts 1/2)."""
-    one, other = part.decided_pairs
-    if not len(one):
+    better, other = part.decided_pairs
+    if not len(better):
         raise Missing("no prompt has both a correct and a wrong response")
-    wins = np.heaviside(part.reward[one] - part.reward[other], 0.5)
-    mixed, index = np.unique(part.prompt[one], return_inverse=True)
+    wins = np.heaviside(part.reward[better] - part.reward[other], 0.5)
+    mixed, index = np.unique(part.prompt[better], return_inverse=True)
     share = np.bincount(index, wins) / np.bincount(index)
     cluster = None if part.cluster is None else np.unique(part.cluster[mixed], return_inverse=True)[1]
-    return Estimate.mean(share, within=(0.0, 1.0), cluster=cluster)
+    return Estimate.shares(share, cluster=cluster)
 
 
 def correct_share(part: Part, _: Settings) -> Estimate:
@@ -286,9 +285,9 @@ def correct_first(part: Part, _: Settings, which: Literal["says", "right"]) -> E
 def reference_top_1(part: Part, _: Settings) -> Estimate:
     """1 − mean P(first correct response), over all prompts: the number of the paper's public code."""
 
-    def wrong(one: Part) -> FloatArray:
-        correct = np.flatnonzero(one.is_correct)
-        return 1 - np.exp(one.log_p[correct[np.searchsorted(correct, one.starts)]])
+    def wrong(forecasts: Part) -> FloatArray:
+        correct = np.flatnonzero(forecasts.is_correct)
+        return 1 - np.exp(forecasts.log_p[correct[np.searchsorted(correct, forecasts.starts)]])
 
     return _top_1_mean(part, wrong, 1.0)
 
@@ -418,41 +417,45 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
         raise Missing(f"a mean of more than {MOST_CATEGORIES} categories")
     tied, category = official.tied_categories(scores), scores.category[scores.offsets[:-1]]
     accuracy = official.shared_first_place(scores)
-    found: dict[str, Estimate] = {}
+    by_category: dict[str, Estimate] = {}
     for name in dict.fromkeys((category if part.name == whole.name else part.category).tolist()):
         if name not in tied:
-            own = np.flatnonzero(category == name)
-            found[name] = Estimate.proportion(accuracy[own], cluster=decided.clusters_of(own))
+            members = np.flatnonzero(category == name)
+            by_category[name] = Estimate.proportion(accuracy[members], cluster=decided.clusters_of(members))
             continue
         sums = official.ties_sums(scores, name)
         if not sums[:, -1].any():
             raise Missing(f"{name} has no ids ref:N and tied:N, which RewardBench's score needs")
-        found[name] = Estimate.of_sums(
+        by_category[name] = Estimate.of_sums(
             sums, official.ties_scores, resamples=settings.resamples, seed=settings.seed
         )
-    value = float(np.mean([one.value or 0.0 for one in found.values()]))
+    value = float(np.mean([estimate.value or 0.0 for estimate in by_category.values()]))
 
-    has_ties = not tied.isdisjoint(found)  # the numbers of Ties are no prompts
-    measured = np.flatnonzero(np.isin(category, list(found)))
+    has_ties = not tied.isdisjoint(by_category)  # metrics of Ties do not count prompts
+    measured = np.flatnonzero(np.isin(category, list(by_category)))
     cluster = None if has_ties else decided.clusters_of(measured)
 
     def limits(level: float) -> Limits | None:
-        if cluster is not None and len(found) > 1:  # it may have prompts of several categories
+        if cluster is not None and len(by_category) > 1:  # it may have prompts of several categories
             below, above = skew_interval(influence() * len(measured), level, cluster)
             return max(value + below, 0.0), min(value + above, 1.0)
-        each = [one.interval(level) for one in found.values()]
-        known = [(one.low - one.value, one.high - one.value) for one in each if one and one.low < one.high]
-        if len(known) < len(each):
+        each = [estimate.interval(level) for estimate in by_category.values()]
+        distances = [
+            (estimate.low - estimate.value, estimate.high - estimate.value)
+            for estimate in each
+            if estimate and estimate.low < estimate.high
+        ]
+        if len(distances) < len(each):
             return None
         # Categories are independent, so the squares of the distances add up.
-        below, above = np.sqrt((np.array(known) ** 2).sum(axis=0)) / len(each)
+        below, above = np.sqrt((np.array(distances) ** 2).sum(axis=0)) / len(each)
         return value - float(below), value + float(above)
 
     def influence() -> FloatArray:
         values = np.zeros(len(accuracy))
-        for name, one in found.items():
-            assert one.influence is not None
-            values[category == name] = one.influence() / len(found)
+        for name, estimate in by_category.items():
+            assert estimate.influence is not None
+            values[category == name] = estimate.influence() / len(by_category)
         return values[measured]
 
     return Estimate(
@@ -462,19 +465,21 @@ def rewardbench_score(part: Part, settings: Settings) -> Estimate:
 
 def official_score(part: Part, _: Settings) -> Estimate:
     """Return the score that the benchmark's authors define, overall or of a category."""
-    found = official_of(part)
-    if found is None:
+    score = official_of(part)
+    if score is None:
         raise Missing("the benchmark has no official score")
-    return Estimate(found.value, found.n, note=f"{found.metric}, as the benchmark's authors compute it")
+    return Estimate(score.value, score.n, note=f"{score.metric}, as the benchmark's authors compute it")
 
 
 def official_of(part: Part) -> OfficialScore | None:
     """Return the official score of all prompts, or of the category of these; None if there is none."""
     whole = part.whole or part
     category = "all" if part.name == whole.name else str(part.category[0])
-    for one in whole.official:
-        if (one.metric, one.category) == (whole.official[0].metric, category) and np.isfinite(one.value):
-            return one
+    for score in whole.official:
+        if (score.metric, score.category) == (whole.official[0].metric, category) and np.isfinite(
+            score.value
+        ):
+            return score
     return None
 
 
@@ -512,8 +517,8 @@ def _of_scale(
     scale: Scale, value: float, interval: Callable[[float], Interval], influence: Callable[[], FloatArray]
 ) -> Estimate:
     def limits(level: float) -> Limits:
-        found = interval(level)
-        return found.low, found.high
+        interval_at = interval(level)
+        return interval_at.low, interval_at.high
 
     return Estimate(value, scale.n, limits=limits, influence=influence, cluster=scale.cluster)
 
@@ -539,25 +544,27 @@ def _jumping(
     events = _events(part, view)
     values, right, wrong = events.per_prompt(value(events)), None, None
     if view in ("first_choice", "preferred"):
-        others = [_events(one, view) for one in (part.if_right, part.if_wrong)]
-        right, wrong = (one.per_prompt(value(one)) for one in others)
+        others = [_events(part_if, view) for part_if in (part.if_right, part.if_wrong)]
+        right, wrong = (part_if.per_prompt(value(part_if)) for part_if in others)
         if not len(values) == len(right) == len(wrong):  # the pairs of some prompts may be unknown
             right, wrong = None, None
     elif isinstance(events.joint, Independent) and len(events) == events.n_prompts:  # one event per prompt
         likely = (events.p >= 0.5).astype(np.float64)
         share = 1.0 if events.joint.share is None else events.joint.share
         right, wrong = (value(replace(events, y=y * share)) for y in (likely, 1 - likely))
-    found = Estimate.mean(values, right, wrong, within=within, cluster=events.cluster, weight=events.weight)
+    estimate = Estimate.mean(
+        values, right, wrong, within=within, cluster=events.cluster, weight=events.weight
+    )
     if view == "first_choice":
-        return replace(found, ranks=part.ranks)
+        return replace(estimate, ranks=part.ranks)
     if view == "preferred" and counts:
-        return replace(found, ranks=part.ranks, step=1 / np.bincount(events.prompt))
-    return found
+        return replace(estimate, ranks=part.ranks, step=1 / np.bincount(events.prompt))
+    return estimate
 
 
 def _top_1_mean(part: Part, loss: Callable[[Part], FloatArray], most: float) -> Estimate:
     """Return the mean of a loss of each prompt (n,) between 0 and ``most``."""
-    found, right, wrong = loss(part), loss(part.if_right), loss(part.if_wrong)
-    if found.shape != (len(part),):
-        raise ValueError(f"expected one loss per prompt ({len(part)}), got {found.shape}")
-    return Estimate.mean(found, right, wrong, within=(0.0, most), cluster=part.cluster, weight=part.weight)
+    losses, right, wrong = loss(part), loss(part.if_right), loss(part.if_wrong)
+    if losses.shape != (len(part),):
+        raise ValueError(f"expected one loss per prompt ({len(part)}), got {losses.shape}")
+    return Estimate.mean(losses, right, wrong, within=(0.0, most), cluster=part.cluster, weight=part.weight)

@@ -1,8 +1,8 @@
 """Which statements against a model a page may make: one gate for all of them together.
 
 A page looks at a model in several ways: its gap, errors that cancel in it, groups of prompts, the scale of the
-rewards, the check by the ECE. If each of them had its own 5%, a calibrated model would be accused of something on
-10 to 18% of all pages. So their p-values are corrected together by Holm's method: the probability that any
+rewards, the check by the ECE. If each of them had its own 5%, 10 to 18% of the pages of calibrated models would
+report a fault. So their p-values are corrected together by Holm's method: the probability that any
 statement is wrong is at most 1 − level.
 """
 
@@ -37,25 +37,25 @@ def statement_tests(
     """
     if whole.scores.view == "pointwise":
         return _gap_test(whole, "pointwise", settings)
-    found = _gap_test(whole, "votes", settings)
+    tests = _gap_test(whole, "votes", settings)
     if one is None:
-        return found | _gap_test(whole, "pairs", settings)
+        return tests | _gap_test(whole, "pairs", settings)
     if len(one) < FEWEST:
-        return found
-    found |= _gap_test(whole, "gap", settings)
-    if not found:  # too few clusters for any statement
-        return found
+        return tests
+    tests |= _gap_test(whole, "gap", settings)
+    if not tests:  # too few clusters for any statement
+        return tests
     check = find_value(rows, "confidence_ece_p_value", OVERALL)
     if check is not None and check["value"] is not None:
-        found["check"] = float(check["value"])
+        tests["check"] = float(check["value"])
         p = cancelling(one.first_choice, bins=settings.bins, resamples=settings.resamples, seed=settings.seed)
         # Errors of both signs are errors: the check must see them, too.
-        found["cancels"] = max(p, found["check"])
+        tests["cancels"] = max(p, tests["check"])
     tested = [row["p_adjusted"] for row in groups if row["p_adjusted"] is not None]
     if tested:
-        found["groups"] = min(tested)
-    found["scale"] = p_of_interval(one.scale.temperature_limits, 1.0, settings.level)
-    return found
+        tests["groups"] = min(tested)
+    tests["scale"] = p_of_interval(one.scale.temperature_limits, 1.0, settings.level)
+    return tests
 
 
 def corrected(tests: Mapping[str, float]) -> dict[str, float]:
@@ -72,8 +72,8 @@ def p_of_interval(limits: Callable[[float], Limits | None], value: float, level:
     """Return the smallest (1 − level)/k, k = 6, ..., 1, at which an interval excludes a value; 1 if none does."""
 
     def excluded(k: int) -> bool:
-        found = limits(1 - (1 - level) / k)
-        return found is not None and not found[0] <= value <= found[1]
+        ends = limits(1 - (1 - level) / k)
+        return ends is not None and not ends[0] <= value <= ends[1]
 
     if not excluded(1):
         return 1.0
@@ -87,7 +87,7 @@ def _gap_test(whole: Part, name: str, settings: Settings) -> dict[str, float]:
         return {}
 
     def limits(level: float) -> Limits | None:
-        found = gap.interval(level)
-        return None if found is None else (found.low, found.high)
+        interval = gap.interval(level)
+        return None if interval is None else (interval.low, interval.high)
 
     return {name: p_of_interval(limits, 0.0, settings.level)}

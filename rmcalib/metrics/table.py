@@ -41,69 +41,71 @@ def metric_rows(whole: Part, metrics: Sequence[Metric], settings: Settings) -> l
     """Return rows of category, metric, value, low, high, n, note: one per category and metric that it has."""
     rows = []
     for part in parts_of(whole):
-        for _, group in groupby(metrics, key=lambda one: one.group):
-            own = replace(part)  # so that the views of a group are dropped after it
-            found = [tidy_row(one, own, settings) for one in group]
-            rows += [row for row in found if row is not None]
+        for _, group in groupby(metrics, key=lambda metric: metric.group):
+            fresh = replace(part)  # so that the views of a group are dropped after it
+            of_group = [tidy_row(metric, fresh, settings) for metric in group]
+            rows += [row for row in of_group if row is not None]
     return rows
 
 
-def tidy_row(one: Metric, part: Part, settings: Settings) -> Row | None:
+def tidy_row(metric: Metric, part: Part, settings: Settings) -> Row | None:
     """Return the row of a metric of a part; None if the part has no such metric."""
-    found = estimate_of(one, part, settings)
-    if found is None:
+    estimate = estimate_of(metric, part, settings)
+    if estimate is None:
         return None
-    limits = found.interval(settings.level)
+    limits = estimate.interval(settings.level)
     if limits is not None and not np.isfinite(limits.high):
         limits = None  # the note has the lower limit
-    note = found.note
-    if limits is None and found.value is not None and found.limits is not None:
-        note = note or found.why_no_interval
+    note = estimate.note
+    if limits is None and estimate.value is not None and estimate.limits is not None:
+        note = note or estimate.why_no_interval
     return {
         "category": part.name,
-        "metric": one.name,
-        "value": found.value,
+        "metric": metric.name,
+        "value": estimate.value,
         "low": None if limits is None else limits.low,
         "high": None if limits is None else limits.high,
-        "n": found.n,
+        "n": estimate.n,
         "note": note,
     }
 
 
-def estimate_of(one: Metric, part: Part, settings: Settings) -> Estimate | None:
+def estimate_of(metric: Metric, part: Part, settings: Settings) -> Estimate | None:
     """Compute a metric of a part; None if it has no such metric."""
-    own = part.prompts(one.prompts)
-    if one.name == "official_score" and (own is None or official_of(own) is None):
+    used = part.prompts(metric.prompts)
+    if metric.name == "official_score" and (used is None or official_of(used) is None):
         return None
-    if own is None:
-        if one.prompts in ("several", "votes", "labelled"):
+    if used is None:
+        if metric.prompts in ("several", "votes", "labelled"):
             return None
         return Estimate.missing(0, _why_no_prompts(part))
-    if one.group == "pointwise" and not (part.whole or part).has_pointwise:
+    if metric.group == "pointwise" and not (part.whole or part).has_pointwise:
         return None
-    reason = why_missing(one, part)
-    if own.weight is not None and not one.weighted:
+    reason = why_missing(metric, part)
+    if used.weight is not None and not metric.weighted:
         reason = reason or "it has no form for prompts that were drawn with unequal probabilities"
     if reason is not None:
-        return Estimate.missing(len(own), reason)
+        return Estimate.missing(len(used), reason)
     try:
-        found = one.measure(own, settings)
+        estimate = metric.measure(used, settings)
     except Exception as error:
-        if not one.source:
+        if not metric.source:
             raise
-        raise ValueError(f"metric {one.name} of {one.source}: {type(error).__name__}: {error}") from error
-    if found.value is not None and not np.isfinite(found.value):
-        return Estimate.missing(found.n, found.note or "the value is not finite")
-    return found
+        raise ValueError(
+            f"metric {metric.name} of {metric.source}: {type(error).__name__}: {error}"
+        ) from error
+    if estimate.value is not None and not np.isfinite(estimate.value):
+        return Estimate.missing(estimate.n, estimate.note or "the value is not finite")
+    return estimate
 
 
-def why_missing(one: Metric, part: Part) -> str | None:
+def why_missing(metric: Metric, part: Part) -> str | None:
     """Return why a metric has no meaning for these scores; None if it has one."""
-    if one.needs is None:
+    if metric.needs is None:
         return None
-    if one.needs == "probabilities":
-        return part.scores.refusal("pointwise" if one.group == "pointwise" else "top_1")
-    return part.scores.refusal(one.needs)
+    if metric.needs == "probabilities":
+        return part.scores.refusal("pointwise" if metric.group == "pointwise" else "top_1")
+    return part.scores.refusal(metric.needs)
 
 
 def _why_no_prompts(part: Part) -> str:
@@ -130,10 +132,10 @@ def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray 
     starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
     lengths: list[float] = []
     for name, size in zip(scores.item_id[starts].tolist(), sizes.tolist(), strict=True):
-        found = texts.get(name)
-        if found is None or len(found) != size:
+        of_prompt = texts.get(name)
+        if of_prompt is None or len(of_prompt) != size:
             return None
-        lengths += found
+        lengths += of_prompt
     return np.array(lengths)
 
 
@@ -205,6 +207,16 @@ def rejection_rows(part: Part, seed: int = 0) -> list[Row]:
     for rejected in np.linspace(0.0, 0.95, 20).tolist():
         kept = max(int(np.ceil((1 - rejected) * len(part))), 1)
         rows.append({"rejected": rejected, "accuracy": float(right[kept - 1] / kept), "n": kept})
+    return rows
+
+
+def temperature_rows(what: str, parts: Mapping[str, Part], level: float) -> list[Row]:
+    """Return the best temperature of each part: its name under ``what``, temperature, low, high, n."""
+    rows = []
+    for name, part in parts.items():
+        interval = part.scale.temperature_interval(level)
+        limits = {"temperature": interval.value, "low": interval.low, "high": interval.high}
+        rows.append({what: name, **limits, "n": len(part)})
     return rows
 
 

@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit, log_expit, logit
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups, group_max, group_sums
 from rmcalib.benchmarks._official import OfficialScore, tied_categories
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index, bin_sums
 from rmcalib.calibration.estimates import Estimate
@@ -41,7 +41,7 @@ Ties = Literal["drop", "davidson"]
 """How people's "equally good" counts: left out, or forecast by Davidson's model."""
 TIES: tuple[Ties, ...] = ("drop", "davidson")
 FEWEST = 20
-"""The smallest number of prompts that a temperature is fitted on, and that a verdict or an alarm is given for."""
+"""The smallest number of prompts for a temperature, a verdict or an alarm."""
 MANY_PAIRS = 20_000_000
 """With more ordered pairs than this, pairs are measured without simulated worlds."""
 
@@ -130,16 +130,25 @@ class Part:
         """Which prompts belong together: (n,); None if every prompt stands alone."""
         if self.scores.cluster is None:
             return None
-        found = as_groups(self.scores.cluster[self.starts], len(self))
-        return None if int(found.max()) + 1 == len(self) else found
+        groups = as_groups(self.scores.cluster[self.starts], len(self))
+        return None if int(groups.max()) + 1 == len(self) else groups
+
+    @property
+    def n_clusters(self) -> int:
+        """The number of clusters of prompts; that of prompts if every prompt stands alone."""
+        return len(self) if self.cluster is None else int(self.cluster.max()) + 1
 
     @cached_property
     def weight(self) -> FloatArray | None:
         """What each prompt counts (n,), with mean 1: 1/its probability of being drawn; None if all count the same."""
         inclusion = self.scores.extra.get("inclusion")
-        if inclusion is None or not np.isfinite(own := inclusion[self.starts]).all() or np.ptp(own) < 1e-9:
+        if (
+            inclusion is None
+            or not np.isfinite(drawn := inclusion[self.starts]).all()
+            or np.ptp(drawn) < 1e-9
+        ):
             return None
-        return np.asarray(1 / own / (1 / own).mean())
+        return np.asarray(1 / drawn / (1 / drawn).mean())
 
     @cached_property
     def log_p(self) -> FloatArray:
@@ -207,9 +216,9 @@ class Part:
         """Return all prompts that those of a mask were drawn from, if the outcome does not decide who is one."""
         if which != "one" or "inclusion" not in self.scores.extra:
             return None
-        known = np.isfinite(self.scores.extra["inclusion"][self.starts])
+        drawn = np.isfinite(self.scores.extra["inclusion"][self.starts])
         labelled = self._masks["labelled"] & self.one_answer
-        if not known[labelled].all() or not mask[labelled].all():
+        if not drawn[labelled].all() or not mask[labelled].all():
             return None
         return self if self.one_answer.all() else self.take(self.one_answer)
 
@@ -225,11 +234,11 @@ class Part:
         if population is None or n < FEWEST:
             return np.zeros(n)
         y, w = self.first_choice.y, np.ones(n) if self.weight is None else self.weight
-        known, every = self._predicted(self), self._predicted(population)
-        f, right = known - (w * known).mean(), y - (w * y).mean()
+        of_labelled, every = self._predicted(self), self._predicted(population)
+        f, right = of_labelled - (w * of_labelled).mean(), y - (w * y).mean()
         spread = float((w**2 * f**2).sum())
         slope = float(np.clip((w**2 * right * f).sum() / spread, 0.0, 1.0)) if spread > 1e-12 else 0.0
-        moved: FloatArray = slope * (every.mean() - known)
+        moved: FloatArray = slope * (every.mean() - of_labelled)
         return moved if 0 < float((w * (y + moved)).mean()) < 1 else np.zeros(n)
 
     def _predicted(self, part: Part) -> FloatArray:
@@ -249,10 +258,10 @@ class Part:
         labels = np.add.reduceat(~np.isnan(self.label), self.starts, dtype=np.int64)
         decided = (correct > 0) & (correct < self.sizes) & (labels == self.sizes)
         decided &= self.scores.view == "top_1"
-        one = decided & (correct == 1) & self.one_answer
+        single = decided & (correct == 1) & self.one_answer
         return {
-            "one": one,
-            "several": decided & ~one,
+            "one": single,
+            "several": decided & ~single,
             "all": decided,
             "votes": self.scores.n_votes > 0,
             "labelled": labels > 0,
@@ -292,16 +301,16 @@ class Part:
     def of_first_choice(self, values: FloatArray) -> FloatArray:
         """Return the value of each prompt's first choice (n,): the mean of ``values`` (N,) over tied responses."""
         share = self.first_shares
-        return np.add.reduceat(np.where(share > 0, values, 0.0) * share, self.starts)
+        return group_sums(np.where(share > 0, values, 0.0) * share, self.sizes)
 
     def centred(self, values: FloatArray) -> FloatArray:
         """Return values (N,) minus the mean of their prompt."""
-        return values - np.repeat(np.add.reduceat(values, self.starts) / self.sizes, self.sizes)
+        return values - np.repeat(group_sums(values, self.sizes) / self.sizes, self.sizes)
 
     @cached_property
     def ranks(self) -> FloatArray:
         """The rewards minus the largest of their prompt, divided by the largest such distance: (N,)."""
-        distance = self.reward - np.repeat(np.maximum.reduceat(self.reward, self.starts), self.sizes)
+        distance = self.reward - np.repeat(group_max(self.reward, self.sizes), self.sizes)
         return np.asarray(distance / (np.abs(distance).max() or 1.0))
 
     @cached_property
@@ -313,12 +322,12 @@ class Part:
     def pair_log_odds(self) -> tuple[FloatArray, IntArray]:
         """Log-odds that the correct response of each pair wins, and its prompt among those with a known pair."""
         odds, prompt = self._known_pairs
-        return odds, np.unique(prompt, return_inverse=True)[1]
+        return odds, np.cumsum(np.diff(prompt, prepend=prompt[:1]) > 0)  # prompts are in their order
 
     @property
     def pair_cluster(self) -> IntArray | None:
         """Which prompts with a known pair belong together."""
-        return self.clusters_of(np.unique(self._known_pairs[1]))
+        return None if self.cluster is None else self.clusters_of(np.unique(self._known_pairs[1]))
 
     def clusters_of(self, prompts: IntArray) -> IntArray | None:
         """Return which of some prompts (k,), given by their numbers, belong together."""
@@ -327,16 +336,16 @@ class Part:
     @cached_property
     def _known_pairs(self) -> tuple[FloatArray, IntArray]:
         """Log-odds that the correct response of each known pair wins, and its prompt."""
-        one, other = self.decided_pairs
-        prompt, stated = self.prompt[one], self.scores.pair_probabilities
+        better, other = self.decided_pairs
+        prompt, stated = self.prompt[better], self.scores.pair_probabilities
         if stated is None:
-            return self.pl.pair_log_odds(one, other), prompt
+            return self.pl.pair_log_odds(better, other), prompt
         squares = self.sizes * self.sizes
         base = (np.cumsum(squares) - squares)[prompt]
         start, width = self.starts[prompt], self.sizes[prompt]
-        p = stated[base + (one - start) * width + (other - start)]
-        known = ~np.isnan(p)
-        return np.asarray(logit(p[known])), prompt[known]
+        p = stated[base + (better - start) * width + (other - start)]
+        stated_pairs = ~np.isnan(p)
+        return np.asarray(logit(p[stated_pairs])), prompt[stated_pairs]
 
     # The views.
 
@@ -360,8 +369,8 @@ class Part:
     @cached_property
     def first_choice(self) -> Events:
         """Whether the first choice is the best; of t tied responses, each is the choice with a share of 1/t."""
-        log_p = np.maximum.reduceat(self.log_p, self.starts)
-        share = np.maximum.reduceat(self.first_shares, self.starts)
+        log_p = group_max(self.log_p, self.sizes)
+        share = group_max(self.first_shares, self.sizes)
         # Rounding must not make the probability that one of t tied responses is the best larger than 1.
         p = np.minimum(np.exp(log_p), share)
         y = self.of_first_choice(self.is_correct.astype(np.float64))
@@ -376,16 +385,16 @@ class Part:
         It is the largest view, and made anew for every use.
         """
         if self.scores.beats is not None or int((self.sizes * (self.sizes - 1)).sum()) > MANY_PAIRS:
-            odds, prompt = self.pair_log_odds  # no joint worlds: observed pairs only
+            odds, prompt = self.pair_log_odds  # pairs cannot be simulated together: observed ones only
             p, y = expit(np.concatenate([odds, -odds])), np.repeat([1.0, 0.0], len(odds))
             cluster = None if self.pair_cluster is None else np.tile(self.pair_cluster[prompt], 2)
             return Events.from_arrays(p, y, groups=np.tile(prompt, 2), draw="independent", clusters=cluster)
-        one, other = _ordered_pairs(self.sizes)
-        odds = self.pl.pair_log_odds(one, other)
+        first, second = _ordered_pairs(self.sizes)
+        odds = self.pl.pair_log_odds(first, second)
         p, log_p = np.asarray(expit(odds)), np.asarray(log_expit(odds))
-        y = np.where(self.label[one] == 1, 1.0, np.where(self.label[other] == 1, 0.0, np.nan))
-        joint = Winners(self.log_p, self.sizes, one, other, p)
-        return Events(p, y, self.prompt[one], joint, log_p=log_p, cluster=self.cluster)
+        y = np.where(self.label[first] == 1, 1.0, np.where(self.label[second] == 1, 0.0, np.nan))
+        joint = Winners(self.log_p, self.sizes, first, second, p)
+        return Events(p, y, self.prompt[first], joint, log_p=log_p, cluster=self.cluster)
 
     @cached_property
     def preferred(self) -> Events:
@@ -404,25 +413,29 @@ class Part:
     @cached_property
     def pointwise_fitted(self) -> Events:
         """The same with b and T fitted on other prompts."""
-        known = ~np.isnan(self.label)
-        r, y, groups = self.reward[known], self.label[known], self._own_clusters()[self.prompt[known]]
+        labelled = ~np.isnan(self.label)
+        r, y, groups = (
+            self.reward[labelled],
+            self.label[labelled],
+            self._own_clusters()[self.prompt[labelled]],
+        )
         fitted = np.full(len(self.reward), np.nan)
-        fitted[known] = cross_fit(
+        fitted[labelled] = cross_fit(
             len(r),
             lambda train: fit_sigmoid(r[train], y[train]),
-            lambda found, test: found.log_odds(r[test]),
+            lambda fit, test: fit.log_odds(r[test]),
             groups=groups,
             rng=self.seed,
         )
         return self._pointwise(fitted)
 
     def _pointwise(self, log_odds: FloatArray) -> Events:
-        known = ~np.isnan(self.label)
-        y, odds = self.label[known], log_odds[known]
+        labelled = ~np.isnan(self.label)
+        y, odds = self.label[labelled], log_odds[labelled]
         p, log_p = np.asarray(expit(odds)), np.asarray(log_expit(odds))
         prompt = np.arange(len(odds))  # every response is an observation; its prompt is its cluster
-        cluster = as_groups(self._own_clusters()[self.prompt[known]], len(odds))
-        weight = None if self.weight is None else self.weight[self.prompt[known]]
+        cluster = as_groups(self._own_clusters()[self.prompt[labelled]], len(odds))
+        weight = None if self.weight is None else self.weight[self.prompt[labelled]]
         weight = None if weight is None else weight / weight.mean()
         return Events(p, y, prompt, Independent(p), log_p=log_p, logit=odds, cluster=cluster, weight=weight)
 
@@ -456,7 +469,7 @@ class Part:
         rows = np.arange(int(sizes.sum())) + np.repeat(votes.starts - starts, sizes)
         first = self.first_shares[kept]
         says, agree = (
-            np.add.reduceat(first * one[rows], starts) for one in (votes.probability, votes.shares)
+            np.add.reduceat(first * values[rows], starts) for values in (votes.probability, votes.shares)
         )
         return votes, says, agree
 
@@ -512,17 +525,19 @@ class Part:
         spread = float(np.std(self.centred(reward))) or 1.0
         limits = spread / 100, spread * 100  # beyond, forecasts are one-hot or uniform
 
+        near = self.scale.fit.temperature
+
         def fit(train: IntArray) -> float:
             kept = np.zeros(len(self), dtype=bool)
             kept[train] = True
             rows, weight = np.repeat(kept, sizes), None if self.weight is None else self.weight[kept]
             model = Softmax(reward[rows], correct[rows], sizes[kept], weight=weight)
-            return float(np.clip(model.fit().temperature, *limits))
+            return float(np.clip(model.fit(near).temperature, *limits))
 
         fitted = cross_fit(
             len(self),
             fit,
-            lambda found, test: np.full(len(test), found),
+            lambda temperature, test: np.full(len(test), temperature),
             groups=self.cluster,
             rng=self.seed,
         )
@@ -561,17 +576,16 @@ def _with_ballots(scores: Scores) -> Scores:
     """
     starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
     won = scores.is_correct.astype(np.int64)
-    one = np.add.reduceat(won, starts) == 1
+    single = np.add.reduceat(won, starts) == 1
     tied = (np.maximum.reduceat(won, starts) == 0) & (np.minimum.reduceat(scores.label, starts) > 0)
-    votes = np.where(np.repeat(one, sizes), won, 0)
+    votes = np.where(np.repeat(single, sizes), won, 0)
     return replace(scores, votes=votes, ties=np.repeat(tied.astype(np.int64), sizes))
 
 
 def shares_of_largest(values: FloatArray, sizes: IntArray) -> FloatArray:
     """Return 1/t for the t responses with the largest value of their prompt, and 0 for the others: (N,)."""
-    starts = np.cumsum(sizes) - sizes
-    largest = values == np.repeat(np.maximum.reduceat(values, starts), sizes)
-    return np.asarray(largest / np.repeat(np.add.reduceat(largest, starts, dtype=np.int64), sizes))
+    largest = (values == np.repeat(group_max(values, sizes), sizes)).astype(np.float64)
+    return largest / np.repeat(group_sums(largest, sizes), sizes)
 
 
 def decided_pairs(prompt: IntArray, label: FloatArray) -> tuple[IntArray, IntArray]:
@@ -588,9 +602,10 @@ def decided_pairs(prompt: IntArray, label: FloatArray) -> tuple[IntArray, IntArr
 
 def _ordered_pairs(sizes: IntArray) -> tuple[IntArray, IntArray]:
     """Rows of all ordered pairs of different rows of a prompt."""
-    repeats = np.repeat(sizes, sizes)  # how many rows the prompt of each row has
-    one = np.repeat(np.arange(len(repeats)), repeats)
-    start = np.repeat(np.repeat(np.cumsum(sizes) - sizes, sizes), repeats)
-    other = start + np.arange(len(one)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    different = one != other
-    return one[different], other[different]
+    repeats = np.repeat(sizes - 1, sizes)  # how many others the prompt of each row has
+    start = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    first = np.repeat(np.arange(len(repeats)), repeats)
+    second = np.arange(len(first))
+    second += np.repeat(start - np.cumsum(repeats) + repeats, repeats)
+    second += second >= first
+    return first, second

@@ -398,5 +398,5 @@ def _vote(line: str, m: int, suffix: str, where: str) -> tuple[int, IntArray]:
 
 
 def _whole(text: str) -> int:
-    """Return a number of at least 0, or -1 if it is none."""
+    """Return the value as an int of at least 0, or -1 if it is not one."""
     return int(text) if re.fullmatch(r"\s*[0-9]{1,17}\s*", text) else -1

@@ -266,7 +266,7 @@ class RaggedPlackettLuce:
         >>> RaggedPlackettLuce([900.0, 0.0], [0, 2]).log_top_1()
         array([   0., -900.])
         """
-        peaks = np.repeat(np.maximum.reduceat(self.utilities, self.offsets[:-1]), self.sizes)
+        peaks = np.repeat(arrays.group_max(self.utilities, self.sizes), self.sizes)
         logits = self._scaled(self.utilities, peaks, np.arange(len(self.utilities)))
         return arrays.segment_log_softmax(logits, self.sizes)
 

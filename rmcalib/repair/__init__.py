@@ -1,11 +1,13 @@
 """Repair and use a judge: fit a temperature, apply it, write a calibrated model, decide, combine judges."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rmcalib._util.lazy import lazy
 from rmcalib.repair.applying import apply
 from rmcalib.repair.calibration import RefusedError, calibrate
 from rmcalib.repair.calibrator import AcceptRule, Calibrator
 from rmcalib.repair.decisions import decide
+from rmcalib.repair.joining import all_hold
 from rmcalib.repair.panels import combine
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ __all__ = [
     "AcceptRule",
     "Calibrator",
     "RefusedError",
+    "all_hold",
     "apply",
     "calibrate",
     "combine",
@@ -23,11 +26,7 @@ __all__ = [
     "write_checkpoint",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import what writes models only when it is asked for: it needs the judges."""
-    if name in ("push_checkpoint", "write_checkpoint"):
-        from rmcalib.repair import checkpoint
-
-        return getattr(checkpoint, name)
-    raise AttributeError(f"module 'rmcalib.repair' has no attribute {name!r}")
+# What writes models needs the judges.
+__getattr__ = lazy(
+    __name__, dict.fromkeys(("push_checkpoint", "write_checkpoint"), "rmcalib.repair.checkpoint")
+)

@@ -1,4 +1,4 @@
-"""`apply`: what a calibrator makes of rewards, row by row."""
+"""`apply`: the probabilities of rewards, row by row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Applied(Shown):
-    """The result of `apply`: the input's rows with what their rewards mean.
+    """The result of `apply`: the input's rows with their probabilities.
 
     Attributes
     ----------
@@ -56,6 +56,12 @@ class Applied(Shown):
         import pandas
 
         return pandas.DataFrame({name: list(values) for name, values in {**self.given, **self.added}.items()})
+
+    def document(self) -> Any:
+        """Return the document of the page."""
+        from rmcalib.report.applied import applied_document
+
+        return applied_document(self)
 
     def save(self, path: str | Path) -> Path:
         """Write the table as .csv, .tsv, .jsonl or .parquet, by the ending of the name."""
@@ -127,36 +133,36 @@ def apply(
     from rmcalib.scores._load import load_with_rows
 
     used = as_calibrator(calibrator, panel=True)
-    loaded = [load_with_rows(one, columns, scale=scale) for one in _sources(scores, used)]
-    own = used.one_table([one.scores for one in loaded])
-    prompt, sizes = np.repeat(np.arange(own.n_items), np.diff(own.offsets)), np.diff(own.offsets)
-    raw = np.stack([one.scores.reward for one in loaded], axis=-1) if used.inputs else own.reward
-    found: dict[str, Any] = {"probability": used.p_best(raw, prompt)}
+    loaded = [load_with_rows(source, columns, scale=scale) for source in _sources(scores, used)]
+    joint = used.one_table([source.scores for source in loaded])
+    prompt, sizes = np.repeat(np.arange(joint.n_items), np.diff(joint.offsets)), np.diff(joint.offsets)
+    raw = np.stack([source.scores.reward for source in loaded], axis=-1) if used.inputs else joint.reward
+    new: dict[str, Any] = {"probability": used.p_best(raw, prompt)}
     if used.threshold is not None:
-        found["p_correct"] = used.p_correct(raw)
-    found["percentile"] = used.percentile(own.reward)
-    found["beats_typical"] = _beats_typical(own, used)
+        new["p_correct"] = used.p_correct(raw)
+    new["percentile"] = used.percentile(joint.reward)
+    new["beats_typical"] = _beats_typical(joint, used)
     accepted, other_sizes = None, 0
     if used.rule is not None:
         accept = used.accept(raw, prompt)
-        found["decision"] = np.full(len(own), "", dtype=object)
-        found["decision"][first_and_next(own.reward, sizes)[0]] = "ask"
-        found["decision"][accept] = "accept"
-        accepted = float(accept.sum() / own.n_items)
+        new["decision"] = np.full(len(joint), "", dtype=object)
+        new["decision"][first_and_next(joint.reward, sizes)[0]] = "ask"
+        new["decision"][accept] = "accept"
+        accepted = float(accept.sum() / joint.n_items)
         fewest, most = used.rule.responses
         other_sizes = int(((sizes < fewest) | (sizes > most)).sum())
     table = loaded[0].table
-    added = _by_input_row(found, loaded[0].row, own.response, len(table))
+    added = _by_input_row(new, loaded[0].row, joint.response, len(table))
     twice = [name for name in added if name in table.columns]
     if twice:
         raise ValueError(f"{table.source}: has a column {twice[0]!r} already; rename or remove it")
     outside = int(used.outside(raw).sum())
-    return Applied(used, added, dict(table.columns), own.n_items, accepted, outside, other_sizes)
+    return Applied(used, added, dict(table.columns), joint.n_items, accepted, outside, other_sizes)
 
 
 def _sources(scores: Any, calibrator: Calibrator) -> Sequence[Any]:
     """Return the scores of each of the calibrator's judges, in their order."""
-    names = [one.name for one in calibrator.inputs]
+    names = [judge.name for judge in calibrator.inputs]
     if not names:
         return [scores]
     if isinstance(scores, Mapping):
@@ -179,24 +185,24 @@ def _beats_typical(scores: Scores, calibrator: Calibrator) -> FloatArray:
     sizes, result = np.diff(scores.offsets), np.empty(len(scores))
     for m in np.unique(sizes).tolist():
         rows = np.flatnonzero(np.repeat(sizes == m, sizes))
-        own = scores.reward[rows].reshape(-1, m) / calibrator.temperature
+        scaled = scores.reward[rows].reshape(-1, m) / calibrator.temperature
         if m == 1:
             others = np.asarray(calibrator.reference, dtype=np.float64) / calibrator.temperature
-            wins = sum((expit(own - other) for other in others), np.zeros(own.shape))
+            wins = sum((expit(scaled - other) for other in others), np.zeros(scaled.shape))
             result[rows] = (wins / (len(others) or np.nan)).ravel()
         else:
-            wins = sum((expit(own - own[:, [j]]) for j in range(m)), np.zeros(own.shape))
+            wins = sum((expit(scaled - scaled[:, [j]]) for j in range(m)), np.zeros(scaled.shape))
             result[rows] = ((wins - 0.5) / (m - 1)).ravel()  # without itself
     return result
 
 
-def _by_input_row(found: Mapping[str, Any], row: IntArray, response: IntArray, n: int) -> dict[str, Any]:
+def _by_input_row(columns: Mapping[str, Any], row: IntArray, response: IntArray, n: int) -> dict[str, Any]:
     """Put columns (N,) into the order of the input's rows, one column per response if a row has several."""
     import pandas
 
     several = len(np.unique(row)) < len(row)
     result: dict[str, Any] = {}
-    for name, values in found.items():
+    for name, values in columns.items():
         for number in np.unique(response).tolist() if several else [None]:
             mine = slice(None) if number is None else response == number
             column = pandas.Series(values[mine], index=row[mine]).reindex(range(n))

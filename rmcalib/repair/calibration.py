@@ -17,10 +17,16 @@ from rmcalib.calibration.intervals import check_level
 from rmcalib.metrics.catalogue import chosen_metrics
 from rmcalib.metrics.measures import Settings, log_losses
 from rmcalib.metrics.results import Shown
-from rmcalib.metrics.table import metric_rows
-from rmcalib.metrics.transfer import temperature_rows
+from rmcalib.metrics.table import metric_rows, temperature_rows
 from rmcalib.metrics.views import FEWEST, Part, whole_part
-from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part, quantiles
+from rmcalib.repair.calibrator import (
+    MOST_MARKS,
+    Calibrator,
+    fit_pointwise,
+    labelled_part,
+    prompt_marks,
+    quantiles,
+)
 from rmcalib.scores import Scores, load_scores
 
 View = Literal["top_1", "pointwise"]
@@ -90,11 +96,17 @@ class Calibration(Shown):
         """The temperature that rewards are divided by."""
         return self.calibrator.temperature
 
+    def document(self) -> Any:
+        """Return the document of the page."""
+        from rmcalib.report.calibrations import calibration_document
+
+        return calibration_document(self)
+
     def __repr__(self) -> str:
         """Return the temperature with its interval."""
-        found = self.calibrator
-        b = "" if found.threshold is None else f", b = {found.threshold:.3g}"
-        return f"Calibration(T = {found.temperature:.3g} [{found.low:.3g}, {found.high:.3g}]{b}, {self.n} prompts)"
+        fit = self.calibrator
+        b = "" if fit.threshold is None else f", b = {fit.threshold:.3g}"
+        return f"Calibration(T = {fit.temperature:.3g} [{fit.low:.3g}, {fit.high:.3g}]{b}, {self.n} prompts)"
 
 
 def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, seed: int = 0) -> Calibration:
@@ -136,15 +148,15 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
     (True, True)
     """
     check_level(level)
-    own = load_scores(scores)
-    if (reason := own.refusal("fit")) is not None:
-        raise ValueError(f"{own.name}: no temperature can be fitted: {reason}")
+    given = load_scores(scores)
+    if (reason := given.refusal("fit")) is not None:
+        raise ValueError(f"{given.name}: no temperature can be fitted: {reason}")
     if view is None:
-        view = own.view
+        view = given.view
     check_choice(view, "view", tuple(METRICS))
     if view == "top_1":
-        own = own if own.view == "top_1" else own.labelled_as("best")
-    part = labelled_part(own, "one" if view == "top_1" else "labelled")
+        given = given if given.view == "top_1" else given.labelled_as("best")
+    part = labelled_part(given, "one" if view == "top_1" else "labelled")
     if len(part) < FEWEST:
         what = "one correct response" if view == "top_1" else "labels"
         raise RefusedError(
@@ -163,7 +175,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
     moved = whole_part(replace(part.scores, reward=fit.held_out), seed=seed)
     settings, metrics = Settings(level=level, seed=seed), chosen_metrics(METRICS[view])
     return Calibration(
-        calibrator=documented(fit.calibrator, own, part),
+        calibrator=documented(fit.calibrator, given, part),
         view=view,
         rows=[
             {"stage": stage, **row}
@@ -174,7 +186,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
         categories=categories,
         p_equal=p_equal,
         n=len(part),
-        n_clusters=_n_clusters(part),
+        n_clusters=part.n_clusters,
     )
 
 
@@ -209,7 +221,7 @@ def _top_1(part: Part, level: float) -> _Fit:
     held_out = part.at_temperature
     best = part.scale.temperature_interval(level)
     weight = 1.0 if part.weight is None else part.weight
-    before, after = (-one.log_p[one.is_correct] * weight for one in (part, held_out))
+    before, after = (-at.log_p[at.is_correct] * weight for at in (part, held_out))
     calibrator = Calibrator(fit.temperature, best.low, best.high, level)
     rewards = part.reward / np.repeat(held_out.pl.temperature, part.sizes)
     off_scale = not best.low <= 1 <= best.high
@@ -226,7 +238,7 @@ def _pointwise(part: Part, level: float) -> _Fit:
         )
     held_out, rate = part.pointwise_fitted, stated.y.mean()
     base_rate = replace(stated, logit=np.full(len(stated), np.log(rate / (1 - rate))))
-    before, after, guess = (log_losses(one) for one in (stated, held_out, base_rate))
+    before, after, guess = (log_losses(events) for events in (stated, held_out, base_rate))
     rewards = part.reward.copy()
     rewards[~np.isnan(part.label)] = held_out.logit
     wide = fit_pointwise(part, (1 + level) / 2)  # two numbers are looked at, T and b
@@ -239,33 +251,33 @@ def _pointwise(part: Part, level: float) -> _Fit:
 def _refuse(fit: _Fit) -> None:
     """Refuse a temperature that does not lower the held-out log losses, or that chance can explain."""
     best = fit.calibrator
-    stated, held_out, guessed = (float(one.mean()) for one in (fit.before, fit.after, fit.guess))
+    stated, held_out, guessed = (float(values.mean()) for values in (fit.before, fit.after, fit.guess))
     losses = f"held-out log loss: {held_out:.4f} with a temperature, {stated:.4f} without, {guessed:.4f} of a guess"
     if held_out >= guessed:
         worse = mean_interval(fit.after - fit.guess, clusters=fit.cluster, level=best.level).low > 0
         why = (
             "there is nothing to calibrate"
             if worse
-            else "these prompts do not show that the rewards say anything"
+            else "on these prompts the rewards are not shown to be better than a guess"
         )
-        raise RefusedError("uninformative" if worse else "not shown", f"{losses}: {why}")
+        raise RefusedError("uninformative" if worse else "not shown", f"{why}; {losses}")
     if held_out >= stated or not fit.off_scale:
-        known = best.low >= 1 / _CLOSE and best.high <= _CLOSE
-        why = "on the right scale already" if known else "not shown to be off by these prompts"
+        is_right = best.low >= 1 / _CLOSE and best.high <= _CLOSE
+        why = "on the right scale already" if is_right else "not shown to be off by these prompts"
         raise RefusedError(
-            "on scale" if known else "not shown to be off",
-            f"{losses}: the rewards are {why} (the best temperature is between {best.low:.3g} and {best.high:.3g})",
+            "on scale" if is_right else "not shown to be off",
+            f"the rewards are {why}: the best temperature is between {best.low:.3g} and {best.high:.3g}; {losses}",
         )
 
 
 def _by_category(part: Part, level: float) -> tuple[list[dict[str, Any]], float | None]:
     """Return each category's own temperature, and the p-value of the test that they are equal."""
     parts = {name: part.take(part.category == name) for name in part.categories}
-    parts = {name: own for name, own in parts.items() if len(own) >= FEWEST}
+    parts = {name: members for name, members in parts.items() if len(members) >= FEWEST}
     rows = temperature_rows("category", parts, level)
     if len(parts) < 2:
         return rows, None
-    return rows, equal_temperatures([own.scale for own in parts.values()]).p_value
+    return rows, equal_temperatures([members.scale for members in parts.values()]).p_value
 
 
 def documented(calibrator: Calibrator, scores: Scores, part: Part) -> Calibrator:
@@ -276,7 +288,7 @@ def documented(calibrator: Calibrator, scores: Scores, part: Part) -> Calibrator
         "benchmark": manifest.get("benchmark"),
         "revision": manifest.get("benchmark_revision"),
         "n": len(part),
-        "clusters": _n_clusters(part),
+        "clusters": part.n_clusters,
         "categories": dict(zip(names.tolist(), counts.tolist(), strict=True)),
         "scores": scores.content_hash(),
         "model_revision": manifest.get("model_revision"),
@@ -288,9 +300,6 @@ def documented(calibrator: Calibrator, scores: Scores, part: Part) -> Calibrator
         model=str(manifest.get("model") or ""),
         fitted_on=fitted_on,
         reference=quantiles(part.reward),
+        prompts="".join(sorted(prompt_marks(part))[:MOST_MARKS]),
         versions={"rmcalib": __version__, **versions},
     )
-
-
-def _n_clusters(part: Part) -> int:
-    return len(part) if part.cluster is None else int(part.cluster.max()) + 1

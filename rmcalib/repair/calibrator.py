@@ -1,7 +1,8 @@
-"""A calibrator: what a reward means, the data that says so, and when to accept a response."""
+"""A calibrator: how rewards become probabilities, the data of its fit, and when to accept a response."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import ArrayLike
+from scipy.special import expit, log_expit
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, as_groups, segment_log_softmax
 from rmcalib._util.display import bracketed, clean_line, count
@@ -20,17 +22,21 @@ from rmcalib._util.texts import parse_json, typed
 from rmcalib.calibration.clusters import mean_error
 from rmcalib.calibration.intervals import first_and_next
 from rmcalib.calibration.maps import fit_sigmoid
-from rmcalib.metrics.views import Part, whole_part
+from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.scores import Scores, load_scores
 from rmcalib.scores.scale import Scale, View
 
-Positive = Annotated[float, Gt(0), Lt(float("inf"))]
+_LARGEST = 1e101  # beyond it, probabilities of the largest rewards would overflow
+Positive = Annotated[float, Ge(1 / _LARGEST), Le(_LARGEST)]
 Fraction = Annotated[float, Ge(0), Le(1)]
-Number = Annotated[float, Gt(float("-inf")), Lt(float("inf"))]
+Number = Annotated[float, Ge(-_LARGEST), Le(_LARGEST)]
 FORMAT = 1
 """The version of the file format."""
 N_QUANTILES = 101
 """The number of quantiles of the rewards that a calibrator keeps."""
+MOST_MARKS = 10_000
+"""The number of prompts of the fit that a calibrator knows again: of more, those with the smallest marks."""
+MARK_BYTES = 6
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class AcceptRule:
 
 @dataclass(frozen=True)
 class Input:
-    """One of several rewards that a calibrator takes; made by `combine`.
+    """One of several rewards that a calibrator takes; made by `combine` or `all_hold`.
 
     Attributes
     ----------
@@ -100,6 +106,8 @@ class Input:
         Limits of the weight's interval; None if the weight was not fitted.
     smallest, largest : float
         The range of its rewards in the fit.
+    temperature, threshold : float, optional
+        Its own T and b, if the calibrator joins rewards of different things.
     """
 
     name: str
@@ -108,6 +116,8 @@ class Input:
     high: Number | None
     smallest: Number
     largest: Number
+    temperature: Positive | None = None
+    threshold: Number | None = None
 
 
 @dataclass(frozen=True)
@@ -119,10 +129,13 @@ class CalibratorCheck:
     temperature, low, high : float
         The best temperature for the other scores, with its interval.
     n : int
-        Number of prompts that it was fitted on.
+        Number of prompts that this was fitted on. Those that the calibrator was fitted on are left out if enough
+        others are there.
     holds : bool or None
-        Whether chance can explain the difference to the calibrator; None if the scores are those that it was
-        fitted on, which cannot show that.
+        Whether chance can explain the difference to the calibrator; None if fewer than 20 prompts are others than
+        those that it was fitted on, which cannot show that.
+    used : int
+        How many of the prompts the calibrator was fitted on; estimated if it was fitted on more than 10,000.
     threshold : float, optional
         The best b of a calibrator of single responses.
     """
@@ -132,12 +145,13 @@ class CalibratorCheck:
     high: float
     n: int
     holds: bool | None
+    used: int = 0
     threshold: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
 class Calibrator:
-    """Says what a reward means: a temperature T that was fitted on labelled prompts, and when to accept.
+    """Turns rewards into probabilities: a temperature T that was fitted on labelled prompts, and when to accept.
 
     P(response j is the best of its prompt) = softmax(r/T)_j. With a threshold b, fitted on responses that are
     labelled one by one, also P(response j is correct) = σ((r_j − b)/T). Both are only valid for prompts like
@@ -158,17 +172,20 @@ class Calibrator:
     model : str
         Name of the judge.
     fitted_on : mapping
-        What it was fitted on: benchmark, revision, n (prompts), clusters, categories, a hash of the scores,
+        The data of the fit: benchmark, revision, n (prompts), clusters, categories, a hash of the scores,
         the model's revision, the kind of judge. Empty if nothing was fitted: the rewards are taken as stated.
     reference : tuple of float
         Quantiles of the rewards that it was fitted on, from the smallest to the largest.
+    prompts : str
+        The prompts that it was fitted on: a digest of 12 hexadecimal digits each, of its id and rewards. Of more
+        than 10,000, those with the smallest digests.
     versions : mapping
         Versions of rmcalib, numpy and scipy.
     rule : AcceptRule, optional
         When to accept a prompt's first choice, with its guarantee; `decide` adds it.
     inputs : tuple of Input
-        The rewards of a panel (`combine`): r is then the sum of its rewards, each times its weight. Empty for
-        one reward.
+        Several rewards. Of one thing (`combine`), r is their sum, each times its weight. Of different things
+        (`all_hold`), r is the log-odds that all hold: P = Π_k σ((r_k − b_k)/T_k). Empty for one reward.
 
     Examples
     --------
@@ -176,7 +193,7 @@ class Calibrator:
     >>> calibrator
     Calibrator of org/rm: P(best of its prompt) = softmax(reward / T), T = 2 [1.8, 2.3]
       not fitted: T is as given; rewards from -1 to 1
-      no accept rule (`rmcalib decide --calibrator`)
+      no accept rule (`decide` finds one)
     >>> calibrator.p_best([4.0, 4 - 2 * np.log(3), 1.0], ["a", "a", "b"]).round(4).tolist()
     [0.75, 0.25, 1.0]
     >>> calibrator.outside([0.5, 7.0]).tolist(), calibrator.percentile([0.5, 7.0]).tolist()
@@ -187,13 +204,14 @@ class Calibrator:
     low: float
     high: float
     level: Annotated[float, Gt(0), Lt(1)] = 0.95
-    threshold: float | None = None
+    threshold: Number | None = None
     threshold_low: float | None = None
     threshold_high: float | None = None
-    covariance: tuple[tuple[float, float], tuple[float, float]] | None = None
+    covariance: tuple[tuple[Number, Number], tuple[Number, Number]] | None = None
     model: str = ""
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
-    reference: tuple[float, ...] = ()
+    reference: tuple[Number, ...] = ()
+    prompts: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     rule: AcceptRule | None = None
     inputs: tuple[Input, ...] = ()
@@ -203,6 +221,11 @@ class Calibrator:
         """What its labels were: "top_1", the best response of a prompt, or "pointwise", each response alone."""
         return "top_1" if self.threshold is None else "pointwise"
 
+    @property
+    def joins(self) -> bool:
+        """Whether it joins rewards of different things, each with its own T and b."""
+        return bool(self.inputs) and all(judge.threshold is not None for judge in self.inputs)
+
     def __repr__(self) -> str:
         """Return three lines: what a reward means, what it was fitted on, and when to accept."""
         form = "{:.3g}".format
@@ -211,8 +234,14 @@ class Calibrator:
         if self.threshold is not None:
             b = {"value": self.threshold, "low": self.threshold_low, "high": self.threshold_high}
             meaning = f"P(correct) = σ((reward − b) / T), T = {t}, b = {bracketed(b, form)}"
-        if self.inputs:
-            weighted = " + ".join(f"{one.weight:.3g} × {clean_line(one.name)}" for one in self.inputs)
+        if self.joins:
+            each = (
+                f"σ(({clean_line(judge.name)} − {judge.threshold:.3g}) / {judge.temperature:.3g})"
+                for judge in self.inputs
+            )
+            meaning = f"P(all hold) = {' · '.join(each)}"
+        elif self.inputs:
+            weighted = " + ".join(f"{judge.weight:.3g} × {clean_line(judge.name)}" for judge in self.inputs)
             meaning += f", reward = {weighted}"
         where, n = clean_line(self.fitted_on.get("benchmark") or "one file"), self.fitted_on.get("n")
         fit = f"fitted on {count(n, 'prompt')} of {where}" if n else "not fitted: T is as given"
@@ -221,11 +250,14 @@ class Calibrator:
             if self.reference
             else ""
         )
-        rule = self.rule or "no accept rule (`rmcalib decide --calibrator`)"
+        rule = self.rule or "no accept rule (`decide` finds one)"
         return f"Calibrator of {clean_line(self.model or 'a judge')}: {meaning}\n  {fit}{seen}\n  {rule}"
 
     def one_reward(self, rewards: ArrayLike) -> FloatArray:
-        """Return the reward r of each response: the rewards themselves, or of a panel (..., J) their weighted sum.
+        """Return the reward r of each response: the rewards themselves, or one of several (..., J).
+
+        Rewards of one thing are added up with their weights; those of different things become the log-odds that
+        all hold.
 
         >>> panel = Calibrator(1.0, 1.0, 1.0, inputs=(Input("a", 2.0, 1, 3, 0, 1), Input("b", 1.0, 0, 2, 0, 1)))
         >>> panel.one_reward([[1.0, 0.5], [0.0, 1.0]]).tolist()
@@ -235,11 +267,38 @@ class Calibrator:
         if not self.inputs:
             return given
         if given.ndim == 0 or given.shape[-1] != len(self.inputs):
-            names = ", ".join(clean_line(one.name) for one in self.inputs)
+            names = ", ".join(clean_line(judge.name) for judge in self.inputs)
             raise ValueError(
                 f"rewards: expected {len(self.inputs)} of each response ({names}), got shape {given.shape}"
             )
-        return np.asarray(given @ np.array([one.weight for one in self.inputs]))
+        if not self.joins:
+            return np.asarray(given @ np.array([judge.weight for judge in self.inputs]))
+        temperature, threshold = np.array([(judge.temperature, judge.threshold) for judge in self.inputs]).T
+        return log_odds(log_expit((given - threshold) / temperature).sum(axis=-1))
+
+    def within(self, rewards: ArrayLike) -> FloatArray:
+        """Return rewards, moved into the range of the fit if they are beyond it; of a panel each into its own.
+
+        >>> Calibrator(1.0, 1.0, 1.0, reference=(0.0, 2.0)).within([-1.0, 1.0, 3.0]).tolist()
+        [0.0, 1.0, 2.0]
+        """
+        return np.clip(np.asarray(rewards, dtype=np.float64), *self._range())
+
+    def _range(self) -> FloatArray:
+        """Return the smallest and the largest reward of the fit; of a panel (2, J)."""
+        if self.inputs:
+            return np.array([(judge.smallest, judge.largest) for judge in self.inputs]).T
+        return np.array((self.reference[0], self.reference[-1]) if self.reference else (-np.inf, np.inf))
+
+    def logit(self, rewards: ArrayLike) -> FloatArray:
+        """Return (r − b)/T of each response, the log-odds of P(correct); without b r/T, log-utilities.
+
+        Parameters
+        ----------
+        rewards : float, any shape
+            Rewards; of a panel of J judges (..., J).
+        """
+        return self._scaled(self.one_reward(rewards))
 
     def p_correct(self, rewards: ArrayLike) -> FloatArray:
         """Return P(correct) = σ((r − b)/T) of each response.
@@ -263,8 +322,6 @@ class Calibrator:
         >>> Calibrator(2.0, 1.8, 2.3, threshold=1.0).p_correct([1.0, 1 + 2 * np.log(3)]).round(4).tolist()
         [0.5, 0.75]
         """
-        from scipy.special import expit
-
         return np.asarray(expit(self._log_odds_correct(self.one_reward(rewards))))
 
     def p_best(self, rewards: ArrayLike, prompt: ArrayLike) -> FloatArray:
@@ -290,9 +347,9 @@ class Calibrator:
         [0.25, 1.0, 0.75]
         """
         reward, sizes, order = self._by_prompt(rewards, prompt)
-        found = np.empty(len(reward))
-        found[order] = np.exp(self._log_p_best(reward, sizes))
-        return found
+        p = np.empty(len(reward))
+        p[order] = np.exp(self._log_p_best(reward, sizes))
+        return p
 
     def outside(self, rewards: ArrayLike) -> BoolArray:
         """Return which rewards are beyond the range of the fit, where the probabilities are extrapolated.
@@ -300,15 +357,10 @@ class Calibrator:
         Of a panel (..., J): if one of its rewards is. Without a known range, none are.
         """
         given = np.asarray(rewards, dtype=np.float64)
-        if self.inputs:
-            self.one_reward(given)  # checks the shape
-            low, high = (
-                np.array([getattr(one, name) for one in self.inputs]) for name in ("smallest", "largest")
-            )
-            return np.asarray(~((given >= low) & (given <= high)).all(axis=-1))
-        if not self.reference:
-            return np.zeros(given.shape, dtype=bool)
-        return np.asarray(~((given >= self.reference[0]) & (given <= self.reference[-1])))
+        self.one_reward(given)  # checks the shape
+        low, high = self._range()
+        beyond = ~((given >= low) & (given <= high))
+        return np.asarray(beyond.any(axis=-1) if self.inputs else beyond)
 
     def accept(self, rewards: ArrayLike, prompt: ArrayLike) -> BoolArray:
         """Return which responses are accepted by the rule: at most one of each prompt, its first choice.
@@ -333,7 +385,7 @@ class Calibrator:
         [True, False, False, False]
         """
         if self.rule is None:
-            raise ValueError("the calibrator has no accept rule; find one with `rmcalib decide --calibrator`")
+            raise ValueError("the calibrator has no accept rule; `decide` finds one")
         reward, sizes, order = self._by_prompt(rewards, prompt)
         rows, odds = self.first_choices(reward, sizes, self.rule.of)
         accepted = np.zeros(len(reward), dtype=bool)
@@ -362,7 +414,10 @@ class Calibrator:
         return reward[order], np.bincount(group), order
 
     def _log_p_best(self, reward: FloatArray, sizes: IntArray) -> FloatArray:
-        return segment_log_softmax((reward - (self.threshold or 0.0)) / self.temperature, sizes)
+        return segment_log_softmax(self._scaled(reward), sizes)
+
+    def _scaled(self, reward: FloatArray) -> FloatArray:
+        return np.asarray((reward - (self.threshold or 0.0)) / self.temperature)
 
     def _log_odds_correct(self, reward: FloatArray) -> FloatArray:
         if self.threshold is None:
@@ -370,7 +425,7 @@ class Calibrator:
                 "the calibrator was fitted on which response is the best of its prompt, so it says nothing about a "
                 "single response; fit one on labels that are correct or not (`rmcalib calibrate`)"
             )
-        return np.asarray((reward - self.threshold) / self.temperature)
+        return self._scaled(reward)
 
     def apply(self, scores: Scores | Sequence[Scores]) -> Scores:
         """Return the scores with rewards divided by the temperature; the manifest names the calibrator.
@@ -394,11 +449,11 @@ class Calibrator:
     def one_table(self, every: Sequence[Scores]) -> Scores:
         """Return scores with the reward r of this calibrator; refuse those that cannot become probabilities."""
         if len(every) != max(len(self.inputs), 1):
-            needs = ", ".join(clean_line(one.name) for one in self.inputs) or "one judge"
+            needs = ", ".join(clean_line(scores.name) for scores in self.inputs) or "one judge"
             raise ValueError(f"the calibrator takes the scores of {needs}; given: {len(every)}")
-        for one in every:
-            if (reason := one.refusal("apply")) is not None:
-                raise ValueError(f"{one.name}: rewards cannot become probabilities: {reason}")
+        for scores in every:
+            if (reason := scores.refusal("apply")) is not None:
+                raise ValueError(f"{scores.name}: rewards cannot become probabilities: {reason}")
         first = every[0]
         for other in every[1:]:
             same = len(first) == len(other) and (first.item_id == other.item_id).all()
@@ -406,7 +461,7 @@ class Calibrator:
                 raise ValueError(f"{first.name} and {other.name}: their rows are not of the same responses")
         if not self.inputs:
             return first
-        return replace(first, reward=self.one_reward(np.stack([one.reward for one in every], axis=-1)))
+        return replace(first, reward=self.one_reward(np.stack([scores.reward for scores in every], axis=-1)))
 
     def check(self, scores: Scores | Sequence[Scores]) -> CalibratorCheck:
         """Fit other scores, which are not calibrated yet, and compare the result with this calibrator.
@@ -418,14 +473,33 @@ class Calibrator:
         """
         single = self.one_table([scores] if isinstance(scores, Scores) else list(scores))
         part = labelled_part(single, "one" if self.view == "top_1" else "labelled")
+        used, unseen = self._seen(part)
+        enough = int(unseen.sum()) >= FEWEST
+        if used and enough:
+            part = part.take(unseen)
         if self.view == "top_1":
             best = part.scale.temperature_interval(self.level)
-            found = Calibrator(best.value, best.low, best.high)
+            other = Calibrator(best.value, best.low, best.high)
         else:
-            found = fit_pointwise(part, self.level)
-        same = single.content_hash() == self.fitted_on.get("scores")
-        holds = None if same else _agree(self, found)
-        return CalibratorCheck(found.temperature, found.low, found.high, len(part), holds, found.threshold)
+            other = fit_pointwise(part, self.level)
+        holds = None if used and not enough else _agree(self, other)
+        return CalibratorCheck(
+            other.temperature, other.low, other.high, len(part), holds, used, other.threshold
+        )
+
+    def _seen(self, part: Part) -> tuple[int, BoolArray]:
+        """Return how many prompts of a part it was fitted on, and which of them (n,) are surely others."""
+        fitted = np.array(
+            [self.prompts[i : i + 2 * MARK_BYTES] for i in range(0, len(self.prompts), 2 * MARK_BYTES)]
+        )
+        if not len(fitted):
+            return 0, np.ones(len(part), dtype=bool)
+        marks = np.array(prompt_marks(part))
+        # Of a large fit, only the smallest marks are here: they are a random sample of its prompts.
+        comparable = marks <= fitted[-1] if len(fitted) >= MOST_MARKS else np.ones(len(part), dtype=bool)
+        same = np.isin(marks, fitted)
+        used = round(float(same.sum() / max(comparable.sum(), 1)) * len(part))
+        return used, comparable & ~same
 
     def percentile(self, rewards: Any) -> FloatArray:
         """Return the percentage of reference rewards below each reward (N,), half of equal ones included."""
@@ -452,7 +526,10 @@ class Calibrator:
             )
         if content.pop("sha256", None) != json_hash(content):
             raise ValueError(f"{path}: damaged, or changed by hand; make it again")
-        return typed(cls, content, str(path))
+        found = typed(cls, content, str(path))
+        counts = {name: found.fitted_on.get(name) for name in ("n", "clusters")}
+        typed(dict[str, int | None], counts, f"{path}: fitted_on")
+        return found
 
 
 def log_odds(log_p: FloatArray) -> FloatArray:
@@ -476,15 +553,30 @@ def quantiles(rewards: FloatArray) -> tuple[float, ...]:
     return tuple(np.quantile(rewards, np.linspace(0, 1, N_QUANTILES)).tolist())
 
 
+def prompt_marks(part: Part) -> list[str]:
+    """Return a digest of each prompt (n,): of its id and rewards, in any order and to the precision of float32."""
+    order = np.lexsort((part.reward, part.prompt))
+    with np.errstate(over="ignore"):
+        rewards = (part.reward[order] + 0.0).astype("<f4")
+    ids = part.scores.item_id[part.starts].tolist()
+    return [
+        hashlib.blake2b(
+            one.encode("utf-8", "surrogatepass") + rewards[start : start + size].tobytes(),
+            digest_size=MARK_BYTES,
+        ).hexdigest()
+        for one, start, size in zip(ids, part.starts.tolist(), part.sizes.tolist(), strict=True)
+    ]
+
+
 def as_calibrator(given: Any, *, panel: bool = False) -> Calibrator:
-    """Return a calibrator from what users have: one, the result of `calibrate` or `decide`, or a file.
+    """Return a calibrator from a calibrator, the result of `calibrate` or `decide`, or a file.
 
     One that takes the rewards of several judges is refused unless ``panel``: its T and b are of their sum.
     """
-    found = getattr(given, "calibrator", given)
-    calibrator = found if isinstance(found, Calibrator) else Calibrator.load(found)
+    inner = getattr(given, "calibrator", given)
+    calibrator = inner if isinstance(inner, Calibrator) else Calibrator.load(inner)
     if calibrator.inputs and not panel:
-        names = ", ".join(clean_line(one.name) for one in calibrator.inputs)
+        names = ", ".join(clean_line(judge.name) for judge in calibrator.inputs)
         raise ValueError(
             f"calibrator: it takes the rewards of several judges ({names}); use it with `rmcalib apply`"
         )
@@ -493,10 +585,8 @@ def as_calibrator(given: Any, *, panel: bool = False) -> Calibrator:
 
 def fit_pointwise(part: Part, level: float = 0.95) -> Calibrator:
     """Fit T and b of P(correct) = σ((r − b)/T) on the labelled responses of a part, with prompts as clusters."""
-    from scipy.special import expit
-
-    known = ~np.isnan(part.label)
-    r, y, cluster = part.reward[known], part.label[known], part.pointwise.cluster
+    labelled = ~np.isnan(part.label)
+    r, y, cluster = part.reward[labelled], part.label[labelled], part.pointwise.cluster
     fit = fit_sigmoid(r, y)
     # In x = (r − b)/T at the fit, the log-odds are s·x + c with s = 1 and c = 0.
     x = fit.log_odds(r)
@@ -505,7 +595,7 @@ def fit_pointwise(part: Part, level: float = 0.95) -> Calibrator:
     curvature = (features * (p * (1 - p))[:, None]).T @ features
     moves = len(x) * (features * (y - p)[:, None]) @ np.linalg.pinv(curvature)
     # log T = −log s and b = b̂ − T·c, to the first order.
-    of_scale, of_shift, of_both = (mean_error(one, cluster) for one in (*moves.T, moves.sum(axis=1)))
+    of_scale, of_shift, of_both = (mean_error(values, cluster) for values in (*moves.T, moves.sum(axis=1)))
     scale, shift = of_scale.margin(level), of_shift.margin(level)
     together = (of_both.se**2 - of_scale.se**2 - of_shift.se**2) / 2
     t, b = fit.temperature, fit.threshold
@@ -525,14 +615,14 @@ def fit_pointwise(part: Part, level: float = 0.95) -> Calibrator:
 def labelled_part(scores: Any, which: str = "one") -> Part:
     """Return the prompts with exactly one correct response ("one") or any label, or raise if there are none."""
     part = scores if isinstance(scores, Part) else whole_part(load_scores(scores))
-    found = part.prompts(which)
-    if found is None:
+    labelled = part.prompts(which)
+    if labelled is None:
         what = "exactly one correct response" if which == "one" else "a label"
         raise ValueError(f"no prompt has {what}; give scores of labelled prompts")
-    return found
+    return labelled
 
 
-def _agree(one: Calibrator, other: Calibrator) -> bool:
+def _agree(first: Calibrator, second: Calibrator) -> bool:
     """Return whether chance can explain the differences of two temperatures, and of two thresholds.
 
     The limits of the difference d of two logarithms of T are d ± √(a² + b²), where a and b are the distances of
@@ -543,14 +633,14 @@ def _agree(one: Calibrator, other: Calibrator) -> bool:
     >>> _agree(Calibrator(2.0, 1.9, 2.1), Calibrator(2.5, 2.3, 2.8))
     False
     """
-    lower, upper = sorted((one, other), key=lambda each: each.temperature)
+    lower, upper = sorted((first, second), key=lambda each: each.temperature)
     if lower.temperature <= 0 or not np.isfinite(upper.temperature) or upper.low <= 0:
         agree = lower.high >= upper.low  # there is no distance in logarithms
     else:
         apart = np.log(upper.temperature / lower.temperature)
         room = np.log(lower.high / lower.temperature), np.log(upper.temperature / upper.low)
         agree = bool(apart <= math.hypot(*room))
-    if one.threshold is None or other.threshold is None:
+    if first.threshold is None or second.threshold is None:
         return agree
-    widths = [(each.threshold_high or 0.0) - (each.threshold_low or 0.0) for each in (one, other)]
-    return agree and bool(abs(one.threshold - other.threshold) <= math.hypot(*widths) / 2)
+    widths = [(each.threshold_high or 0.0) - (each.threshold_low or 0.0) for each in (first, second)]
+    return agree and bool(abs(first.threshold - second.threshold) <= math.hypot(*widths) / 2)

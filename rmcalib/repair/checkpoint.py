@@ -120,7 +120,7 @@ def write_checkpoint(
     if calibrator.fitted_on.get("judge") in _NOT_LINEAR or calibrator.threshold is not None:
         raise ValueError(
             f"{name}: a checkpoint divides the rewards of a linear layer by T. This judge has none, or the calibrator "
-            "also has a threshold b: use the calibrator file with --calibrator instead"
+            "also has a threshold b: use the calibrator itself instead"
         )
     options = _at_revision(name, calibrator, options or LoadOptions())
     with _written_whole(target) as draft:
@@ -147,20 +147,20 @@ def check_destination(folder: str | Path, repo_id: str | None = None) -> Path:
     """Raise a ValueError if a checkpoint cannot be written to a folder, or uploaded to a repository of the Hub."""
     path = Path(folder)
     if path.is_symlink() or (path.exists() and not (path.is_dir() and not any(path.iterdir()))):
-        raise ValueError(f"--checkpoint {folder}: exists; give a new folder")
+        raise ValueError(f"{folder}: exists; give a new folder for the checkpoint")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"--checkpoint {folder}: cannot be written: {error.strerror}") from error
+        raise ValueError(f"{folder}: cannot be written: {error.strerror}") from error
     if repo_id is not None:
         from huggingface_hub import constants, get_token
 
         if "/" not in check_repo_id(repo_id):
-            raise ValueError(f"--push-to-hub {repo_id}: give the owner too, such as me/{repo_id}")
+            raise ValueError(f"{repo_id}: name the owner of the repository, too, such as me/{repo_id}")
         if constants.HF_HUB_OFFLINE:
-            raise ValueError("--push-to-hub: HF_HUB_OFFLINE is set, so nothing can be uploaded")
+            raise ValueError(f"{repo_id}: HF_HUB_OFFLINE is set, so nothing can be uploaded")
         if get_token() is None:
-            raise ValueError("--push-to-hub: log in first (`hf auth login`), or set HF_TOKEN")
+            raise ValueError(f"{repo_id}: log in first (`hf auth login`), or set HF_TOKEN")
     return path
 
 
@@ -205,12 +205,12 @@ def push_checkpoint(folder: str | Path, repo_id: str) -> str:
 
 def _at_revision(name: str, calibrator: Calibrator, options: LoadOptions) -> LoadOptions:
     """Return options with the revision that was calibrated; refuse a local model that has changed."""
-    known = calibrator.fitted_on.get("model_revision")
-    if not known or name != calibrator.model:
+    fitted = calibrator.fitted_on.get("model_revision")
+    if not fitted or name != calibrator.model:
         return options
     if not is_local(name):
-        return options if options.revision else replace(options, revision=str(known))
-    if identify(name) != known:
+        return options if options.revision else replace(options, revision=str(fitted))
+    if identify(name) != fitted:
         raise ValueError(f"{name}: its files have changed since they were scored: score them again")
     return options
 
@@ -283,15 +283,15 @@ def _check(model: str, folder: Path, temperature: float, options: LoadOptions, r
         raise ValueError(
             f"{model}: its rewards are not linear in its last layer: the rewards of the scaled model differ "
             f"from r / T by {difference:.2g} of the largest (at most {TOLERANCE:g} is accepted). Nothing was "
-            "written; use the calibrator file with --calibrator instead"
+            "written; use the calibrator itself instead"
         )
     return difference
 
 
 def _rewards(judge: Classifier) -> FloatArray:
     items = load_benchmark("demo", limit=N_CHECKED).items
-    scored: list[Any] = [one for chunk in judge.score(items) for one in chunk]
-    return np.array([reward for one in scored for reward in one.rewards], dtype=float)
+    scored: list[Any] = [item for chunk in judge.score(items) for item in chunk]
+    return np.array([reward for item in scored for reward in item.rewards], dtype=float)
 
 
 def _model_card(calibrator: Calibrator, rows: Sequence[Mapping[str, Any]], **about: Any) -> str:
@@ -300,11 +300,11 @@ def _model_card(calibrator: Calibrator, rows: Sequence[Mapping[str, Any]], **abo
 
     templates = Environment(loader=PackageLoader("rmcalib.repair", "."), trim_blocks=True)
     templates.filters["code"] = _code
-    found = {(row["stage"], row["metric"]): row for row in rows if row["category"] == "overall"}
+    by_stage = {(row["stage"], row["metric"]): row for row in rows if row["category"] == "overall"}
     table = [
-        (catalogue()[metric].label, *(bracketed(found[stage, metric]) for stage in ("before", "after")))
+        (catalogue()[metric].label, *(bracketed(by_stage[stage, metric]) for stage in ("before", "after")))
         for metric in METRICS["top_1"]
-        if ("before", metric) in found and ("after", metric) in found
+        if ("before", metric) in by_stage and ("after", metric) in by_stage
     ]
     card = templates.get_template("checkpoint.md.jinja")
     return (

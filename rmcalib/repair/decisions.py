@@ -15,6 +15,12 @@ Very high thresholds accept too few prompts for any test to pass. The sequence s
 that accepts enough of them (`_first_size`). That depends on the probabilities only, not on which responses
 are correct. The guarantee is exact if the error rate falls as the threshold rises. `results/decisions.md`
 includes a case where it does not fall.
+
+If prompts were drawn with unequal probabilities π, each counts w = 1/π, in units of the largest weight of those with
+p ≥ t: N and the number of errors are sums of v = w/max w ≤ 1. The function v ↦ log E exp(−λvX) is convex and 0 at 0,
+so it is at most v log E exp(−λX), and the sum of errors has at most the exponential moments E exp(−λ·) of a binomial
+number with Σv trials. So we use the bound of that number. Without any error it is proven, because Π(1 − r_i) ≤
+(1 − α)^Σv if Σ v_i r_i ≥ α Σ v_i; with errors, the tests enumerate and simulate it. With equal weights nothing changes.
 """
 
 from __future__ import annotations
@@ -30,7 +36,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import mean_interval
 from rmcalib.calibration.best_of import doubled
-from rmcalib.calibration.clusters import prompts_per_observation
+from rmcalib.calibration.clusters import FEW_DECIDE, cluster_freedom, prompts_per_observation
 from rmcalib.calibration.intervals import check_level, clopper_pearson
 from rmcalib.metrics.best_of import with_enough_samples
 from rmcalib.metrics.results import Shown
@@ -166,6 +172,12 @@ class Decisions(Shown):
     drawing: list[dict[str, Any]]
     sample_cost: float
 
+    def document(self) -> Any:
+        """Return the document of the page."""
+        from rmcalib.report.decisions import decisions_document
+
+        return decisions_document(self)
+
     def table_rows(self) -> list[dict[str, Any]]:
         """Return the accuracy-rejection curve."""
         return self.curve
@@ -177,13 +189,13 @@ class Decisions(Shown):
 
     def content(self) -> dict[str, Any]:
         """Return all results as a dictionary that can be written as JSON."""
-        found = asdict(self)
-        return {**found, "asked": self.asked, "rule": found.pop("calibrator")["rule"]}
+        values = asdict(self)
+        return {**values, "asked": self.asked, "rule": values.pop("calibrator")["rule"]}
 
     def __repr__(self) -> str:
         """Return the threshold, and how many prompts it accepts."""
-        found = self.choice
-        return f"Decisions(threshold = {found.threshold}, accepts {found.accepted:.0%} of {self.n} prompts)"
+        choice = self.choice
+        return f"Decisions(threshold = {choice.threshold}, accepts {choice.accepted:.0%} of {self.n} prompts)"
 
 
 def decide(
@@ -212,7 +224,7 @@ def decide(
     scores : Scores, DataFrame or path
         The rewards; see `load_scores`. Only prompts with exactly one correct response are used or, if responses
         are labelled one by one, those whose first choice has a label. The prompts of a cluster count as fewer,
-        by their design effect.
+        by their design effect; those that were drawn with unequal probabilities (`label`) count by their weights.
     wrong_at_most : float
         The largest fraction of wrong responses among the accepted ones.
     level : float
@@ -223,7 +235,7 @@ def decide(
         The cost of drawing one more sample, as a fraction of the cost of a wrong response; default a hundredth of
         `ask_cost`. Used where samples are labelled one by one, to say when to stop drawing.
     calibrator : Calibrator, Calibration or path, optional
-        What turns the rewards into probabilities; default the rewards as stated. Fit it on other prompts.
+        Turns the rewards into probabilities; default the rewards as stated. Fit it on other prompts.
     seed : int
         Seed of the folds of the regret.
 
@@ -258,18 +270,17 @@ def decide(
     given = scores.scores if isinstance(scores, Part) else load_scores(scores)
     used = stated(given) if calibrator is None else as_calibrator(calibrator)
     part = _measured(scores if isinstance(scores, Part) else given, used, calibrator is None)
-    if part.weight is not None:
-        raise ValueError(
-            f"{given.name}: prompts were drawn with unequal probabilities, and the guarantee needs equal ones: label "
-            "prompts that are drawn at random"
-        )
     asking = wrong_at_most if ask_cost is None else ask_cost
     per_sample = asking / 100 if sample_cost is None else sample_cost
     drawing = _drawing(part, wrong_at_most, level, asking, per_sample)
     first = _first_choices(part, seed)
+    if not first.known.any():
+        raise ValueError(f"{given.name}: no response with the largest reward has a label; label those")
     part = part if first.known.all() else part.take(first.known)
     first = first.take_known()
-    choice = safe_threshold(first.odds, first.wrong, alpha=wrong_at_most, level=level, cluster=part.cluster)
+    choice = safe_threshold(
+        first.odds, first.wrong, alpha=wrong_at_most, level=level, cluster=part.cluster, weight=part.weight
+    )
     rule = AcceptRule(
         of="best" if part.scores.view == "top_1" else "correct",
         threshold=choice.threshold,
@@ -288,8 +299,8 @@ def decide(
         level=level,
         ask_cost=asking,
         choice=choice,
-        curve=_curve(first.odds, first.p, first.right, level, part.cluster),
-        regret=_regret(first, part.cluster, asking, level) if len(part) >= FEWEST else None,
+        curve=_curve(first, level, part),
+        regret=_regret(first, part, asking, level) if len(part) >= FEWEST else None,
         drawing=drawing,
         sample_cost=per_sample,
     )
@@ -321,7 +332,7 @@ def _measured(source: Scores | Part, used: Calibrator, as_stated: bool) -> Part:
         )
     moved = given if as_stated else used.apply(given)
     if (reason := moved.refusal()) is not None:
-        remedy = "; then use `rmcalib decide --calibrator FILE`" if moved.refusal("fit") is None else ""
+        remedy = "; then give the calibrator to `decide`" if moved.refusal("fit") is None else ""
         raise ValueError(f"{given.name}: there are no probabilities to act on: {reason}{remedy}")
     return labelled_part(source if as_stated else moved, "one" if moved.view == "top_1" else "labelled")
 
@@ -380,12 +391,14 @@ def safe_threshold(
     alpha: float = 0.1,
     level: float = 0.95,
     cluster: IntArray | None = None,
+    weight: FloatArray | None = None,
 ) -> Threshold:
     """Return 0 if everything can be accepted, or the lowest threshold that passes the sequence of tests.
 
     ``odds`` (n,) are the log-odds of the probability of each prompt's first choice, ``wrong`` (n,) whether that
     choice is wrong. With ``cluster`` (n,), prompts that belong together count as fewer observations, and no test
     passes with fewer clusters than prompts are needed: those that are wrong together may all have been missed.
+    With ``weight`` (n,), prompts count in units of the largest one among those that a threshold accepts.
 
     >>> odds = np.repeat([4.0, 1.0], 200)
     >>> wrong = np.repeat([False, True, False], [200, 100, 100])
@@ -393,30 +406,30 @@ def safe_threshold(
     >>> round(found.threshold, 3), found.n, found.wrong, round(found.high, 4)
     (0.75, 200, 0.0, 0.016)
     """
+    v = np.ones(len(odds)) if weight is None else weight / weight.max()
+    total, all_wrong = float(v.sum()), float(v @ wrong)
     for_all = 1 - ALL_SHARE * (1 - level)
-    alike = _alike(wrong, for_all, cluster)
-    everything = float(_upper(wrong.sum() / alike, len(wrong) / alike, for_all))
+    alike = _alike(wrong, v, for_all, cluster)
+    everything = float(_upper(all_wrong / alike, total / alike, for_all))
     level = 1 - (1 - ALL_SHARE) * (1 - level)  # of the sequence
-    fewest = int(np.ceil(_fewest(alpha, level) * _cluster_size(cluster)))
+    fewest = int(np.ceil(_fewest(alpha, level) * _cluster_size(cluster) * len(odds) / total - 1e-9))
     if everything <= alpha and len(odds) >= fewest:
-        return Threshold(0.0, 1.0, len(odds), float(wrong.mean()), everything, fewest)
+        return Threshold(0.0, 1.0, len(odds), all_wrong / total, everything, fewest)
     if len(odds) < fewest:
         return Threshold(None, 0.0, 0, None, None, fewest)
     order = np.argsort(-odds, kind="stable")
-    tested = log_odds_of(THRESHOLDS)
-    counts = np.searchsorted(-odds[order], -tested, side="right")
-    errors = np.concatenate([[0], np.cumsum(wrong[order])])[counts]
-    together, enough = _prefixes(
-        wrong[order], counts, alpha, level, None if cluster is None else cluster[order]
-    )
-    start, last, high = _sequence(counts, errors, together, enough, len(odds), alpha, level)
+    counts = np.searchsorted(-odds[order], -log_odds_of(THRESHOLDS), side="right")
+    v, wrong = v[order], wrong[order]
+    accepted, errors = (np.concatenate([[0.0], np.cumsum(sums)])[counts] for sums in (v, v * wrong))
+    together, enough = _prefixes(wrong, v, counts, alpha, level, None if cluster is None else cluster[order])
+    together *= np.maximum.accumulate(v)[np.maximum(counts, 1) - 1]
+    start, last, high = _sequence(accepted, errors, together, enough, total, alpha, level)
     shown = max(last, start)
-    n = int(counts[shown])
     return Threshold(
         threshold=None if last < start else THRESHOLDS[last],
-        accepted=0.0 if last < start else n / len(odds),
-        n=n,
-        wrong=float(errors[shown] / n),
+        accepted=0.0 if last < start else float(accepted[shown] / total),
+        n=int(counts[shown]),
+        wrong=float(errors[shown] / accepted[shown]),
         high=float(high[shown]),
         fewest=fewest,
     )
@@ -427,19 +440,19 @@ def _sequence(
     wrong: ArrayLike,
     together: FloatArray,
     enough: BoolArray,
-    n: int,
+    n: float,
     alpha: float,
     level: float,
 ) -> tuple[int, int, FloatArray]:
     """Test thresholds from the highest down; return the first tested, the last that passed, and all bounds.
 
-    For each threshold (T,): how many of the n prompts it accepts, how many of those are wrong, how many prompts count
-    as one, and whether it accepts enough for a test. If none passes, the last one is before the first.
+    For each threshold (T,): how many of the n prompts it accepts, how many of those are wrong (weighted), how many
+    count as one, and whether it accepts enough for a test. If none passes, the last one is before the first.
     """
     counts, errors = np.asarray(accepted) / together, np.asarray(wrong) / together
     high = np.where(enough, _upper(errors, counts, level), 1.0)
     first = _first_size(int(n / together[-1]), alpha, level)
-    start = int(np.argmax(enough & (np.asarray(accepted) >= first * together[-1])))
+    start = int(np.argmax(enough & (np.asarray(accepted) >= first * together[-1] * (1 - 1e-9))))
     failed = np.flatnonzero(high[start:] > alpha)
     return start, start + (int(failed[0]) if len(failed) else len(high) - start) - 1, high
 
@@ -450,8 +463,8 @@ def _upper(k: ArrayLike, n: ArrayLike, level: float) -> FloatArray:
 
     successes, total = np.asarray(k, dtype=float), np.asarray(n, dtype=float)
     rest = total - successes
-    found = betaincinv(successes + 1, np.where(rest > 0, rest, 1.0), level)
-    return np.where(rest > 0, found, 1.0)
+    bound = betaincinv(successes + 1, np.where(rest > 0, rest, 1.0), level)
+    return np.where(rest > 0, bound, 1.0)
 
 
 def _first_size(n: int, alpha: float, level: float) -> int:
@@ -488,9 +501,16 @@ def _enough(alpha: float, level: float) -> int:
     return int(n[np.flatnonzero(~passed)[-1] + 1] if not passed.all() else n[0])
 
 
-def _alike(wrong: BoolArray, level: float, cluster: IntArray | None) -> float:
-    """Return how many prompts count as one in a one-sided bound: the prompts of a cluster are wrong together."""
-    return prompts_per_observation(wrong.astype(np.float64), cluster, 2 * level - 1)
+def _alike(wrong: BoolArray, v: FloatArray, level: float, cluster: IntArray | None) -> float:
+    """Return how many prompts count as one in a one-sided bound: the prompts of a cluster are wrong together.
+
+    If a few large clusters decide, none of them may be wrong by chance: their prompts count as all alike.
+    """
+    rate = float(v @ wrong) / max(float(v.sum()), 1e-300)
+    alike = prompts_per_observation(v * (wrong - rate), cluster, 2 * level - 1)
+    if cluster is None or cluster_freedom(np.bincount(cluster), correlation=1.0) >= FEW_DECIDE:
+        return alike
+    return max(alike, _cluster_size(cluster))
 
 
 def _cluster_size(cluster: IntArray | None) -> float:
@@ -499,14 +519,19 @@ def _cluster_size(cluster: IntArray | None) -> float:
 
 
 def _prefixes(
-    wrong: BoolArray, counts: IntArray, alpha: float, level: float, cluster: IntArray | None
+    wrong: BoolArray,
+    v: FloatArray,
+    counts: IntArray,
+    alpha: float,
+    level: float,
+    cluster: IntArray | None,
 ) -> tuple[FloatArray, BoolArray]:
     """Return `_alike` of the first ``counts`` prompts (at least that of all), and whether they have enough clusters."""
-    alike, enough = np.full(len(counts), _alike(wrong, level, cluster)), np.ones(len(counts), dtype=bool)
+    alike, enough = np.full(len(counts), _alike(wrong, v, level, cluster)), np.ones(len(counts), dtype=bool)
     if cluster is not None:
         for n in np.unique(counts[counts > 0]):
             members = np.unique(cluster[:n], return_inverse=True)[1]
-            alike[counts == n] = max(alike[-1], _alike(wrong[:n], level, members))
+            alike[counts == n] = max(alike[-1], _alike(wrong[:n], v[:n], level, members))
             enough[counts == n] = n >= _fewest(alpha, level) * _cluster_size(members)
     return alike, enough
 
@@ -522,19 +547,21 @@ def _drawing(
     if most < 2:
         return []
     part = part if kept.all() else part.take(kept)
+    v = np.ones(len(part)) if part.weight is None else part.weight / part.weight.max()
     thresholds = log_odds_of(THRESHOLDS)
     rules = [(n, rule) for n in doubled(most).tolist() for rule in (RULES if n > 1 else RULES[:1])]
     each = 1 - (1 - level) / len(rules)  # so that the guarantee holds for all of them, and one may be chosen
     rows = []
     for n, rule in rules:
-        found = drawn(part.reward, part.label, part.sizes, n, thresholds, rule)
-        place, high = _safe_stop(found, alpha, each, part.cluster)
+        outcome = drawn(part.reward, part.label, part.sizes, n, thresholds, rule)
+        place, high = _safe_stop(outcome, v, alpha, each, part.cluster)
         row = {"n": n, "rule": rule, "threshold": None, "accepted": 0.0, "wrong": None, "high": None}
         if place is None:  # a person is asked at once
             rows.append({**row, "samples": 0.0, "cost": asking})
             continue
         accepted, wrong, samples = (
-            float(values[:, place].mean()) for values in (found.accepted, found.wrong, found.samples)
+            float(v @ values[:, place] / v.sum())
+            for values in (outcome.accepted, outcome.wrong, outcome.samples)
         )
         row |= {"threshold": THRESHOLDS[place], "accepted": accepted, "wrong": wrong / accepted, "high": high}
         cost = wrong + asking * (1 - accepted) + per_sample * samples
@@ -543,17 +570,17 @@ def _drawing(
 
 
 def _safe_stop(
-    found: Drawn, alpha: float, level: float, cluster: IntArray | None = None
+    outcome: Drawn, v: FloatArray, alpha: float, level: float, cluster: IntArray | None = None
 ) -> tuple[int | None, float]:
     """Return the place of the lowest threshold that passes the tests of `safe_threshold` (None: none), and its bound.
 
     Averages over orders vary less than the outcome of one order, so the binomial bounds hold.
     """
-    accepted, wrong, n = found.accepted.sum(axis=0), found.wrong.sum(axis=0), len(found.accepted)
+    accepted, wrong, n = v @ outcome.accepted, v @ outcome.wrong, float(v.sum())
     rate = np.divide(wrong, accepted, out=np.zeros(len(accepted)), where=accepted > 0)
     together = np.full(len(accepted), _cluster_size(cluster))
     if cluster is not None:
-        residual = (found.wrong - rate * found.accepted).T
+        residual = (v[:, None] * (outcome.wrong - rate * outcome.accepted)).T
         alike = [prompts_per_observation(column, cluster, 2 * level - 1) for column in residual]
         together = np.maximum(together, alike)
     for_all, level = 1 - ALL_SHARE * (1 - level), 1 - (1 - ALL_SHARE) * (1 - level)
@@ -565,23 +592,26 @@ def _safe_stop(
     return (None, 1.0) if last < start else (last, float(high[last]))
 
 
-def _curve(
-    odds: FloatArray, p: FloatArray, right: FloatArray, level: float, cluster: IntArray | None
-) -> list[dict[str, Any]]:
+def _curve(first: FirstChoices, level: float, part: Part) -> list[dict[str, Any]]:
     """Return the accuracy on the most confident fraction of the prompts, for each fraction."""
-    alike = prompts_per_observation(right, cluster, level)
-    order = np.argsort(-odds, kind="stable")
-    says, rights = np.cumsum(p[order]), np.cumsum(right[order])
+    order = np.argsort(-first.odds, kind="stable")
+    p, right = first.p[order], first.right[order]
+    v = np.ones(len(order)) if part.weight is None else part.weight[order]
+    mean = float(v @ right / v.sum())
+    cluster = None if part.cluster is None else part.cluster[order]
+    alike = prompts_per_observation(v * (right - mean), cluster, level)
+    total, says, rights = np.cumsum(v), np.cumsum(v * p), np.cumsum(v * right)
     rows = []
-    for n in np.unique(np.maximum(np.ceil(np.array(FRACTIONS) * len(odds) - 1e-9).astype(int), 1)).tolist():
-        low, high = clopper_pearson(rights[n - 1] / alike, n / alike, level)
+    for n in np.unique(np.maximum(np.ceil(np.array(FRACTIONS) * len(p) - 1e-9).astype(int), 1)).tolist():
+        unit = alike * float(v[:n].max())
+        low, high = clopper_pearson(rights[n - 1] / unit, total[n - 1] / unit, level)
         rows.append(
             {
-                "fraction": n / len(odds),
+                "fraction": float(total[n - 1] / total[-1]),
                 "n": n,
-                "threshold": float(p[order[n - 1]]),
-                "says": float(says[n - 1] / n),
-                "right": float(rights[n - 1] / n),
+                "threshold": float(p[n - 1]),
+                "says": float(says[n - 1] / total[n - 1]),
+                "right": float(rights[n - 1] / total[n - 1]),
                 "low": low,
                 "high": high,
             }
@@ -589,18 +619,25 @@ def _curve(
     return rows
 
 
-def _regret(first: FirstChoices, cluster: IntArray | None, asking: float, level: float) -> Regret:
+def _regret(first: FirstChoices, part: Part, asking: float, level: float) -> Regret:
+    v = np.ones(len(first.p)) if part.weight is None else part.weight
     wrong = 1 - first.right
     accepted, accepted_then = first.p >= 1 - asking, first.calibrated >= 1 - asking
     cost, cost_then = (np.where(each, wrong, asking) for each in (accepted, accepted_then))
-    found = mean_interval(cost - cost_then, clusters=cluster, level=level)
+    believed = np.where(accepted, 1 - first.p, asking)
+    gained = v @ (cost - cost_then) / v.sum()
+    interval = mean_interval(gained + v * (cost - cost_then - gained), clusters=part.cluster, level=level)
+
+    def mean(values: ArrayLike) -> float:
+        return float(v @ np.asarray(values) / v.sum())
+
     return Regret(
         threshold=1 - asking,
-        accepted=float(accepted.mean()),
-        believed=float(np.where(accepted, 1 - first.p, asking).mean()),
-        cost=float(cost.mean()),
-        calibrated_cost=float(cost_then.mean()),
-        value=found.value,
-        low=found.low,
-        high=found.high,
+        accepted=mean(accepted),
+        believed=mean(believed),
+        cost=mean(cost),
+        calibrated_cost=mean(cost_then),
+        value=interval.value,
+        low=interval.low,
+        high=interval.high,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -20,6 +20,7 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import Part, shares_of_largest, whole_part
 from rmcalib.repair.calibration import documented
 from rmcalib.repair.calibrator import Calibrator, Input, fit_pointwise, labelled_part
+from rmcalib.repair.joining import disagreements, spread_shares
 from rmcalib.repair.response_panels import (
     BASE_RATE,
     BEST,
@@ -29,7 +30,7 @@ from rmcalib.repair.response_panels import (
     response_losses,
 )
 from rmcalib.scores import Scores
-from rmcalib.scores.scale import Scale, as_record
+from rmcalib.scores.scale import Scale
 
 Method = Literal["mean", "weights"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -53,7 +54,10 @@ class Panel(Shown):
     members : list[dict[str, Any]]
         One row per judge: judge, temperature (None if a uniform guess is as good), weight, log_loss,
         accuracy, left_out (how much the panel's log loss rises without this judge), low, high, redundant
-        (True if the interval of left_out includes 0, up to 0.0001 nats).
+        (True if the interval of left_out includes 0, up to 0.0001 nats), and its share of the spread within prompts
+        of the panel with fitted weights (share), and of the plain sum of rewards (share_of_sum).
+    disagreements : list[dict[str, Any]]
+        One row per two judges: how often they order two responses oppositely; see `joining.disagreements`.
     panels : list[dict[str, Any]]
         One row for a guess (uniform, or the base rate), one for the best member, and one per method: panel,
         log_loss, accuracy (of first choices), gain (how much lower the log loss is than the best member's),
@@ -85,6 +89,7 @@ class Panel(Shown):
     """
 
     members: list[dict[str, Any]]
+    disagreements: list[dict[str, Any]]
     panels: list[dict[str, Any]]
     best: dict[str, int]
     n: int
@@ -93,6 +98,12 @@ class Panel(Shown):
     about: Scores
     inputs: Mapping[str, tuple[Input, ...]]
     combined: Mapping[str, FloatArray]
+
+    def document(self) -> Any:
+        """Return the document of the page."""
+        from rmcalib.report.panels import panel_document
+
+        return panel_document(self)
 
     def table_rows(self) -> list[dict[str, Any]]:
         """Return the members."""
@@ -115,18 +126,18 @@ class Panel(Shown):
         It is fitted on all prompts, so use it on others. `apply` takes it with the scores of all judges.
         """
         check_choice(method, "method", METHODS)
-        own = replace(self.about, reward=self.combined[method], manifest=self._manifest(method))
-        part = labelled_part(own, "one" if own.view == "top_1" else "labelled")
-        if own.view == "pointwise":
-            found = fit_pointwise(part, self.level)
+        scores = replace(self.about, reward=self.combined[method], manifest=self._manifest(method))
+        part = labelled_part(scores, "one" if scores.view == "top_1" else "labelled")
+        if scores.view == "pointwise":
+            fit = fit_pointwise(part, self.level)
         else:
             best = part.scale.temperature_interval(self.level)
-            found = Calibrator(best.value or np.inf, best.low, best.high, self.level)
-        if np.ptp(part.reward) == 0 or not np.isfinite([found.temperature, found.low, found.high]).all():
+            fit = Calibrator(best.value or np.inf, best.low, best.high, self.level)
+        if np.ptp(part.reward) == 0 or not np.isfinite([fit.temperature, fit.low, fit.high]).all():
             raise ValueError(
-                f"panel ({method}): its rewards are not shown to say anything, so they stay without a scale"
+                f"panel ({method}): its rewards are not shown to be better than a guess, so no temperature is fitted"
             )
-        return replace(documented(found, own, part), inputs=self.inputs[method])
+        return replace(documented(fit, scores, part), inputs=self.inputs[method])
 
     def scores(self, method: Method = "weights") -> Scores:
         """Return the panel's scores, which can be evaluated like those of any judge.
@@ -151,7 +162,7 @@ class Panel(Shown):
         return {
             "model": f"panel of {len(members)} judges ({method})",
             "score_kind": "panel",
-            "scale": as_record(scale),
+            "scale": asdict(scale),
             "labels": self.about.manifest["labels"],
             "panel": {"method": method, "members": members},
             **kept,
@@ -221,37 +232,47 @@ def combine(
     if len(views) > 1:
         raise ValueError(
             "labels: they name the best response in one file, and say of each response whether it is correct in "
-            "another; say which with labels_are (--labels-are)"
+            'another; say which: labels_are="best" or labels_are="correct"'
         )
     pointwise = views == {"pointwise"}
     common = on_common_prompts([one if pointwise else one.decided() for one in judges.values()])
-    found = (_single_responses if pointwise else _best_responses)(common, level, seed)
-    mean = partial(mean_interval, clusters=found.cluster, level=level)
+    fit = (_single_responses if pointwise else _best_responses)(common, level, seed)
+    mean = partial(mean_interval, clusters=fit.cluster, level=level)
+    rewards, sizes = np.stack([each.reward for each in common]), np.diff(common[0].offsets)
+    share_of_sum = spread_shares(rewards, sizes)
+    share = spread_shares(fit.coefficients["weights"][:, None] * rewards, sizes)
     members = []
     for j, judge in enumerate(judges):
-        lost = mean(found.losses[f"without {j}"] - found.losses["weights"])
+        lost = mean(fit.losses[f"without {j}"] - fit.losses["weights"])
         row = {
             "judge": judge,
-            "temperature": found.temperature[j],
-            "weight": float(found.weights[j]),
-            "log_loss": float(found.losses[f"member {j}"].mean()),
-            "accuracy": float(np.nanmean(found.right[f"member {j}"])),
+            "temperature": fit.temperature[j],
+            "weight": float(fit.weights[j]),
+            "log_loss": float(fit.losses[f"member {j}"].mean()),
+            "accuracy": float(np.nanmean(fit.right[f"member {j}"])),
         }
         limits = {"left_out": lost.value, "low": lost.low, "high": lost.high}
-        members.append({**row, **limits, "redundant": bool(lost.low <= _NOTHING)})
-    inputs = [_inputs(found, list(judges), common, method) for method in METHODS]
+        limits |= {
+            "redundant": bool(lost.low <= _NOTHING),
+            "share": share[j],
+            "share_of_sum": share_of_sum[j],
+        }
+        members.append({**row, **limits})
+    inputs = [_inputs(fit, list(judges), common, method) for method in METHODS]
     return Panel(
         members=members,
-        panels=_panel_rows(found, mean),
-        best={name: found.chosen.count(j) for j, name in enumerate(judges) if j in found.chosen},
-        n=len(found.part),
+        disagreements=disagreements(common, list(judges), level),
+        panels=_panel_rows(fit, mean),
+        best={name: fit.chosen.count(j) for j, name in enumerate(judges) if j in fit.chosen},
+        n=len(fit.part),
         level=level,
-        rewards={str(name): rewards for name, rewards in found.rewards.items()},
+        rewards={str(name): rewards for name, rewards in fit.rewards.items()},
         about=common[0],
         inputs=dict(zip(METHODS, inputs, strict=True)),
         combined={
-            method: np.stack([own.reward for own in common], axis=-1) @ np.array([one.weight for one in each])
-            for method, each in zip(METHODS, inputs, strict=True)
+            method: np.stack([each.reward for each in common], axis=-1)
+            @ np.array([one.weight for one in used])
+            for method, used in zip(METHODS, inputs, strict=True)
         },
     )
 
@@ -289,7 +310,9 @@ def _best_responses(common: Sequence[Scores], level: float, seed: int) -> Measur
             f"all judges; a panel needs {FEWEST} or more"
         )
     kept = np.isin(common[0].item_id[everything.starts], single.scores.item_id[single.starts])
-    stacked = PanelData(np.stack([one.reward for one in common]), common[0].is_correct, everything.sizes)
+    stacked = PanelData(
+        np.stack([inverse.reward for inverse in common]), common[0].is_correct, everything.sizes
+    )
     data = stacked.take(np.flatnonzero(kept))
     whole, fits = fit_panel(data), _cross_fitted(data, seed, single.cluster)
     logs = data.logs(np.stack([fit.inverse for fit in fits], axis=1))
@@ -304,7 +327,7 @@ def _best_responses(common: Sequence[Scores], level: float, seed: int) -> Measur
     return Measured(
         part=single,
         guess=GUESS,
-        temperature=[float(1 / one) if one > 0 else None for one in whole.inverse],
+        temperature=[float(1 / inverse) if inverse > 0 else None for inverse in whole.inverse],
         weights=weights,
         coefficients={method: whole.weights[method] * whole.inverse for method in METHODS},
         margin=_margin(data, weights * whole.inverse, whole.inverse > 0, single.cluster, level),
@@ -333,9 +356,9 @@ def _margins(
 ) -> FloatArray:
     """Return the margins (J,) of a maximum-likelihood fit from its slopes (n, J) and its curvature (J, J)."""
     moves = len(slopes) * slopes @ np.linalg.pinv(curvature)
-    found = np.zeros(len(used))
-    found[used] = [mean_error(one, cluster).margin(level) for one in moves.T[: int(used.sum())]]
-    return found
+    margins = np.zeros(len(used))
+    margins[used] = [mean_error(values, cluster).margin(level) for values in moves.T[: int(used.sum())]]
+    return margins
 
 
 def _single_responses(common: Sequence[Scores], level: float, seed: int) -> Measured:
@@ -343,17 +366,17 @@ def _single_responses(common: Sequence[Scores], level: float, seed: int) -> Meas
     from scipy.special import expit
 
     part = whole_part(common[0]).prompts("labelled")
-    known = np.zeros(0, dtype=bool) if part is None else ~np.isnan(part.label)
-    if part is None or len(part) < FEWEST or np.ptp(part.label[known]) == 0:
+    labelled = np.zeros(0, dtype=bool) if part is None else ~np.isnan(part.label)
+    if part is None or len(part) < FEWEST or np.ptp(part.label[labelled]) == 0:
         raise ValueError(
             f"only {count(0 if part is None else len(part), 'prompt')} with correct and wrong responses and scores of "
             f"all judges; a panel needs {FEWEST} or more"
         )
     ids = set(part.scores.item_id.tolist())
     kept = np.array([name in ids for name in common[0].item_id.tolist()])
-    every = np.stack([one.reward for one in common])
+    every = np.stack([slope.reward for slope in common])
     rewards, labels = every[:, kept], part.label
-    whole = fit_responses(rewards[:, known], labels[known])
+    whole = fit_responses(rewards[:, labelled], labels[labelled])
     fits, number = held_out_responses(rewards, labels, part.sizes, part.cluster, seed)
     members = [f"member {j}" for j in range(len(rewards))]
     logits = {name: np.empty(len(labels)) for name in [*whole.panels, *members]}
@@ -364,51 +387,51 @@ def _single_responses(common: Sequence[Scores], level: float, seed: int) -> Meas
         for name, row in zip(members, fit.alone(rewards[:, rows]), strict=True):
             logits[name][rows] = row
     weights = whole.panels["weights"]
-    own = {method: whole.logits(method, every) for method in METHODS}
+    of_panels = {method: whole.logits(method, every) for method in METHODS}
     for method in METHODS:
-        own[method][kept] = logits[method]
+        of_panels[method][kept] = logits[method]
     used = whole.slope > 0
-    p = np.asarray(expit(whole.logits("weights", rewards[:, known])))
-    features = np.column_stack([rewards[:, known][used].T, np.ones(len(p))])
+    p = np.asarray(expit(whole.logits("weights", rewards[:, labelled])))
+    features = np.column_stack([rewards[:, labelled][used].T, np.ones(len(p))])
     curvature = (features * (p * (1 - p))[:, None]).T @ features
     cluster = part.pointwise.cluster
     return Measured(
         part=part,
         guess=BASE_RATE,
-        temperature=[float(1 / one) if one > 0 else None for one in whole.slope],
+        temperature=[float(1 / slope) if slope > 0 else None for slope in whole.slope],
         weights=weights[:-1],
         coefficients={method: whole.panels[method][:-1] * whole.slope for method in METHODS},
-        margin=_margins(features * (labels[known] - p)[:, None], curvature, used, cluster, level),
-        losses={name: response_losses(values[known], labels[known]) for name, values in logits.items()},
+        margin=_margins(features * (labels[labelled] - p)[:, None], curvature, used, cluster, level),
+        losses={name: response_losses(values[labelled], labels[labelled]) for name, values in logits.items()},
         right={name: first_right(values, labels, part.sizes) for name, values in logits.items()},
         cluster=cluster,
         chosen=[int(np.argmax(fits[which].panels[BEST][:-1])) for which in number],
-        rewards=own,
+        rewards=of_panels,
     )
 
 
 def _inputs(
-    found: Measured, names: Sequence[str], common: Sequence[Scores], method: Method
+    fit: Measured, names: Sequence[str], common: Sequence[Scores], method: Method
 ) -> tuple[Input, ...]:
     """Return what a panel multiplies each judge's rewards by, with intervals where that was fitted."""
     made = []
-    for j, (name, own) in enumerate(zip(names, common, strict=True)):
-        weight, margin = float(found.coefficients[method][j]), float(found.margin[j])
+    for j, (name, scores) in enumerate(zip(names, common, strict=True)):
+        weight, margin = float(fit.coefficients[method][j]), float(fit.margin[j])
         fitted = method == "weights"
         low, high = (weight - margin, weight + margin) if fitted else (None, None)
-        made.append(Input(name, weight, low, high, float(own.reward.min()), float(own.reward.max())))
+        made.append(Input(name, weight, low, high, float(scores.reward.min()), float(scores.reward.max())))
     return tuple(made)
 
 
-def _panel_rows(found: Measured, mean: Callable[[FloatArray], Interval]) -> list[dict[str, Any]]:
+def _panel_rows(fit: Measured, mean: Callable[[FloatArray], Interval]) -> list[dict[str, Any]]:
     """Return one row for a guess, one for the best member, and one per method."""
     rows = []
-    for name in (found.guess, BEST, *METHODS):
-        own = found.losses[name]
-        row: dict[str, Any] = {"panel": name, "log_loss": float(own.mean())}
-        row["accuracy"] = float(np.nanmean(found.right[name]))
-        for key, baseline in (("gain", found.losses[BEST]), ("information", found.losses[found.guess])):
-            gained = mean(baseline - own)
+    for name in (fit.guess, BEST, *METHODS):
+        loss = fit.losses[name]
+        row: dict[str, Any] = {"panel": name, "log_loss": float(loss.mean())}
+        row["accuracy"] = float(np.nanmean(fit.right[name]))
+        for key, baseline in (("gain", fit.losses[BEST]), ("information", fit.losses[fit.guess])):
+            gained = mean(baseline - loss)
             row |= {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
         rows.append(row | {"gains": bool(row["gain_low"] > 0 and row["information_low"] > 0)})
     return rows
@@ -496,15 +519,15 @@ def fit_weights(logs: FloatArray, data: PanelData, used: BoolArray) -> FloatArra
         expected = (np.exp(log_p) * logs).sum(axis=1)
         return float(-log_p[data.correct].mean()), (expected - won) / len(data.sizes)
 
-    found = minimize(
+    solution = minimize(
         loss,
         used / max(int(used.sum()), 1),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(0.0, MOST_WEIGHT * one) for one in used],
+        bounds=[(0.0, MOST_WEIGHT * is_used) for is_used in used],
         options={"ftol": 1e-12, "gtol": 1e-8},
     )
-    weights: FloatArray = found.x
+    weights: FloatArray = solution.x
     return weights
 
 
@@ -532,9 +555,9 @@ def right(logits: FloatArray, data: PanelData) -> FloatArray:
 
 
 def _inverse_temperature(rewards: FloatArray, data: PanelData) -> float:
-    found = Softmax(rewards, data.correct, data.sizes).fit()
-    if found.at_limit == "hot":
+    fit = Softmax(rewards, data.correct, data.sizes).fit()
+    if fit.at_limit == "hot":
         return 0.0
     means = np.add.reduceat(rewards, np.cumsum(data.sizes) - data.sizes) / data.sizes
     spread = float(np.std(rewards - np.repeat(means, data.sizes))) or 1.0
-    return min(1 / found.temperature, _COLDEST / spread)
+    return min(1 / fit.temperature, _COLDEST / spread)

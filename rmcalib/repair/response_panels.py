@@ -16,7 +16,7 @@ from rmcalib.calibration.temperature import cross_fit
 from rmcalib.metrics.views import shares_of_largest
 
 BASE_RATE, BEST = "base rate", "best member"
-_HOT = 1e9  # a temperature above this many spreads of the rewards says nothing
+HOT = 1e9  # a temperature above this many spreads of the rewards says nothing
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def fit_responses(rewards: FloatArray, labels: FloatArray) -> ResponseFit:
     slope, shift = np.zeros(n_judges), np.zeros(n_judges)
     rate = (labels.sum() + 1) / (len(labels) + 2)
     for j, row in enumerate(rewards):
-        found = fit_sigmoid(row, labels)
-        if found.temperature < _HOT * (float(row.std()) or 1.0):
-            slope[j], shift[j] = 1 / found.temperature, -found.threshold / found.temperature
+        judge = fit_sigmoid(row, labels)
+        if judge.temperature < HOT * (float(row.std()) or 1.0):
+            slope[j], shift[j] = 1 / judge.temperature, -judge.threshold / judge.temperature
         else:
             shift[j] = np.log(rate / (1 - rate))
     fit = ResponseFit(slope, shift, {})
@@ -69,9 +69,9 @@ def fit_responses(rewards: FloatArray, labels: FloatArray) -> ResponseFit:
 
 def _weights(x: FloatArray, labels: FloatArray, used: BoolArray) -> FloatArray:
     """Return the weights of the log-odds x (J, N) and the intercept: (J + 1,); 0 for judges that are not used."""
-    found = np.zeros(len(x) + 1)
-    found[np.append(used, True)] = fit_logistic(x[used].T, labels)
-    return found
+    weights = np.zeros(len(x) + 1)
+    weights[np.append(used, True)] = fit_logistic(x[used].T, labels)
+    return weights
 
 
 def response_losses(logits: FloatArray, labels: FloatArray) -> FloatArray:
@@ -90,11 +90,11 @@ def held_out_responses(
     rewards: FloatArray, labels: FloatArray, sizes: IntArray, cluster: IntArray | None, seed: int
 ) -> tuple[list[ResponseFit], IntArray]:
     """Return one fit per fold, on the labelled responses to prompts of the others, and each prompt's fold (n,)."""
-    prompt, known = np.repeat(np.arange(len(sizes)), sizes), ~np.isnan(labels)
+    prompt, labelled = np.repeat(np.arange(len(sizes)), sizes), ~np.isnan(labels)
     fits: list[ResponseFit] = []
 
     def fit(train: IntArray) -> float:
-        rows = known & np.isin(prompt, train)
+        rows = labelled & np.isin(prompt, train)
         fits.append(fit_responses(rewards[:, rows], labels[rows]))
         return len(fits) - 1.0
 

@@ -49,26 +49,26 @@ def drawn(
     descending order. Every size must be at least n.
     """
     shape = len(sizes), len(thresholds)
-    found = Drawn(np.empty(shape), np.empty(shape), np.empty(shape))
+    outcome = Drawn(np.empty(shape), np.empty(shape), np.empty(shape))
     for m in np.unique(sizes).tolist():
         mine = sizes == m
         rows = np.repeat(mine, sizes)
-        own, wrong = odds[rows].reshape(-1, m), 1 - label[rows].reshape(-1, m)
-        order = np.argsort(-own, axis=1, kind="stable")
-        own, wrong = np.take_along_axis(own, order, axis=1), np.take_along_axis(wrong, order, axis=1)
-        reach = np.stack([np.searchsorted(-row, -thresholds, side="right") for row in own])
+        ordered, wrong = odds[rows].reshape(-1, m), 1 - label[rows].reshape(-1, m)
+        order = np.argsort(-ordered, axis=1, kind="stable")
+        ordered, wrong = np.take_along_axis(ordered, order, axis=1), np.take_along_axis(wrong, order, axis=1)
+        reach = np.stack([np.searchsorted(-row, -thresholds, side="right") for row in ordered])
         weight = chosen_weights(m, np.array([n]))[:, 0]
-        found.accepted[mine] = np.concatenate([[0.0], np.cumsum(weight)])[reach]
+        outcome.accepted[mine] = np.concatenate([[0.0], np.cumsum(weight)])[reach]
         if rule == "best":
-            errors = np.cumsum(np.pad(averaged_over_ties(own, wrong) * weight, ((0, 0), (1, 0))), axis=1)
-            found.wrong[mine] = np.take_along_axis(errors, reach, axis=1)
-            found.samples[mine] = n
+            errors = np.cumsum(np.pad(averaged_over_ties(ordered, wrong) * weight, ((0, 0), (1, 0))), axis=1)
+            outcome.wrong[mine] = np.take_along_axis(errors, reach, axis=1)
+            outcome.samples[mine] = n
         else:
             errors = np.cumsum(np.pad(wrong, ((0, 0), (1, 0))), axis=1)
             share = np.take_along_axis(errors, reach, axis=1) / np.maximum(reach, 1)
-            found.wrong[mine] = found.accepted[mine] * share
-            found.samples[mine] = _expected_draws(m, n)[reach]
-    return found
+            outcome.wrong[mine] = outcome.accepted[mine] * share
+            outcome.samples[mine] = _expected_draws(m, n)[reach]
+    return outcome
 
 
 def _expected_draws(m: int, n: int) -> FloatArray:

@@ -18,7 +18,7 @@ _MADE = (
 
 def best_of_n_document(found: BestOfN) -> doc.Document:
     """Return the document of `best_of_n`: three sentences, one figure, one table."""
-    compared = {1, *(row["more"] for row in found.gains)}
+    compared = {1, found.rows[-1]["n"], *(row["more"] for row in found.gains)}
     shown = [row for row in found.rows if row["n"] in compared]
     columns: doc.Columns = {
         "n": lambda row: doc.Cell(str(row["n"]), row["n"]),
@@ -59,10 +59,19 @@ def _difference(row: Row) -> doc.Cell:
 
 def best_of_n_sentences(found: BestOfN) -> list[str]:
     """Return how many samples help, how many are enough, and whether more do harm."""
+    if found.labels == "chosen":
+        return [_of_chosen(found)]
     sentences = [_useful(found), _enough(found), _over_optimised(found)]
     if found.second is not None:
         sentences.append(_second(found))
     return sentences
+
+
+def _of_chosen(found: BestOfN) -> str:
+    (row,) = found.rows
+    says = "" if row["says"] is None else f" It says {percent(row['says'])}."
+    right = bracketed({**row, "value": row["right"]}, percent)
+    return f"The best of {row['n']} is right {right} of the time.{says}"
 
 
 def _useful(found: BestOfN) -> str:

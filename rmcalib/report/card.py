@@ -103,8 +103,8 @@ def make_card(evaluation: Evaluation, *, source: str | None = None) -> Card:
     import yaml
 
     files: dict[str, bytes] = {}
-    if evaluation.reliability:
-        files[FIGURE] = figure_bytes(evaluation.plot(), "png")
+    if evaluation.reliability_rows:
+        files[FIGURE] = figure_bytes(evaluation.diagrams(), "png")
     entries = _eval_results(evaluation, source)
     if entries:
         text = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)
@@ -134,7 +134,7 @@ def _section(evaluation: Evaluation) -> str:
     document = replace(evaluation_document(evaluation), title="Calibration", subtitle="", footer="")
     figure = (
         [f"![Reliability: predicted probability against observed frequency]({FIGURE})", ""]
-        if evaluation.reliability
+        if evaluation.reliability_rows
         else []
     )
     measured = (

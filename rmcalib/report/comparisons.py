@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 
 from rmcalib._util import display
@@ -40,11 +41,12 @@ def comparison_document(found: Comparison) -> doc.Document:
     everything = _difference_table(others, found, "All metrics", left, by_category=True)
     return doc.Document(
         title=f"{b} against {a}",
-        subtitle=f"A = {a} · B = {b} · {count(max(sizes.values(), default=0), 'prompt')} in common",
+        subtitle=f"A = {a} · B = {b} · {count(max(sizes.values(), default=0), 'labelled prompt')} in common",
         sentences=comparison_sentences(found),
         first=[differences, _difference_table(first, found, "Headline metrics")],
         sections=[doc.Section("everything", "All metrics and categories", [everything])] if others else [],
         notes=list(dict.fromkeys(row["note"] for row in found.rows if row["note"])),
+        steps=comparison_steps(found),
         footer=pages.footer_of(found.settings),
     )
 
@@ -77,7 +79,9 @@ def _difference_table(
         "B − A": change,
         doc.Column("p-value", "That B − A is 0"): p,
         doc.Column(
-            "|B| − |A|", "Of gaps: the difference of their sizes, and the p-value that they are equal"
+            "|B| − |A|",
+            "Of gaps: the difference of their sizes, and the p-value that they are equal",
+            page_only=True,
         ): size,
         "better": lambda row: doc.Cell(row["better"].upper(), tone="good"),
     }
@@ -118,6 +122,29 @@ def comparison_sentences(found: Comparison) -> list[str]:
     enough = found.needed is None or found.needed <= gap["n"]
     need = "" if enough else f"; {found.needed:,} prompts would show one of 3 points"
     return [f"No difference of gap or accuracy is shown{need}."]
+
+
+def comparison_steps(found: Comparison) -> list[doc.Step]:
+    """Return what the differences mean for a choice between the two, for scores as they are."""
+    gap = found.row(_verdict_metrics(found)[0])
+    if not found.sources or gap is None or gap["size_difference"] is None or gap["n"] < FEWEST:
+        return []
+    a, b = map(shlex.quote, found.sources)
+    usable, right = found.row("usable_information"), found.row(_verdict_metrics(found)[1])
+    for row, why in ((usable, "keeps more information after a temperature"), (right, "is more often right")):
+        if row is not None and row["better"]:
+            best = {"a": a, "b": b}[row["better"]]
+            name = clean_line({"a": found.a, "b": found.b}[row["better"]])
+            return [
+                doc.Step(
+                    f"Take {name}: it {why}. Calibrate it.", f"rmcalib calibrate {best} --to calibrator.json"
+                )
+            ]
+    if gap["better"] and usable is not None:
+        worse, name = (b, found.b) if gap["better"] == "a" else (a, found.a)
+        words = "A temperature may make them equal: no difference of usable information is shown. Calibrate"
+        return [doc.Step(f"{words} {clean_line(name)}.", f"rmcalib calibrate {worse} --to calibrator.json")]
+    return []
 
 
 def _verdict_metrics(found: Comparison) -> tuple[str, str, str]:

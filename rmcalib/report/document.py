@@ -1,4 +1,4 @@
-"""A neutral document, what a result says, and three drawers of it: HTML, text for the terminal, Markdown."""
+"""A neutral document of a result, and three ways to draw it: HTML, text for the terminal, Markdown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Tile:
 class Cell:
     """One cell of a table: its text, the number to sort by, a tone ("good", "bad", "soft") and a tooltip.
 
-    ``short`` is its text on a terminal, if that is another one; ``note`` stands under it on a page.
+    ``short`` is its text on a terminal, if that is another one; ``note`` stands under it on a page, and so does a bar
+    between the two fractions ``ends``, the first of which is marked.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Cell:
     tip: str = ""
     short: str = ""
     note: str = ""
+    ends: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -107,12 +109,16 @@ def table_of(name: str, rows: Iterable[Any], columns: Columns, caption: str = ""
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: a function that draws it, a text for those who cannot see it, and a caption."""
+    """A figure: a function that draws it, a text for those who cannot see it, and a caption.
+
+    ``slider``: the page has a temperature under it, which moves its points.
+    """
 
     name: str
-    draw: Callable[[], Figure | None]
+    draw: Callable[..., Figure | None]
     label: str
     caption: str = ""
+    slider: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,14 +137,22 @@ class Words:
     verbatim: bool = False
 
 
+@dataclass(frozen=True)
+class Step:
+    """What to do next, and perhaps the command that does it."""
+
+    words: str
+    command: str = ""
+
+
 Block = Table | Drawing | Information | Words
 
 
 @dataclass(frozen=True)
 class Section:
-    """A folded section. ``widget`` is a part of the page that a script fills: "slider" or "prompts".
+    """A section, folded unless it is ``open``. ``widget`` is a part of the page that a script fills: "prompts".
 
-    Terminal and Markdown show sections that are ``brief``.
+    Terminal and Markdown show sections that are ``brief``, and print the title of an open one.
     """
 
     name: str
@@ -146,6 +160,7 @@ class Section:
     blocks: Sequence[Block] = ()
     widget: str = ""
     brief: bool = False
+    open: bool = False
 
 
 def section_of(name: str, title: str, rows: Iterable[Any], columns: Columns, caption: str = "") -> Section:
@@ -166,7 +181,9 @@ class Document:
     tiles : sequence of Tile
         The numbers of the first screen.
     first : sequence of Block
-        The rest of the first screen.
+        The rest of the first screen; figures stand side by side.
+    steps : sequence of Step
+        What to do next.
     sections : sequence of Section
         Details, folded on the page; left out on the terminal.
     notes : sequence of str
@@ -184,6 +201,7 @@ class Document:
     sentences: Sequence[str]
     tiles: Sequence[Tile] = ()
     first: Sequence[Block] = ()
+    steps: Sequence[Step] = ()
     sections: Sequence[Section] = ()
     notes: Sequence[str] = ()
     links: Mapping[str, str] = field(default_factory=dict)
@@ -256,11 +274,20 @@ def print_document(document: Document, console: Console | None = None) -> None:
         console.print(Text(document.subtitle, style="dim"))
     for i, sentence in enumerate(document.sentences):
         console.print(Text(sentence, style="bold" if i == 0 else ""))
-    sections = [section for section in document.sections if section.brief]
-    for block in [*document.first, *(block for section in sections for block in section.blocks)]:
+    for block in document.first:
         _print_block(console, block)
+    for section in document.sections:
+        if section.open:
+            console.print(Text(f"\n{section.title}", style="bold"))
+        for block in section.blocks if section.brief else ():
+            _print_block(console, block)
     for note in document.notes:
         console.print(Text(f"Note: {note}", style="dim"))
+    for step in document.steps:
+        console.print()
+        console.print(Text(f"Next: {step.words}"))
+        if step.command:
+            console.print(Text(f"  {step.command}", style="bold"), soft_wrap=True)  # so that it can be copied
 
 
 def _print_block(console: Console, block: Block) -> None:
@@ -278,6 +305,8 @@ def _print_block(console: Console, block: Block) -> None:
     soft = [i for i, row in enumerate(shown) if row[0].tone == "soft"]
     console.print()
     print_table(console, heads, texts, gap=1, soft=soft)
+    if table.caption:
+        console.print(Text(table.caption, style="dim"))
     if len(table.rows) > _MOST_ROWS:
         console.print(Text(f"… and {len(table.rows) - _MOST_ROWS} more on the page", style="dim"))
 

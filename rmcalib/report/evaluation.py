@@ -13,35 +13,36 @@ from rmcalib import __version__
 from rmcalib._util.arrays import check_choice
 from rmcalib._util.display import clean_line
 from rmcalib._util.files import json_hash, write_bytes, write_csv, write_json, write_text
+from rmcalib._util.secrets import masked
 from rmcalib._util.storage import as_path, remove_file
+from rmcalib._util.texts import did_you_mean
 from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.calibration.estimates import difference_of
 from rmcalib.metrics import table as tables
 from rmcalib.metrics.audit import audit, check_groupings
-from rmcalib.metrics.catalogue import Metric, catalogue, chosen_metrics
+from rmcalib.metrics.catalogue import PLAIN, Metric, catalogue, chosen_metrics, shown_metric
 from rmcalib.metrics.comparison import smallest_gap
+from rmcalib.metrics.conditions import holds
 from rmcalib.metrics.labelled import labelled_facts
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.results import Shown
+from rmcalib.metrics.results import Shown, data_frame
 from rmcalib.metrics.statements import corrected, shown_statements, statement_tests
 from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
 from rmcalib.repair.calibration import Calibration
 from rmcalib.repair.calibrator import Calibrator, as_calibrator
 from rmcalib.repair.decisions import Decisions, decide
+from rmcalib.report.calibrations import check_words
 from rmcalib.report.document import to_html
 from rmcalib.report.figures import figure_bytes, reliability_figure
-from rmcalib.report.repairs import check_words
-from rmcalib.report.sentences import evaluation_sentences, score_notes
+from rmcalib.report.sentences import UNNAMED, evaluation_sentences, score_notes
 from rmcalib.scores import Scores, load_scores
 from rmcalib.scores._labels import could_be_labels
-from rmcalib.scores.scale import as_record
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
-UNNAMED = "unnamed-benchmark"
-"""The name of the benchmark if the scores do not have one."""
 Curve = Literal["bins", "isotonic"]
 
 
@@ -53,19 +54,21 @@ class Evaluation(Shown):
     ----------
     model, benchmark : str
         Their names.
-    rows : list of dict
-        One row per category and metric: category, metric, value, low, high, n, note.
-    groups : list of dict
-        The gap of each category, and of other groups that were asked for: group_by, group, n, says, right,
-        gap, low, high, pooled, p_adjusted, flagged.
+    table : DataFrame
+        One row per category and metric: category, metric, value, low, high, n, note. ``rows`` has the same as dicts.
+    groups : DataFrame
+        The gap of each category and of the groups of ``group_by``: group_by, group, n, says, right, gap, low, high,
+        pooled, p_value, p_adjusted, flagged.
+    first_choice : DataFrame
+        The bins of the page's first diagram: how sure the model is against how often it is right.
+    reliability, isotonic : DataFrame
+        The bins, and the isotonic curves, of the diagrams of all responses.
     facts : dict
-        What sentences need beside the metrics: view ("top_1": one response is the best; "pointwise": each is
+        What the sentences need besides the metrics: view ("top_1": one response is the best; "pointwise": each is
         correct or not), prompts, responses, clusters, chance (accuracy of a random
         choice), smallest_gap (that these prompts can show), gain (of a temperature on other prompts, with its
         interval), tests (the p-value of each statement against the model: gap, cancels, groups, scale, check),
         shown (those statements that hold after the correction for all of them).
-    reliability, isotonic : list of dict
-        The tables that figures are drawn from.
     decisions : Decisions, optional
         When the first choice can be accepted; None if there are no probabilities.
     notes : list of str
@@ -82,17 +85,18 @@ class Evaluation(Shown):
     Examples
     --------
     >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
-    >>> report.value("accuracy"), report.content()["model"]
-    (0.5, 'org/rm')
+    >>> report.value("right"), report.content()["model"], report.holds("abs(gap) > 0.9")
+    (0.5, 'org/rm', False)
     """
 
     model: str
     benchmark: str
     rows: list[Row]
-    groups: list[Row]
+    group_rows: list[Row]
     facts: dict[str, Any]
-    reliability: list[Row]
-    isotonic: list[Row]
+    first_choice_rows: list[Row]
+    reliability_rows: list[Row]
+    isotonic_rows: list[Row]
     decisions: Decisions | None
     notes: list[str]
     settings: Settings
@@ -102,29 +106,72 @@ class Evaluation(Shown):
     texts: Benchmark | None = field(default=None, repr=False)
 
     @property
+    def groups(self) -> pandas.DataFrame:
+        """The gaps by group."""
+        return data_frame(self.group_rows)
+
+    @property
+    def first_choice(self) -> pandas.DataFrame:
+        """The bins of the page's first diagram."""
+        return data_frame(self.first_choice_rows)
+
+    @property
+    def reliability(self) -> pandas.DataFrame:
+        """The bins of the diagrams of all responses."""
+        return data_frame(self.reliability_rows)
+
+    @property
+    def isotonic(self) -> pandas.DataFrame:
+        """The isotonic curves of the diagrams of all responses."""
+        return data_frame(self.isotonic_rows)
+
+    @property
     def summary(self) -> str:
         """The result in a few sentences."""
         return " ".join(evaluation_sentences(self))
 
     def value(self, metric: str, category: str = OVERALL) -> float | None:
-        """Return the value of one metric; None if it is not available (the row's note says why)."""
-        row = tables.find_value(self.rows, metric, category)
+        """Return the value of one metric, such as "gap"; None if it is not available (the row's note says why)."""
+        name = metric if metric in catalogue() else shown_metric(metric, self.facts["view"])
+        row = tables.find_value(self.rows, name, category)
         if row is None:
-            raise ValueError(f"metric {metric!r} of category {category!r}: no such row (see .table)")
+            near = did_you_mean(metric, dict.fromkeys([*PLAIN, *(one["metric"] for one in self.rows)]))
+            raise ValueError(
+                f"metric {metric!r} of category {category!r}: no such row ({near}; .table has all)"
+            )
         value: float | None = row["value"]
         return value
 
+    def holds(self, condition: str) -> bool:
+        """Return whether a condition such as ``"gap.low > 0.05"`` holds: a gate for scripts and tests.
+
+        A condition compares a metric with a number. ``gap[Math]`` is about a category, ``gap.low`` and ``gap.high``
+        are the ends of the interval, ``abs(gap)`` is its size; the command line has the same as ``--fail-if``.
+        """
+        return holds(condition, self.rows, self.facts["view"])
+
     def content(self) -> dict[str, Any]:
         """Return all numbers, ready for JSON."""
-        changed = ("rows", "settings", "decisions", "scores", "texts")
+        changed = ("rows", "group_rows", "settings", "decisions", "scores", "texts")
         return {
-            **{one.name: getattr(self, one.name) for one in fields(self) if one.name not in changed},
+            **{
+                one.name.removesuffix("_rows"): getattr(self, one.name)
+                for one in fields(self)
+                if one.name not in changed
+            },
             **asdict(self.settings),
             "summary": self.summary,
             "protocol": "exact",
             "metrics": self.rows,
+            "groups": self.group_rows,
             "decisions": self.decisions and self.decisions.content(),
         }
+
+    def document(self, source: str = "SCORES") -> Any:
+        """Return the document of the page; its commands name the ``source`` of the scores."""
+        from rmcalib.report.pages import evaluation_document
+
+        return evaluation_document(self, source)
 
     def to_json(self, path: str | Path) -> Path:
         """Write all numbers as JSON."""
@@ -135,29 +182,33 @@ class Evaluation(Shown):
         about = {"model": self.model, "benchmark": self.benchmark}
         return write_csv(path, [about | row for row in self.rows])
 
-    def write(self, folder: str | Path) -> Path:
-        """Write report.html, metrics.csv, metrics.json and reliability.png to a folder or URL; return the page."""
-        from rmcalib.report.pages import document_of
+    def write(self, folder: str | Path, *, source: str | Path | None = None) -> Path:
+        """Write report.html, metrics.csv, metrics.json and reliability.png to a folder or URL; return the page.
 
-        out = as_path(folder)
-        page = to_html(document_of(self))
+        ``source`` is where the scores are, if not there: the page names it in commands.
+        """
+        out, page = (
+            as_path(folder),
+            to_html(self.document(masked(str(source or folder)))),
+        )  # before files are written
         self.to_csv(out / "metrics.csv")
-        if self.reliability:
-            write_bytes(out / "reliability.png", figure_bytes(self.plot(), "png"))
+        if self.reliability_rows:
+            write_bytes(out / "reliability.png", figure_bytes(self.diagrams(), "png"))
         else:
             remove_file(out / "reliability.png")  # left by an earlier evaluation
         written = write_text(out / "report.html", page)
         self.to_json(out / "metrics.json")  # last: a batch takes it as the sign that all files are written
         return written
 
-    def plot(self) -> Figure:
-        """Return the reliability diagrams as a matplotlib figure."""
-        return reliability_figure(self.reliability, self.isotonic)
+    def diagrams(self) -> Figure:
+        """Return the reliability diagrams of all responses, overall and by category, as a matplotlib figure."""
+        return reliability_figure(self.reliability_rows, self.isotonic_rows)
 
     def __repr__(self) -> str:
         """Return the result in a few lines."""
         lines = "\n".join(f"  {sentence}" for sentence in evaluation_sentences(self)[:8])
-        return f"Evaluation of {self.model} on {self.benchmark}\n{lines}"
+        where = "" if self.benchmark == UNNAMED else f" on {self.benchmark}"
+        return f"Evaluation of {self.model}{where}\n{lines}"
 
 
 def evaluate(
@@ -221,9 +272,10 @@ def evaluate(
     if own.labels is None:
         raise ValueError(f"{own.name}: {_no_labels(own)}")
     notes: list[str] = []
+    in_fit = 0
     used = None if calibrator is None else as_calibrator(calibrator)
     if used is not None:
-        own, notes = _calibrated(own, used)
+        own, notes, in_fit = _calibrated(own, used)
     texts = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     name = clean_line(own.manifest.get("model") or "unknown model")
     reason = own.refusal()
@@ -233,11 +285,11 @@ def evaluate(
     lengths = tables.response_lengths(own, texts)
     whole = whole_part(own, lengths=lengths, official=tuple(official_score(own, texts)), ties=ties, seed=seed)
     view = own.view
-    shown = None if reason else whole.prompts("one")
+    single = None if reason else whole.prompts("one")
     drawn = whole.prompts("labelled")
-    is_weighted = drawn is not None and drawn.weight is not None  # then there are means, and nothing else
-    plain = None if is_weighted else shown
-    if group_by and shown is None:
+    is_weighted = drawn is not None and drawn.weight is not None  # then there are means and decisions
+    plain = None if is_weighted else single
+    if group_by and single is None:
         raise ValueError(f"group by: {reason or 'no prompts with one correct response, so there is no gap'}")
     named = None if metrics is None else [one.name for one in wanted]
     rows = tables.metric_rows(whole, wanted, settings)
@@ -245,17 +297,26 @@ def evaluate(
     sample = labelled_facts(whole)
     # Labelled prompts that are unlike the others allow no statement about all.
     unlike = sample is not None and sample["unlike"]
-    tests = {} if unlike else statement_tests(whole, shown, rows, groups, settings)
+    tests = {} if unlike else statement_tests(whole, single, rows, groups, settings)
     return Evaluation(
         model=name,
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
         rows=rows,
-        groups=_flagged(groups, tests, level),
-        facts=_facts(whole, shown, settings, reason)
-        | {"sample": sample, "view": view, "tests": tests, "shown": shown_statements(tests, level)},
-        reliability=[] if reason or is_weighted else tables.reliability_rows(whole, settings, view),
-        isotonic=tables.isotonic_rows(whole) if curve == "isotonic" and plain is not None else [],
-        decisions=None if plain is None or metrics is not None else _decisions(plain, used, level, seed),
+        group_rows=_flagged(groups, tests, level),
+        facts=_facts(whole, single, settings, reason)
+        | {
+            "sample": sample,
+            "in_fit": in_fit,
+            "view": view,
+            "tests": tests,
+            "shown": shown_statements(tests, level),
+        },
+        first_choice_rows=[] if reason or is_weighted else _first_choice(whole, plain, settings),
+        reliability_rows=[] if reason or is_weighted else tables.reliability_rows(whole, settings, view),
+        isotonic_rows=tables.isotonic_rows(whole) if curve == "isotonic" and plain is not None else [],
+        decisions=None
+        if single is None or unlike or metrics is not None
+        else _decisions(single, used, level, seed),
         notes=[*notes, *score_notes(own, texts, whole)],
         settings=settings,
         manifest=own.manifest,
@@ -269,7 +330,8 @@ def _flagged(groups: list[Row], tests: Mapping[str, float], level: float) -> lis
     """Return groups that are flagged after the correction for all groups, and for the other statements of a page."""
     if "groups" not in tests:
         return groups
-    factor = corrected(tests)["groups"] / tests["groups"]
+    smallest = tests["groups"]  # 0 if a gap is beyond all chance
+    factor = corrected(tests)["groups"] / smallest if smallest else float(len(tests))
     for row in groups:
         if row["p_adjusted"] is not None:
             row["p_adjusted"] = min(factor * row["p_adjusted"], 1.0)
@@ -290,7 +352,7 @@ def made_from(
     return json_hash(
         {
             "scores": [scores.manifest.get("hash"), scores.content_hash()],
-            "facts": [as_record(scores.scale), scores.labels],
+            "facts": [asdict(scores.scale), scores.labels],
             "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
             "settings": [asdict(settings), metrics, list(group_by), curve, ties],
             "metrics": sorted(catalogue()),
@@ -304,9 +366,17 @@ def _no_labels(scores: Scores) -> str:
     unused = ", ".join(clean_line(name) for name in scores.extra)
     name = clean_line(next(iter(could_be_labels(scores.extra)), "NAME"))
     column = (
-        f" Columns that nothing used: {unused}; name the labels: --columns label={name}." if unused else ""
+        f' Columns that nothing used: {unused}; name the labels: columns="label={name}".' if unused else ""
     )
     return f"no labels, so nothing can be measured.{column} Without labels, draw some prompts to label: `rmcalib label`"
+
+
+def _first_choice(whole: Part, single: Part | None, settings: Settings) -> list[Row]:
+    """Return the bins of the first screen: of first choices, or of responses if each is correct or not."""
+    if whole.scores.view == "pointwise":
+        labelled = whole.prompts("labelled")
+        return [] if labelled is None else tables.bin_rows(labelled.pointwise, settings, band=True)
+    return [] if single is None else tables.bin_rows(single.first_choice, settings, band=True)
 
 
 def _decisions(part: Part, used: Calibrator | None, level: float, seed: int) -> Decisions:
@@ -317,13 +387,16 @@ def _decisions(part: Part, used: Calibrator | None, level: float, seed: int) -> 
     return replace(found, calibrator=replace(used, rule=found.calibrator.rule))
 
 
-def _calibrated(scores: Scores, used: Calibrator) -> tuple[Scores, list[str]]:
-    """Return calibrated scores, and whether the calibrator holds on them."""
+def _calibrated(scores: Scores, used: Calibrator) -> tuple[Scores, list[str], int]:
+    """Return calibrated scores, whether the calibrator holds on them, and how many prompts it was fitted on."""
     try:
-        notes = [check_words(used, used.check(scores))]
+        check = used.check(scores)
     except ValueError:  # no labels, or too few, to check it on
-        notes = []
-    return used.apply(scores), notes
+        return used.apply(scores), [], 0
+    notes = [check_words(used, check)]
+    if check.used:
+        notes.append(f"Its numbers here are of all prompts, with the {check.used:,} of the fit.")
+    return used.apply(scores), notes, check.used
 
 
 def _columns(scores: Scores, texts: Benchmark | None) -> Mapping[str, Mapping[str, str]]:
@@ -345,7 +418,7 @@ def _columns(scores: Scores, texts: Benchmark | None) -> Mapping[str, Mapping[st
 def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None) -> dict[str, Any]:
     scores = whole.scores
     facts: dict[str, Any] = {
-        "scale": as_record(scores.scale),
+        "scale": asdict(scores.scale),
         "labels": scores.manifest["labels"],
         "prompts": len(whole),
         "labelled": len(whole.prompts("labelled") or ()),
@@ -354,6 +427,10 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
         "clusters": None if whole.cluster is None else int(whole.cluster.max()) + 1,
         "one_answer": 0 if (single := whole.prompts("one")) is None else len(single),
         "chance": None if single is None else float((1 / single.sizes).mean()),
+        "undecided": len(scores) > len(whole)  # a single response is judged on its own
+        and bool(
+            (scores.reward == np.repeat(scores.reward[scores.offsets[:-1]], np.diff(scores.offsets))).all()
+        ),
         "no_calibration": reason,
         "smallest_gap": None,
         "gain": None,

@@ -11,7 +11,8 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from rmcalib.metrics.table import OVERALL
 if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 Table = Sequence[Mapping[str, Any]]
@@ -32,6 +34,7 @@ _CHANGING = {"png": "Software", "pdf": "CreationDate", "svg": "Date"}  # would d
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 _STYLE = re.compile(r' style="([^"]*)"')
 _PANEL = (3.5, 4.2)  # inches
+_DIAGRAM, _PLACE, _ROOM = (5.0, 4.1), (0.15, 0.14, 0.82, 0.84), 0.03  # inches; fractions; beyond 0 and 1
 PRINTED: tuple[Literal["png"], Literal["pdf"]] = ("png", "pdf")
 """The kinds of files of figures for papers."""
 MOST_NAMED = 30
@@ -91,6 +94,47 @@ def _attributes(match: re.Match[str]) -> str:
 # One model.
 
 
+def _first_choice_corners() -> tuple[float, float, float, float]:
+    """Return where 0 and 1 are in the diagram of the first choice: left, top, right, bottom, in points."""
+    (width, height), (x, y, across, up) = _DIAGRAM, _PLACE
+    unit = 72 / (1 + 2 * _ROOM)
+    left, bottom = (
+        72 * width * x + _ROOM * unit * width * across,
+        72 * height * (1 - y) - _ROOM * unit * height * up,
+    )
+    return left, bottom - unit * height * up, left + unit * width * across, bottom
+
+
+FIRST_CHOICE = _first_choice_corners()
+
+
+def first_choice_figure(rows: Table, what: str = "first choice", *, ax: Axes | None = None) -> Figure:
+    """Draw one reliability diagram: what a model says against how often that is right, by how sure it is.
+
+    Rows have count, confidence, frequency, band_low and band_high; the bands contain 95% of a calibrated model's
+    points. A point's area is its number of events.
+    """
+    figure, axes = _axes_of(ax, *_DIAGRAM, box=_PLACE)  # the page's script must know the place
+    plain_axes(axes)
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
+    x, counts = _column(rows, "confidence"), np.asarray(_column(rows, "count"), dtype=float)
+    low, high = _column(rows, "band_low"), _column(rows, "band_high")
+    axes.vlines(x, low, high, color=BLUE, alpha=0.22, linewidth=9).set_gid("band")
+    radius = 2 + 10 * np.sqrt(counts / counts.sum())
+    points = axes.scatter(
+        x, _column(rows, "frequency"), s=(2 * radius) ** 2, color=BLUE, alpha=0.75, linewidth=0
+    )
+    points.set_gid("points")
+    axes.text(0.02, 0.97, "right more often\nthan it says", color=GREY, fontsize=9, va="top")
+    axes.text(0.98, 0.03, "right less often\nthan it says", color=GREY, fontsize=9, ha="right")
+    axes.set_xlabel(f"says: probability of its {what}")
+    axes.set_ylabel("right: how often")
+    axes.set_xlim(-_ROOM, 1 + _ROOM)
+    axes.set_ylim(-_ROOM, 1 + _ROOM)
+    _in_percent(axes.xaxis, axes.yaxis)
+    return figure
+
+
 def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> Figure:
     """Draw reliability diagrams, one panel for each value of ``panel`` (the first 12), with counts below.
 
@@ -114,13 +158,11 @@ def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> 
     >>> reliability_figure([row]).axes[0].get_title(loc="left")
     'all'
     """
-    from matplotlib.figure import Figure
-
     panels = list(dict.fromkeys(row["panel"] for row in table))[:MOST_PANELS]
     across = max(1, min(columns, len(panels)))
     down = max(1, math.ceil(len(panels) / across))
     # Axes are placed by hand, because a layout engine takes as long as all the drawing.
-    figure = Figure(figsize=(_PANEL[0] * across, _PANEL[1] * down), dpi=130)
+    figure = _figure(_PANEL[0] * across, _PANEL[1] * down, None)
     for i, panel in enumerate(panels):
         x, y = i % across / across, 1 - (1 + i // across) / down
         axes = figure.add_axes((x + 0.18 / across, y + 0.36 / down, 0.77 / across, 0.57 / down))
@@ -157,10 +199,9 @@ def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
         one.set_xlim(-0.02, 1.02)
 
 
-def histogram_figure(values: npt.ArrayLike, xlabel: str, ylabel: str) -> Figure:
+def histogram_figure(values: npt.ArrayLike, xlabel: str, ylabel: str, *, ax: Axes | None = None) -> Figure:
     """Draw a histogram of numbers from 0 to 1."""
-    figure = _figure(4.6, 2.5)
-    axes = figure.subplots()
+    figure, axes = _axes_of(ax, 4.6, 2.5)
     plain_axes(axes)
     axes.hist(np.asarray(values), bins=20, range=(0, 1), rwidth=0.92, color=BLUE)
     axes.set_xlabel(xlabel)
@@ -168,12 +209,12 @@ def histogram_figure(values: npt.ArrayLike, xlabel: str, ylabel: str) -> Figure:
     return figure
 
 
-def decisions_figure(decisions: Any) -> Figure:
+def decisions_figure(decisions: Any, *, ax: Axes | None = None) -> Figure:
     """Draw the accuracy of the surest choices beside what the model says."""
-    from matplotlib.ticker import PercentFormatter
-
-    figure = _figure(4.6, 3.0)
-    axes, rows = figure.subplots(), decisions.curve
+    figure, axes = _axes_of(
+        ax, 4.6, 3.0, box=(0.115, 0.15, 0.86, 0.755)
+    )  # a layout engine takes as long again
+    rows = decisions.curve
     axes.axhline(1 - decisions.wrong_at_most, color=INK, linewidth=0.8, linestyle=":")
     if decisions.choice.threshold is not None:
         axes.axvline(
@@ -187,18 +228,16 @@ def decisions_figure(decisions: Any) -> Figure:
     axes.set_title("Accept the surest choices", loc="left", fontsize=11, color=INK)
     axes.set_xlabel("prompts accepted, the surest first")
     axes.set_ylim(0, 1.02)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    _in_percent(axes.xaxis, axes.yaxis)
     axes.legend(loc="lower right", frameon=False, fontsize=8, labelcolor=INK)
     return figure
 
 
-def best_of_n_figure(found: Any) -> Figure:
+def best_of_n_figure(found: Any, *, ax: Axes | None = None) -> Figure:
     """Draw how often the best of n is right, what the judge says, and pass@n, against n."""
-    from matplotlib.ticker import NullLocator, PercentFormatter
+    from matplotlib.ticker import NullLocator
 
-    figure = _figure(4.8, 3.4)
-    axes = figure.subplots()
+    figure, axes = _axes_of(ax, 4.8, 3.4)
     rows = found.rows
     n = _column(rows, "n")
     if rows[0]["low"] is not None:
@@ -220,21 +259,24 @@ def best_of_n_figure(found: Any) -> Figure:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("samples to choose from")
     axes.set_ylim(0, 1.02)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8, labelcolor=INK)
+    _in_percent(axes.yaxis)
+    legend = partial(figure.legend, loc="outside lower center", ncols=4) if ax is None else axes.legend
+    legend(frameon=False, fontsize=8, labelcolor=INK)
     return figure
 
 
 # Several models.
 
 
-def says_right_figure(table: Table) -> Figure | None:
+def says_right_figure(table: Table, *, ax: Axes | None = None) -> Figure | None:
     """Draw what each model says (mean confidence) against how often it is right (accuracy).
 
     Parameters
     ----------
     table : rows of model, category, metric, value, low, high
         Rows of `mean_confidence`, `accuracy` and `overconfidence` are used.
+    ax : matplotlib Axes, optional
+        Where to draw; default a new figure.
 
     Returns
     -------
@@ -248,8 +290,6 @@ def says_right_figure(table: Table) -> Figure | None:
     >>> says_right_figure(rows).axes[0].get_xlabel()
     'says: mean confidence'
     """
-    from matplotlib.ticker import PercentFormatter
-
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in table:
         if row["category"] == OVERALL and row["value"] is not None:
@@ -258,8 +298,7 @@ def says_right_figure(table: Table) -> Figure | None:
     if not known:
         return None
     named = len(known) <= MOST_NAMED
-    figure = _figure(5.2, 4.4 + (0.18 * len(known) if named else 0))
-    axes = figure.subplots()
+    figure, axes = _axes_of(ax, 5.2, 4.4 + (0.18 * len(known) if named else 0))
     plain_axes(axes)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
     short = short_names(known)
@@ -274,12 +313,12 @@ def says_right_figure(table: Table) -> Figure | None:
             axes.annotate(str(i), place, (5, 4), textcoords="offset points", fontsize=8, color=INK)
     axes.set_xlabel("says: mean confidence")
     axes.set_ylabel("right: accuracy")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    _in_percent(axes.xaxis, axes.yaxis)
     axes.set_xlim(0, 1.03)
     axes.set_ylim(0, 1.03)
     if named:
-        figure.legend(loc="outside lower left", frameon=False, fontsize=8.5, labelcolor=INK)
+        legend = partial(figure.legend, loc="outside lower left") if ax is None else axes.legend
+        legend(frameon=False, fontsize=8.5, labelcolor=INK)
     return figure
 
 
@@ -292,25 +331,27 @@ def _look(own: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
 
 
 def interval_figure(
-    rows: Table, xlabel: str, *, line: float = 0.0, scale: float = 1.0, mark: str = BLUE
+    rows: Table,
+    xlabel: str,
+    *,
+    line: float = 0.0,
+    scale: float = 1.0,
+    mark: str = BLUE,
+    ax: Axes | None = None,
 ) -> Figure | None:
     """Draw values with their intervals, one line each, and a reference line; marked ones are diamonds.
 
-    Rows have label, value, low, high, marked, and perhaps point: where the marker is, if not at the value, which
-    then has a tick. ``scale`` multiplies all of them.
+    Rows have label, value, low, high and marked. ``scale`` multiplies the numbers.
     """
     known = [row for row in rows if row["low"] is not None and math.isfinite(row["high"])]
     if not known:
         return None
-    figure = _figure(5.0, 0.8 + 0.28 * len(known))
-    axes = figure.subplots()
+    figure, axes = _axes_of(ax, 5.0, 0.8 + 0.28 * len(known))
     plain_axes(axes, grid="x")
     for i, row in enumerate(known):
         colour, marker = (mark, "D") if row["marked"] else (GREY, "o")
-        value, point = row["value"], row.get("point", row["value"])
         axes.hlines(i, scale * row["low"], scale * row["high"], color=colour, linewidth=1.5)
-        axes.plot(scale * value, i, "|", color=colour, markersize=8)
-        axes.plot(scale * point, i, marker, color=colour, markersize=5.5)
+        axes.plot(scale * row["value"], i, marker, color=colour, markersize=5.5)
     axes.axvline(line, color=INK, linewidth=0.9)
     axes.set_yticks(range(len(known)), [shown_text(str(row["label"]), 34) for row in known], color=INK)
     axes.tick_params(axis="y", length=0)
@@ -336,16 +377,20 @@ WATCHED: _Panels = {
 
 
 def curves_figure(rows: Table, panels: _Panels) -> Figure | None:
-    """Draw four panels of curves over steps, with their intervals where they are known."""
+    """Draw up to four panels of curves over steps, with their intervals where they are known."""
     from matplotlib.ticker import MaxNLocator
 
-    if not rows:
+    if not rows or not panels:
         return None
-    figure = _figure(5.6, 4.6)
-    for axes, (title, curves) in zip(figure.subplots(2, 2).ravel(), panels.items(), strict=True):
+    n_rows, n_columns = (len(panels) + 1) // 2, min(len(panels), 2)
+    figure = _figure(5.6, 2.3 * n_rows)
+    grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for unused in grid[len(panels) :]:
+        unused.set_axis_off()
+    for axes, (title, curves) in zip(grid, panels.items(), strict=False):
         plain_axes(axes, grid="y")
         axes.set_title(title, fontsize=10, color=INK)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         for name, (label, colour, style) in curves.items():
             known = [row for row in rows if row.get(name) is not None]
             values = _column(known, "step"), _column(known, name)
@@ -361,10 +406,34 @@ def curves_figure(rows: Table, panels: _Panels) -> Figure | None:
 # Shared.
 
 
-def _figure(width: float, height: float) -> Figure:
+def _figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), dpi=130, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=130, layout=layout)
+    # Notebooks show figures by themselves only where somebody has imported pyplot.
+    vars(figure)["_repr_png_"] = partial(figure_bytes, figure, "png")
+    return figure
+
+
+def _axes_of(
+    ax: Axes | None, width: float, height: float, *, box: tuple[float, float, float, float] | None = None
+) -> tuple[Figure, Axes]:
+    """Return the axes to draw on and their figure: those that were given, or new ones."""
+    if ax is not None:
+        return cast("Figure", ax.get_figure(root=True)), ax
+    if box is None:
+        figure = _figure(width, height)
+        return figure, figure.subplots()
+    figure = _figure(width, height, None)
+    return figure, figure.add_axes(box)
+
+
+def _in_percent(*axes: Axis) -> None:
+    """Show the numbers of axes as percentages."""
+    from matplotlib.ticker import PercentFormatter
+
+    for axis in axes:
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
 def plain_axes(axes: Axes, *, grid: Literal["", "x", "y"] = "") -> None:

@@ -1,4 +1,4 @@
-"""The page of every result; here documents are found, drawn and written, and that of an evaluation is built."""
+"""The document of an evaluation, and the cells and columns of metrics that documents share."""
 
 from __future__ import annotations
 
@@ -6,27 +6,23 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmcalib import __version__
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, clean_line, count, number, p_value, percent, points
-from rmcalib._util.files import write_text
-from rmcalib.metrics.board import Board
 from rmcalib.metrics.catalogue import catalogue, metric_groups
-from rmcalib.metrics.comparison import Comparison
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import OVERALL, shown_name
 from rmcalib.report import document as doc
-from rmcalib.report import figures, repairs, sentences
+from rmcalib.report import figures, sentences
+from rmcalib.report.decisions import decision_sentences, decisions_drawing
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, Tile, Words, entry
-from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.prompts import prompt_data
 from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from rmcalib.report.evaluation import Evaluation
 
 T = TypeVar("T")
 _TILES = {  # in the order of preference
@@ -49,50 +45,18 @@ _RELIABILITY = (
     "The bars contain 95% of a calibrated model's points. Points of an over-confident model are above the diagonal "
     "on the left and below it on the right."
 )
+_DIAGRAM = (
+    "Each point is a group of {}, by how sure it is; its size shows how many. The bars hold 95% of the points of a "
+    "model that is right as often as it says."
+)
 _FOREST = (
-    "Gap of each category. The bar is the category's own interval, the tick its own gap; the point is partially "
-    "pooled, which moves small categories towards the others. A diamond and * mark gaps beyond chance, corrected "
-    "for looking at many (Holm)."
+    "The gap of each category, with its 95% interval. A diamond and * mark gaps that chance does not explain, after a "
+    "correction for looking at many."
 )
 _GAPS = ("overconfidence", "gap")  # how the names of gaps end
 _PERCENT = ("confidence", "accuracy", "agreement", "auroc", "best_of_n", "best_of_n_chance")
 _PAGE_ONLY = ("usable_information", "ece", "ece_p_value", "temperature")
 _MOST_ROWS = 40  # categories in a table or a figure
-
-
-def write_page(result: Any, path: str | Path) -> Path:
-    """Write the page of a result: one self-contained file."""
-    return write_text(path, doc.to_html(document_of(result)))
-
-
-def first_screen(result: Any) -> str:
-    """Return the first screen of a result's page as HTML, for notebooks."""
-    return doc.to_fragment(document_of(result))
-
-
-def plot(result: Any) -> Figure:
-    """Return the figure of a result's first screen as a matplotlib figure."""
-    for block in document_of(result).first:
-        if isinstance(block, Drawing) and (figure := block.draw()) is not None:
-            return figure
-    raise ValueError(f"a {type(result).__name__} without intervals has no figure")
-
-
-def document_of(result: Any) -> Document:
-    """Return the document of any result."""
-    from rmcalib.metrics.best_of import BestOfN
-    from rmcalib.report import best_of, boards, comparisons
-    from rmcalib.report.leaderboards import Report
-
-    builders: dict[type, Callable[[Any], Document]] = {
-        Evaluation: evaluation_document,
-        BestOfN: best_of.best_of_n_document,
-        Comparison: comparisons.comparison_document,
-        Board: boards.board_document,
-        Report: boards.report_document,
-        **repairs.DOCUMENTS,
-    }
-    return builders[type(result)](result)
 
 
 # Cells and columns.
@@ -172,38 +136,59 @@ def footer_of(settings: Settings) -> str:
 # Evaluations.
 
 
-def evaluation_document(result: Evaluation) -> Document:
-    """Return the document of an evaluation: one screen first, then folded details."""
+def evaluation_document(result: Evaluation, source: str = "SCORES") -> Document:
+    """Return the document of an evaluation: one screen first, then folded details.
+
+    ``source`` is where its scores are, for the commands of the next steps.
+    """
     at = sentences.overall_values(result.rows)
     first: list[doc.Block] = []
-    if result.facts["view"] == "top_1" and {"kept_information", "usable_information"} <= at.keys():
-        first.append(doc.Information(at["kept_information"]["value"], at["usable_information"]["value"]))
-    by_category = [row for row in result.groups if row["group_by"] == "category"]
+    if result.first_choice_rows and not result.facts["undecided"]:
+        first.append(_first_choice(result))
+    by_category = [row for row in result.group_rows if row["group_by"] == "category"]
     if len(by_category) > 1:
         first.append(_forest("categories", by_category, _FOREST))
-    if result.decisions is not None:
-        first.append(Words(repairs.decision_sentences(result.decisions)[:1]))
     return Document(
         title=f"Calibration of {result.model}",
-        subtitle=_subtitle(result, at),
+        subtitle=_subtitle(result),
         sentences=sentences.evaluation_sentences(result),
-        tiles=_tiles(result, at),
+        tiles=[] if result.facts["undecided"] else _tiles(result, at),
         first=first,
-        sections=list(_evaluation_sections(result)),
+        steps=sentences.next_steps(result, source),
+        sections=list(_evaluation_sections(result, at)),
         notes=result.notes,
         footer=footer_of(result.settings),
         data=prompt_data(result),
     )
 
 
-def _subtitle(result: Evaluation, at: Mapping[str, Row]) -> str:
+def _first_choice(result: Evaluation) -> Drawing:
+    """Return the diagram of the first screen; a temperature moves it if one response of a prompt is the best."""
+    single = result.facts["view"] == "pointwise"
+    seen = ", ".join(
+        f"says {percent(row['confidence'])} right {percent(row['frequency'])}"
+        for row in result.first_choice_rows
+    )
+    return Drawing(
+        "first-choice",
+        partial(
+            figures.first_choice_figure,
+            result.first_choice_rows,
+            "being correct" if single else "first choice",
+        ),
+        f"What it says against how often it is right: {seen}",
+        _DIAGRAM.format("responses" if single else "prompts"),
+        slider=not single,
+    )
+
+
+def _subtitle(result: Evaluation) -> str:
     facts = result.facts
     questions = f"{count(facts['clusters'], 'question')}, " if facts["clusters"] else ""
     size = f"{questions}{count(facts['prompts'], 'prompt')}, {count(facts['responses'], 'response')}"
-    official = at.get("official_score") or at.get("rewardbench_score")
-    score = "" if official is None else f" · score {official['value']:.3f}"
+    benchmark = "" if result.benchmark == sentences.UNNAMED else f" of {result.benchmark}"
     dtype = result.manifest.get("dtype")
-    return clean_line(f"{size} of {result.benchmark}{score}{f' · {dtype}' if dtype else ''}")
+    return clean_line(f"{size}{benchmark}{f' · {dtype}' if dtype else ''}")
 
 
 def _tiles(result: Evaluation, at: Mapping[str, Row]) -> list[Tile]:
@@ -214,10 +199,10 @@ def _tiles(result: Evaluation, at: Mapping[str, Row]) -> list[Tile]:
         if metric in at
     ]
     if result.facts["gain"] is not None and "temperature" in at:
-        if sentences.temperature_helps(result.facts):
-            tiles.append(_tile(at["temperature"], "temperature", "best temperature"))
+        if sentences.temperature_helps(result.facts) and sentences.is_usable(at):
+            tiles.append(_tile(at["temperature"], "temperature", "best temperature", key="best-temperature"))
         else:
-            tiles.append(Tile("temperature", "none", "not shown to help"))
+            tiles.append(Tile("best temperature", "none", "not shown to help"))
     return tiles
 
 
@@ -225,36 +210,48 @@ def _tile(row: Row, metric: str, name: str, key: str = "") -> Tile:
     value, _, around = metric_text(row, metric).partition(" [")
     unit = " points" if metric.endswith(_GAPS) else ""
     interval = around.rstrip("]").replace(", ", " to ")
-    return Tile(name, f"{value}{unit}", interval, meaning_of(metric), key)
+    return Tile(
+        name,
+        f"{value}{unit}",
+        interval,
+        (sentences.WORDS.get(name) if key else None) or meaning_of(metric),
+        key,
+    )
 
 
-def _evaluation_sections(result: Evaluation) -> Iterator[Section]:
-    facts = result.facts
+def _evaluation_sections(result: Evaluation, at: Mapping[str, Row]) -> Iterator[Section]:
     yield Section("prompt-list", "All prompts", widget="prompts")
-    if facts["no_calibration"] is None and facts["one_answer"] > 1 and facts["view"] == "top_1":
-        yield Section("slider", "Try a temperature", widget="slider")
     by_category = _category_table(result)
-    if by_category is not None:
+    if by_category is not None and not result.facts["undecided"]:
         yield Section("by-category", "By category", [by_category], brief=True)
-    if result.reliability:
-        yield Section("reliability-diagrams", "Reliability", [Words([_RELIABILITY]), *_diagrams(result)])
-    if len(result.groups) > 1:
-        yield Section("groups", "Gap by group", _gaps_by_group(result.groups))
+    if result.facts["view"] == "top_1" and {"kept_information", "usable_information"} <= at.keys():
+        bar = doc.Information(at["kept_information"]["value"], at["usable_information"]["value"])
+        yield Section("worth", "What its probabilities are worth", [bar])
+    if result.reliability_rows:
+        yield Section(
+            "reliability-diagrams",
+            "Reliability of all responses",
+            [Words([_RELIABILITY]), *_diagrams(result)],
+        )
+    if len(result.group_rows) > 1:
+        yield Section("groups", "Gap by group", _gaps_by_group(result.group_rows))
     if result.decisions is not None:
-        said = Words(repairs.decision_sentences(result.decisions))
-        yield Section("decisions", "If you act on it", [said, repairs.decisions_drawing(result.decisions)])
+        said = Words(decision_sentences(result.decisions))
+        yield Section("decisions", "If you act on it", [said, decisions_drawing(result.decisions)])
     yield Section("everything", "All metrics", [_everything(result)])
     manifest = {key: value for key, value in result.manifest.items() if key != "inputs"}  # repeated in it
     text = display.clean(json.dumps(manifest, indent=2, ensure_ascii=False, default=str))
     yield Section("manifest", "How the scores were made", [Words([text], verbatim=True)])
+    words = [f"{word}: {meaning}." for word, meaning in sentences.WORDS.items()]
+    yield Section("words", "Words on this page", [Words(words)])
 
 
 def _diagrams(result: Evaluation) -> Iterator[Drawing]:
-    panels = list(dict.fromkeys(row["panel"] for row in result.reliability))
+    panels = list(dict.fromkeys(row["panel"] for row in result.reliability_rows))
     shown, _ = first_of(panels, _sizes(result).__getitem__, figures.MOST_PANELS)
     for i, panel in enumerate(shown):
-        rows = [row for row in result.reliability if row["panel"] == panel]
-        line = [row for row in result.isotonic if row["panel"] == panel]
+        rows = [row for row in result.reliability_rows if row["panel"] == panel]
+        line = [row for row in result.isotonic_rows if row["panel"] == panel]
         seen = ", ".join(f"{row['confidence']:.2f} happened {row['frequency']:.2f}" for row in rows)
         label = f"Reliability diagram, {clean_line(panel)}: predicted {seen}"
         yield Drawing(f"reliability-{i}", partial(figures.reliability_figure, rows, line), label)
@@ -299,13 +296,13 @@ def _forest(name: str, groups: Rows, caption: str = "") -> Drawing:
     listed, left = first_of(groups, _worse)
     rows = [
         {**row, "label": f"{clean_line(row['group'])}{' *' if row['flagged'] else ''}"}
-        | {"value": row["gap"], "point": row["pooled"], "marked": row["flagged"]}
+        | {"value": row["gap"], "marked": row["flagged"]}
         for row in listed
-        if row["pooled"] is not None
+        if row["gap"] is not None
     ]
     axis = "← under-confident · gap in points · over-confident →"
     draw = partial(figures.interval_figure, rows, axis, scale=100, mark=figures.BAD)
-    seen = ", ".join(f"{row['label']} {100 * row['point']:+.0f}" for row in rows)
+    seen = ", ".join(f"{row['label']} {100 * row['value']:+.0f}" for row in rows)
     return Drawing(name, draw, f"Gap of each group in points: {seen}", f"{caption}{left}")
 
 
@@ -326,13 +323,15 @@ def _gaps_by_group(groups: Rows) -> list[doc.Block]:
             "says": entry("says", percent),
             "right": entry("right", percent),
             "gap in points": doc.ranged("gap", points),
-            "partially pooled": lambda row: Cell(points({"value": row["pooled"]}), row["pooled"]),
+            "with the others": lambda row: Cell(points({"value": row["pooled"]}), row["pooled"]),
             "corrected p-value": entry("p_adjusted", p_value),
             "flagged": lambda row: (
                 Cell(sentences.direction(row["gap"]), tone="bad") if row["flagged"] else "no"
             ),
         },
-        f"Partially pooled gaps: Morris (1983). Corrected p-values: Holm.{left}",
+        "With the others: the gap, moved towards the other groups' gaps the more, the fewer prompts a group has "
+        "(partial pooling, Morris 1983). Corrected p-values: for looking at all groups (Holm's method)."
+        f"{left}",
     )
     others = [row for row in groups if row["group_by"] != "category"]
     return [_forest("groups-figure", others), table] if others else [table]

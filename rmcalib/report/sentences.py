@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from shlex import quote
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from rmcalib.calibration.binning import CROWDED
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import OVERALL, disagreements
 from rmcalib.metrics.views import FEWEST, Part
+from rmcalib.report.document import Step
 from rmcalib.scores._answers import answers_summary
 from rmcalib.scores.scale import scale_note
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
+UNNAMED = "unnamed-benchmark"
+"""The name of the benchmark if the scores do not have one."""
 HEADLINE = {
     "mean_confidence": "says",
     "accuracy": "right",
@@ -67,6 +70,10 @@ _NOTHING = (
     "No prompt has exactly one correct response among several, so it cannot be measured how often its choice is right: "
     "give two or more responses per prompt, and label the best one, or correct and wrong ones."
 )
+UNDECIDED = (
+    "It gives all responses of a prompt the same reward, so it prefers none of them, and there is no first choice to "
+    "judge."
+)
 _LITTLE_MASS = 0.5
 _REPEATED = 0.05  # of all prompts
 _READ_AS = {
@@ -76,6 +83,25 @@ _READ_AS = {
     "rating": "ratings",
     "logit": "rewards that went through a sigmoid",
 }
+
+
+WORDS = {
+    "says": "the mean probability that it states for its first choice",
+    "right": "how often its first choice is the best response",
+    "gap": "says minus right; + is over-confident, - under-confident",
+    "interval": "numbers in brackets; the true value is inside for 95% of data sets like this one",
+    "temperature": "a number that rewards are divided by before they become probabilities; it changes how sure the "
+    "model is, never which response is first",
+    "best temperature": "the temperature that makes the labels most probable",
+    "kept information": "how much of what decides a prompt its probabilities tell: 100% is knowing the best response, "
+    "0% is giving every response the same probability, below 0% is worse than that",
+    "usable information": "the kept information at the best temperature; lost is the difference",
+    "ECE": "expected calibration error, the mean distance of says and right over groups of similar probability; it is "
+    "above 0 for a calibrated model, too, so the value of a calibrated model stands beside it",
+    "log loss": "minus the logarithm of the probability of what happened, on average; lower is better",
+    "score": "the benchmark's own number, under All metrics; it may count prompts in another way than right does",
+}
+"""The words of a page, in one line each."""
 
 
 def metric_name(metric: str) -> str:
@@ -111,26 +137,29 @@ def p_text(value: float, floor: float | None = None) -> str:
 def evaluation_sentences(evaluation: Evaluation) -> list[str]:
     """Return the result of an evaluation: the verdict first, then information, repair, groups, the check."""
     at, facts = overall_values(evaluation.rows), evaluation.facts
-    found = [_meaning_sentence(evaluation.manifest), _sample_sentence(facts["sample"])]
+    if facts["undecided"]:
+        return [UNDECIDED]
+    about = [_meaning_sentence(evaluation.manifest), _sample_sentence(facts["sample"])]
     if facts["sample"] is not None and facts["sample"]["unlike"]:
         start, _ = _claim(at, facts["view"], facts)
         return [
             sentence
-            for sentence in (*found, f"On the labelled prompts: {start}." if start else "")
+            for sentence in (*about, f"On the labelled prompts: {start}." if start else "")
             if sentence
         ]
     if facts["view"] == "pointwise":
-        found += _pointwise_sentences(at, facts)
+        found = _pointwise_sentences(at, facts)
     else:
-        found += _vote_sentences(at, facts)
+        found = _vote_sentences(at, facts)
         if facts["one_answer"] == 1:
             found.append("One prompt shows nothing about calibration.")
         elif facts["one_answer"]:
             found += _choice_sentences(evaluation, at)
-        elif not any(found):
+        elif not found:
             found.append(_NOTHING)
+    verdict, *others = [sentence for sentence in found if sentence] or [""]
     values = ", ".join(f"{metric_name(name)} {number(row['value'])}" for name, row in at.items())
-    return [sentence for sentence in found if sentence] or [f"{values or 'No values'}."]
+    return [sentence for sentence in (verdict, *about, *others) if sentence] or [f"{values or 'No values'}."]
 
 
 def _sample_sentence(sample: Row | None) -> str:
@@ -175,6 +204,8 @@ def _meaning_sentence(manifest: Row) -> str:
     start = f"The numbers look like {_READ_AS.get(looks, looks)} ({clean_line(found.get('evidence'))})"
     if used == looks:
         return f"{start} and were read as such (--scale reward undoes that)."
+    if used == "probability":
+        return f"{start} and were read as probabilities of being correct (--scale reward undoes that)."
     return f"{start} but were read as rewards; if that is wrong, say --scale {looks}."
 
 
@@ -200,7 +231,9 @@ def _choice_sentences(evaluation: Evaluation, at: Mapping[str, Row]) -> list[str
     start, verdict = _claim(at, "top_1", facts)
     if not start:
         return [_reversed_sentence(at, facts), *_uncalibrated_sentences(at, facts)]
-    gap, least = at["overconfidence"], facts["smallest_gap"]
+    gap, least, right = at["overconfidence"], facts["smallest_gap"], at["accuracy"]
+    if right["low"] is not None and right["low"] <= facts["chance"] <= right["high"]:
+        start += f", as often as a random choice may be ({percent(facts['chance'])})"
     found = [_reversed_sentence(at, facts), f"{start}: {verdict}."]
     if gap["n"] < FEWEST or gap["low"] is None:
         return found
@@ -241,9 +274,15 @@ def _information_sentence(at: Mapping[str, Row], facts: Row) -> str:
     if "scale" not in facts["shown"]:
         more = "" if facts["shown"] else "; their scale is not shown to be off"
         return f"{start}{more}."
-    if usable["low"] is not None and usable["low"] <= 0:
-        return f"{start}; its rewards are not shown to say anything at any scale."
-    return f"{start}; its rewards would give {_share(usable)} at their best scale."
+    if not is_usable(at):
+        return f"{start}, and no temperature is shown to make them better than that."
+    return f"{start}; its rewards would give {_share(usable)} at the best temperature."
+
+
+def is_usable(at: Mapping[str, Row]) -> bool:
+    """Return whether rewards are shown to be better than a uniform guess at their best temperature."""
+    usable = at.get("usable_information")
+    return usable is None or usable["low"] is None or bool(usable["low"] > 0)
 
 
 def temperature_helps(facts: Row) -> bool:
@@ -252,7 +291,7 @@ def temperature_helps(facts: Row) -> bool:
 
 
 def _temperature_sentence(at: Mapping[str, Row], facts: Row) -> str:
-    if "temperature" not in at:
+    if "temperature" not in at or not is_usable(at):
         return ""
     if "scale" not in facts["shown"]:
         return "One temperature is not shown to repair it." if facts["shown"] else ""
@@ -278,7 +317,7 @@ def _beta_sentence(evaluation: Evaluation, at: Mapping[str, Row]) -> str:
 
 def _groups_sentence(evaluation: Evaluation) -> str:
     """Name the groups whose gap differs from 0 after the correction for looking at many, and at other numbers."""
-    groups, facts = evaluation.groups, evaluation.facts
+    groups, facts = evaluation.group_rows, evaluation.facts
     flagged = [row for row in groups if row["flagged"]]
     if len(groups) < 2:
         return ""
@@ -287,7 +326,7 @@ def _groups_sentence(evaluation: Evaluation) -> str:
         return f"No single group is shown to be over- or under-confident by itself ({looked})."
     if not flagged:
         return f"No group is shown to be over- or under-confident ({looked})."
-    gaps = {clean_line(row["group"]): row["pooled"] or row["gap"] for row in flagged}
+    gaps = {clean_line(row["group"]): row["gap"] for row in flagged}
     largest = sorted(gaps.items(), key=lambda one: -abs(one[1]))[:3]
     named = ", ".join(f"{group} ({100 * gap:+.0f})" for group, gap in largest)
     more = f" and {len(flagged) - 3} more" if len(flagged) > 3 else ""
@@ -348,7 +387,7 @@ def _pointwise_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
 
 
 def _worth(excess: Row) -> str:
-    """Say what rewards are worth response by response, from their log loss minus that of the base rate."""
+    """Say how much information rewards have response by response: their log loss minus that of the base rate."""
     if excess["high"] is not None and excess["high"] < 0:
         return "its rewards tell correct responses from wrong ones"
     return "its rewards are not shown to tell correct responses from wrong ones"
@@ -374,6 +413,113 @@ def _share(row: Row) -> str:
         None if row[name] is None else f"{100 * row[name]:{form}}" for name in ("value", "low", "high")
     )
     return f"{value}%" if low is None else f"{value}% [{low}, {high}]"
+
+
+# What to do next.
+
+
+def next_steps(evaluation: Evaluation, source: str = "SCORES") -> list[Step]:
+    """Return what to do next, with commands; ``source`` is where the scores are."""
+    at, facts, file = overall_values(evaluation.rows), evaluation.facts, quote(source)
+    other = Step("Compare it with another model on the same prompts.", f"rmcalib compare {file} OTHER_SCORES")
+    sample = facts["sample"]
+    if facts["undecided"]:
+        return [Step("Check that the right column was read as the reward: --columns reward=NAME names it.")]
+    if sample is not None and sample["unlike"]:
+        draw = f"rmcalib label {file} --n {max(100, sample['n'])} --output labels"
+        return [Step("Label prompts that are drawn at random.", draw)]
+    if facts["in_fit"]:
+        half = f"rmcalib calibrate {file} --part 1/2 --to calibrator.json"
+        other_half = f"rmcalib eval --scores {file} --part 2/2 --calibrator calibrator.json"
+        return [
+            Step(
+                f"Fit on one half: the calibrator has seen {count(facts['in_fit'], 'prompt')} of these.", half
+            ),
+            Step("Check it on the other half.", other_half),
+        ]
+    if facts["view"] == "pointwise":
+        return _pointwise_steps(at, file, other)
+    if facts["no_calibration"] or not facts["one_answer"] or "overconfidence" not in at:
+        return [other]
+    if _reversed_sentence(at, facts).endswith(_REVERSED):
+        return [
+            Step("Check the labels and the sign of the rewards. Wrong choices are under All prompts."),
+            other,
+        ]
+    if at["overconfidence"]["n"] < FEWEST:
+        return [Step(f"Take more prompts: fewer than {FEWEST} show nothing about calibration.")]
+    if "calibrator" in evaluation.manifest and not facts["shown"]:
+        return [Step("Use the calibrator: on these prompts no error of its probabilities is shown.")]
+    return [*_repair_steps(evaluation, at, file, other), *_acting_steps(evaluation, file)]
+
+
+def _repair_steps(evaluation: Evaluation, at: Mapping[str, Row], file: str, other: Step) -> list[Step]:
+    """Return how to repair probabilities, or that nothing is shown to need it, or to help."""
+    facts = evaluation.facts
+    if not facts["shown"]:
+        return [
+            Step("No repair is needed: no error is shown. More prompts could show smaller errors."),
+            other,
+        ]
+    if not is_usable(at):
+        words = (
+            "Do not act on its probabilities, and do not repair them: no temperature is shown to make them useful. "
+            "Check that labels and rewards belong together (All prompts), then try another model."
+        )
+        return [Step(words), other]
+    if temperature_helps(facts):
+        return [
+            Step(
+                "Repair the scale: fit a temperature. It never changes which response is first.",
+                f"rmcalib calibrate {file} --to calibrator.json",
+            ),
+            Step(
+                "Turn new rewards into probabilities with it.",
+                "rmcalib apply NEW_SCORES --calibrator calibrator.json --to probabilities.csv",
+            ),
+        ]
+    return [
+        Step(
+            "Find where it errs: one temperature is not shown to repair it.",
+            f"rmcalib eval --scores {file} --group-by length,responses",
+        )
+    ]
+
+
+def _acting_steps(evaluation: Evaluation, file: str) -> list[Step]:
+    """Return the rule for accepting choices without asking a person, if there is one."""
+    found = evaluation.decisions
+    if found is None or found.choice.threshold is None:
+        return []
+    words = (
+        f"Accept sure choices without asking a person: {percent(found.choice.accepted)} of the prompts, with at most "
+        f"{found.wrong_at_most:.0%} of them wrong."
+    )
+    fitted = " --calibrator calibrator.json" if temperature_helps(evaluation.facts) else ""
+    return [Step(words, f"rmcalib decide {file}{fitted} --to rule.json")]
+
+
+def _pointwise_steps(at: Mapping[str, Row], file: str, other: Step) -> list[Step]:
+    excess, order = at.get("fitted_log_loss_excess"), at.get("within_prompt_auroc")
+    if order is not None and order["n"] >= 5 and order["high"] is not None and order["high"] < 0.5:
+        return [
+            Step("Check the labels and the sign of the rewards. Wrong choices are under All prompts."),
+            other,
+        ]
+    if excess is None or excess["high"] is None or excess["high"] >= 0:
+        return [
+            Step(
+                "Do not read its rewards as probabilities of being correct: they are not shown to tell any."
+            ),
+            other,
+        ]
+    return [
+        Step(
+            "Fit what a reward means, a threshold b and a temperature T.",
+            f"rmcalib calibrate {file} --to calibrator.json",
+        ),
+        Step("See how many samples are worth drawing.", f"rmcalib best-of-n {file}"),
+    ]
 
 
 # Notes on scores: what readers should know about them before they believe a number.
@@ -511,13 +657,16 @@ def _repeated_prompts(scores: Scores) -> list[str]:
         return []  # few different rewards, such as ratings, are equal by chance
     order = np.lexsort((scores.reward, np.repeat(np.arange(scores.n_items), np.diff(scores.offsets))))
     both = np.column_stack([scores.reward, scores.label])[order]
-    same = [both[start:stop].tobytes() for start, stop in pairwise(scores.offsets.tolist())]
+    first, times = np.unique(both[scores.offsets[:-1], 0], return_inverse=True, return_counts=True)[1:]
+    shared = np.flatnonzero(times[first] > 1)  # prompts whose smallest reward another one has, too
+    ends = zip(scores.offsets[shared].tolist(), scores.offsets[shared + 1].tolist(), strict=True)
+    same = [both[start:stop].tobytes() for start, stop in ends]
     repeated = len(same) - len(set(same))
-    if repeated < max(5, _REPEATED * len(same)):
+    if repeated < max(5, _REPEATED * scores.n_items):
         return []
     return [
-        f"{count(repeated, 'prompt')} of {len(same):,} have exactly the rewards and labels of another one. If prompts "
-        "are repeated, intervals are too narrow: say which ones belong together with --cluster."
+        f"{count(repeated, 'prompt')} of {scores.n_items:,} have exactly the rewards and labels of another one. "
+        "If prompts are repeated, intervals are too narrow: say which ones belong together with --cluster."
     ]
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmcalib._util.files import json_hash, opened_to_append, read_object, utc, write_bytes, write_json
 from rmcalib._util.hub import HubError, resolve_commit
@@ -80,7 +80,7 @@ def run_batch(
     {'failed': 1}
     """
     if process_rank()[1] > 1:
-        raise ValueError("a batch is one process: start it without torchrun (--engine ray uses several GPUs)")
+        raise ValueError("a batch is one process: start it without torchrun (on Ray, it uses several GPUs)")
     output = as_path(batch.output)
     commit = ""
     benchmark: Benchmark | None
@@ -254,7 +254,21 @@ class Status:
             warnings.warn(f"{error}; the batch continues", stacklevel=1)
 
 
-_Found = tuple[Path, Scores, bool]  # the folder and the scores of a model, and whether they are new
+class _Scored(NamedTuple):
+    """The folder and the scores of a model, and whether they are new."""
+
+    folder: Path
+    scores: Scores
+    is_new: bool
+
+
+class _Request(NamedTuple):
+    """What a model is asked: its judge, not loaded yet, its commit, its run folder, and the request's record."""
+
+    judge: Judge
+    commit: str | None
+    folder: Path
+    asked: str | None
 
 
 @dataclass(frozen=True)
@@ -270,7 +284,7 @@ class _Running:
     def each(
         self,
         entries: Sequence[PlanEntry],
-        find: Callable[[PlanEntry], _Found | None],
+        find: Callable[[PlanEntry], _Scored | None],
         at_once: int,
         stop: Callable[[], None] = lambda: None,
     ) -> None:
@@ -278,13 +292,13 @@ class _Running:
         finding = ThreadPoolExecutor(at_once)
         evaluating = ThreadPoolExecutor(1)  # Matplotlib needs one thread
 
-        def one(entry: PlanEntry) -> None:
+        def find_and_conclude(entry: PlanEntry) -> None:
             with contextlib.suppress(Stopped), self.attempt(entry.model):
-                found = find(entry)
-                if found is not None:
-                    evaluating.submit(self.conclude, entry.recipe, *found)
+                scored = find(entry)
+                if scored is not None:
+                    evaluating.submit(self.conclude, entry.recipe, *scored)
 
-        futures = [finding.submit(one, entry) for entry in entries]
+        futures = [finding.submit(find_and_conclude, entry) for entry in entries]
         try:
             # Wait for futures, not threads: Python 3.11 considers a thread ended if its join was interrupted.
             wait(futures)
@@ -332,15 +346,15 @@ class _Running:
             opened.callback(downloading.shutdown, wait=False, cancel_futures=True)
             following = dict(zip((entry.model for entry in entries), entries[1:], strict=False))
 
-            def find(entry: PlanEntry) -> _Found:
+            def find(entry: PlanEntry) -> _Scored:
                 if cluster is None and entry.model in following:
                     downloading.submit(self.fetch, following[entry.model])
                 return self.score(engine, entry)
 
             self.each(entries, find, engine.at_once, engine.stop)
 
-    def asked(self, entry: PlanEntry, benchmark: Benchmark) -> tuple[Judge, str | None, Path, str | None]:
-        """Return the judge of a model, which is not loaded yet, its commit, its folder and the request."""
+    def request(self, entry: PlanEntry, benchmark: Benchmark) -> _Request:
+        """Return what a model is asked."""
         options, commit = self.batch.options, None
         if entry.options is None:
             commit = None if is_local(entry.model) else identify(entry.model)
@@ -351,31 +365,33 @@ class _Running:
             given |= entry.options
         judge = load_judge(entry.model, **given)
         folder = _folder.run_folder(self.output, entry.model, benchmark.name)
-        return judge, commit, folder, asked_for(judge, benchmark)
+        return _Request(judge, commit, folder, asked_for(judge, benchmark))
 
     def fetch(self, entry: PlanEntry) -> None:
         """Download a model while another one is scored; errors are reported when the model is due."""
         assert self.benchmark is not None
         with contextlib.suppress(Exception):
-            _, commit, folder, asked = self.asked(entry, self.benchmark)
-            if commit is not None and (self.batch.fresh or not _folder.is_finished(folder, asked)):
-                options = dataclasses.replace(self.batch.options, recipe=entry.recipe, revision=commit)
+            due = self.request(entry, self.benchmark)
+            if due.commit is not None and (
+                self.batch.fresh or not _folder.is_finished(due.folder, due.asked)
+            ):
+                options = dataclasses.replace(self.batch.options, recipe=entry.recipe, revision=due.commit)
                 locate(entry.model, options)
 
-    def score(self, engine: LocalEngine | RayEngine, entry: PlanEntry) -> _Found:
+    def score(self, engine: LocalEngine | RayEngine, entry: PlanEntry) -> _Scored:
         """Score a model unless it is done; return its folder, its scores, and whether they are new."""
         bench, name, fresh = self.benchmark, entry.model, self.batch.fresh
         assert bench is not None
-        judge, commit, folder, asked = self.asked(entry, bench)
+        judge, commit, folder, asked = self.request(entry, bench)
         there = None if fresh else _folder.finished_scores(folder, asked)
         if there is not None:
-            return folder, there, False
+            return _Scored(folder, there, False)
         before = set() if fresh else scored_before(folder)
         items = [item for item in bench.items if item.id not in before]
         cluster = self.batch.cluster
         n_shards = 1 if cluster is None or entry.served else cluster.shards
         shards = [shard(items, rank, n_shards) for rank in range(n_shards)]
-        tasks = [Task(judge, one, commit if self.batch.free_disk else None) for one in shards if one]
+        tasks = [Task(judge, part, commit if self.batch.free_disk else None) for part in shards if part]
         with contextlib.closing(engine.run(tasks or [Task(judge, [])], entry)) as parts:
             next(parts)  # a worker has started
             self.status.change(name, "downloading")
@@ -390,7 +406,7 @@ class _Running:
         if note := indifference_note(scores):
             self.status.warn(name, note)
         self.status.change(name, "scored")
-        return folder, scores, True
+        return _Scored(folder, scores, True)
 
     def collect(self, run: Run, name: str, first: Part, others: Iterable[Part]) -> None:
         """Add what the workers yield to a run."""
@@ -410,14 +426,14 @@ class _Running:
             tokens += sum(max(0, n) for item in part.scored for n in item.n_tokens)
             self.status.progress(name, done, total, tokens)
 
-    def take(self, entry: PlanEntry, commit: str) -> _Found | None:
+    def take(self, entry: PlanEntry, commit: str) -> _Scored | None:
         """Download the scores of a model unless it is done. A model without scores is marked as skipped."""
         benchmark = f"{known_entry('reward-bench-2').hub_id}-published"
         folder, fresh = _folder.run_folder(self.output, entry.model, benchmark), self.batch.fresh
         asked = json_hash({"model": entry.model, "results": commit, "recipe": asdict(entry.recipe)})
         there = None if fresh else _folder.finished_scores(folder, asked)
         if there is not None:
-            return folder, there, False
+            return _Scored(folder, there, False)
         self.status.change(entry.model, "downloading")
         try:
             scores = scaled_by(published_scores(entry.model, revision=commit), entry.recipe)
@@ -425,7 +441,7 @@ class _Running:
             self.status.change(entry.model, "skipped", why="a generative judge: it has no scores")
             return None
         _folder.keep_scores(folder, scores, asked=asked, fresh=fresh)
-        return folder, scores, True
+        return _Scored(folder, scores, True)
 
 
 def _texts() -> Benchmark | None:

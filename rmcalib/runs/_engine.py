@@ -75,17 +75,17 @@ def scored_parts(task: Task) -> Iterator[Part]:
 
     yield Part()
     try:
-        with _own_warnings() as found:
+        with _own_warnings() as texts:
             identity = task.judge.identity()
             about = {**about_judge(task.judge), "versions": package_versions()}
-        yield Part(identity, about, warnings=tuple(found))
+        yield Part(identity, about, warnings=tuple(texts))
         chunks = scored_chunks(task.judge, task.items)
         while True:
-            with _own_warnings() as found:
+            with _own_warnings() as texts:
                 chunk = next(chunks, None)
             if chunk is None:
                 break
-            yield Part(scored=tuple(chunk), warnings=tuple(found))
+            yield Part(scored=tuple(chunk), warnings=tuple(texts))
     finally:
         close_judge(task.judge)
     if task.free is not None:
@@ -121,12 +121,16 @@ def cause(error: BaseException) -> str:
 @contextlib.contextmanager
 def _own_warnings() -> Iterator[list[str]]:
     """Collect our own warnings; those of libraries are dropped."""
-    found: list[str] = []
+    texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        yield found
-    own = (one for one in caught if one.filename.startswith(_PACKAGE) and one.category is UserWarning)
-    found += [" ".join(str(one.message).split()) for one in own]
+        yield texts
+    ours = (
+        warning
+        for warning in caught
+        if warning.filename.startswith(_PACKAGE) and warning.category is UserWarning
+    )
+    texts += [" ".join(str(warning.message).split()) for warning in ours]
 
 
 class LocalEngine:
@@ -238,7 +242,7 @@ class RayEngine:
         try:
             import ray
         except ImportError:
-            raise ValueError("--engine ray: Ray is not installed (pip install 'rmcalib[ray]')") from None
+            raise ValueError("Ray is not installed (pip install 'rmcalib[ray]')") from None
         self.ray: Any = ray
         self.cluster, self.on_cpu = cluster, on_cpu
         self._stopping = threading.Event()
@@ -257,7 +261,7 @@ class RayEngine:
             ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR", **local)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             self.close()
-            raise ValueError(f"--address {cluster.address}: no Ray cluster there: {cause(error)}") from None
+            raise ValueError(f"address {cluster.address}: no Ray cluster there: {cause(error)}") from None
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -309,6 +313,6 @@ class RayEngine:
         if needed > largest:
             raise WorkerError(
                 f"needs {needed:g} GPUs on one node, and the largest has {largest:g} "
-                "(see --gpus and --gpu-memory)"
+                "(see gpus and gpu_memory)"
             )
         return needed

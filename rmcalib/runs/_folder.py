@@ -19,7 +19,6 @@ from typing import Any
 from rmcalib._util.files import check_no_link, kind_on_disk, read_object, write_json
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path, find_files, is_remote, remove_file
-from rmcalib.judges._files import identify
 from rmcalib.scores import Scores
 from rmcalib.scores._runs import TABLE, RunError, read_run
 
@@ -62,7 +61,7 @@ def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
         lock.acquire()
     except Timeout:
         raise RunError(
-            f"{folder} is in use by another process: wait for it, or choose another --output"
+            f"{folder} is in use by another process: wait for it, or choose another output folder"
         ) from None
     except OSError as error:
         place = error.filename or folder
@@ -81,7 +80,7 @@ def claim(folder: Path, manifest: Mapping[str, Any], *, fresh: bool = False) -> 
     if existing and not same and not fresh:
         raise RunError(
             f"{folder} holds another run ({_difference(manifest, there)}): choose another "
-            "--output, or --fresh to replace it"
+            "output folder, or fresh=True to replace it"
         )
     if fresh or not same:
         for path in existing:
@@ -139,6 +138,8 @@ def _same_sources(manifest: Mapping[str, Any]) -> bool:
 
     Only the files of the model name them, so `asked` does not include them.
     """
+    from rmcalib.judges._files import identify
+
     sources = manifest.get("inputs", {}).get("model_sources", {})
     for kind in ("base", "code"):
         name, _, commit = sources.get(kind, "").rpartition("@")
@@ -150,8 +151,8 @@ def _same_sources(manifest: Mapping[str, Any]) -> bool:
 def is_own_run(folder: Path, scores: Scores) -> bool:
     """Return whether scores were read from the finished run of a judge in this folder."""
     manifest, digest = read_object(folder / "run.json"), scores.content_hash()
-    known = manifest.get("hash")
-    if manifest.get("status") != "finished" or not known == scores.manifest.get("hash") != digest:
+    hash_of_run = manifest.get("hash")
+    if manifest.get("status") != "finished" or not hash_of_run == scores.manifest.get("hash") != digest:
         return False
     there = read_run(folder)
     return there is not None and there.content_hash() == digest
@@ -184,7 +185,7 @@ def keep_scores(
     if model and here and model != here and not fresh:
         raise RunError(
             f"{folder} holds the scores of {model!r}, and {here!r} has the same folder: choose another "
-            "--output, or --fresh to replace them"
+            "output folder, or fresh=True to replace them"
         )
     if source is not None:
         about["source_file"] = str(source.resolve())

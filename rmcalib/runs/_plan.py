@@ -242,7 +242,7 @@ def scoring_plan(batch: Batch, entries: list[PlanEntry], benchmark: Benchmark | 
         if not reason and needed and needed > memory and not batch.ignore_memory:
             reason = (
                 f"needs about {needed / 1e9:.3g} GB of memory, and there are {memory / 1e9:.3g} GB "
-                "(--ignore-memory runs it anyway)"
+                "(ignore_memory=True runs it anyway)"
             )
         plan.append(replace(entry, memory=needed, seconds=seconds, device=device, skipped=reason))
     return sorted(plan, key=lambda entry: (bool(entry.skipped), entry.parameters or math.inf, entry.model))
@@ -264,23 +264,23 @@ def selected(batch: Batch) -> list[PlanEntry]:
     models = read_models(batch.models)
     families = {name.lower() for name in batch.families}
     most = math.inf if batch.max_parameters is None else batch.max_parameters
-    found = []
+    chosen = []
     for entry in models:
         if not _like(entry.model, batch.include or ("*",)) or _like(entry.model, batch.exclude):
             continue
         size = parameters_of(entry.recipe)
         if (families and entry.family not in families) or (size or 0) > most:
             continue
-        unknown = "unknown size, and --max-params was given (set `parameters` in its recipe)"
+        unknown = "unknown size, and a maximum size was given (set `parameters` in its recipe)"
         reason = unknown if size is None and most < math.inf else ""
-        found.append(replace(entry, parameters=size, skipped=reason))
-    if not found:
+        chosen.append(replace(entry, parameters=size, skipped=reason))
+    if not chosen:
         have = ", ".join(sorted({entry.family for entry in models}))
         raise ValueError(
-            "no model matches --include, --exclude, --max-params and --family "
+            "no model matches the names, the maximum size and the families "
             f"(of {len(models)}; their families: {have})"
         )
-    return found
+    return chosen
 
 
 def read_models(models: str | Path | Iterable[Any] | None = None) -> list[PlanEntry]:
@@ -296,11 +296,11 @@ def read_models(models: str | Path | Iterable[Any] | None = None) -> list[PlanEn
         entries = read_entries(models)
     else:
         entries = [(f"models, entry {i}", entry) for i, entry in enumerate(models, start=1)]
-    known, installed = registry(), registered_judges()
-    return [_entry(entry, where, known, installed) for where, entry in entries]
+    recipes, installed = registry(), registered_judges()
+    return [_entry(entry, where, recipes, installed) for where, entry in entries]
 
 
-def _entry(entry: Any, where: str, known: Mapping[str, Recipe], installed: Container[str]) -> PlanEntry:
+def _entry(entry: Any, where: str, recipes: Mapping[str, Recipe], installed: Container[str]) -> PlanEntry:
     if isinstance(entry, str):
         entry = {"model": entry}
     if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
@@ -309,16 +309,16 @@ def _entry(entry: Any, where: str, known: Mapping[str, Recipe], installed: Conta
         return PlanEntry(Recipe(entry["model"]), {str(k): v for k, v in entry.items() if k != "model"})
     # In a list, `judge` is how a language model judges; in Python it is the judge itself.
     given = {"judging" if key == "judge" else str(key): value for key, value in entry.items()}
-    own = {each.name for each in fields(Recipe)}
+    of_recipe = {each.name for each in fields(Recipe)}
     try:
         kind = judge_kind(given.pop("kind", None), given)
         # All fields of a classifier are those of a recipe, unless another program runs it.
         is_classifier = kind == "classifier" and "backend" not in given
-        recipe = recipe_from({k: v for k, v in given.items() if is_classifier or k in own}, where)
-        recipe = known.get(recipe.model, recipe) if recipe == Recipe(recipe.model) else recipe
+        recipe = recipe_from({k: v for k, v in given.items() if is_classifier or k in of_recipe}, where)
+        recipe = recipes.get(recipe.model, recipe) if recipe == Recipe(recipe.model) else recipe
         if is_classifier:
             return PlanEntry(recipe)
-        options = {"kind": kind, **{key: value for key, value in given.items() if key not in own}}
+        options = {"kind": kind, **{key: value for key, value in given.items() if key not in of_recipe}}
         typed(judge_settings(kind, {}), given, where)
         load_judge(recipe.model, **options)  # checks the rest; no server is contacted yet
     except (TypeError, ValueError) as error:
@@ -349,10 +349,10 @@ def parameters_of(recipe: Recipe) -> float | None:
     """
     if recipe.parameters is not None:
         return recipe.parameters
-    found = re.findall(r"(?<![A-Za-z0-9.])(\d+(?:[._]\d+)?)([bm])(?![A-Za-z0-9])", recipe.model.lower())
-    if not found:
+    sizes = re.findall(r"(?<![A-Za-z0-9.])(\d+(?:[._]\d+)?)([bm])(?![A-Za-z0-9])", recipe.model.lower())
+    if not sizes:
         return None
-    number, unit = found[-1]
+    number, unit = sizes[-1]
     return float(number.replace("_", ".")) / (1 if unit == "b" else 1000)
 
 

@@ -16,6 +16,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +38,8 @@ from rmcalib.scores._meaning import measured
 from rmcalib.scores._runs import REMEDY, TABLE, RunError, read_run
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from rmcalib.benchmarks import Item
     from rmcalib.judges import RewardModel
 
@@ -183,8 +186,8 @@ def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
     >>> asked == asked_for(load_judge("demo"), load_benchmark("demo", limit=5))
     False
     """
-    known: Callable[[], dict[str, Any] | None] = getattr(judge, "asked", None) or judge.identity
-    asked = known()
+    identity: Callable[[], dict[str, Any] | None] = getattr(judge, "asked", None) or judge.identity
+    asked = identity()
     if asked is None:
         return None
     data = [benchmark.name, benchmark.revision, _items_hash(benchmark)]
@@ -309,7 +312,7 @@ class Run:
 
     def add(self, scored: Iterable[ScoredItem]) -> None:
         """Append a chunk of scored prompts to the journal. After this call they survive a crash."""
-        chunk = {one.id: one for one in scored}
+        chunk = {item.id: item for item in scored}
         if not chunk:
             return
         line = _line(self.hash, chunk.values())
@@ -331,8 +334,8 @@ class Run:
                 f"{self.folder}: {count(len(missing), 'prompt')} {'is' if len(missing) == 1 else 'are'} "
                 f"not scored yet (the first: {missing[0]!r})"
             )
-        rows = [row for item in self.benchmark.items for row in _rows(item, self._scored[item.id])]
-        scores = Scores.from_rows(rows, self.manifest, source=str(self.folder))
+        columns = _columns(self.benchmark.items, self._scored)
+        scores = Scores.from_columns(columns, self.manifest, source=str(self.folder))
         scores = measured(scores, self.manifest.get("numbers"), guess=False)
         answers = answers_summary(scores)
         self.manifest |= {
@@ -352,14 +355,14 @@ class Run:
         return self._finished
 
     def _read_journals(self) -> dict[str, ScoredItem]:
-        found: dict[str, ScoredItem] = {}
+        prompts: dict[str, ScoredItem] = {}
         for file in _folder.files_of(self.folder, _folder.JOURNAL):
             runs, scored = _read_journal(file)
             if not runs <= {self.hash}:
                 warnings.warn(f"{file}: belongs to another run, and is ignored", stacklevel=3)
                 continue
-            found |= scored
-        return found
+            prompts |= scored
+        return prompts
 
 
 def scored_before(folder: Path) -> set[str]:
@@ -410,25 +413,39 @@ def indifference_note(scores: Scores) -> str:
     )
 
 
-def _rows(item: Item, scored: ScoredItem) -> Iterable[dict[str, Any]]:
-    for i, reward in enumerate(scored.rewards):
-        voted = {} if item.votes is None else {"votes": item.votes[i], "ties": item.ties}
-        yield {
-            "item_id": item.id,
-            "category": item.category,
-            "response": i,
-            "is_correct": i < item.n_correct,
-            "reward": reward,
-            "n_tokens": scored.n_tokens[i],
-            "truncated": scored.truncated[i],
-            **voted,
-            **{f"judge_{name}": values[i] for name, values in scored.details.items()},
-        }
+def _columns(items: Sequence[Item], by_id: Mapping[str, ScoredItem]) -> dict[str, Any]:
+    """Return the columns of the table of a run; a number that a judge has not given is NaN."""
+    scored = [by_id[item.id] for item in items]
+    sizes = [len(each.rewards) for each in scored]
+
+    def repeated(values: Iterable[Any]) -> list[Any]:
+        return [value for value, n in zip(values, sizes, strict=True) for _ in range(n)]
+
+    def flat(rows: Iterable[Iterable[Any]], dtype: type) -> npt.NDArray[Any]:
+        return np.fromiter(chain.from_iterable(rows), dtype)
+
+    response = flat(map(range, sizes), np.int64)
+    columns = {
+        "item_id": repeated(item.id for item in items),
+        "category": repeated(item.category for item in items),
+        "response": response,
+        "is_correct": response < repeated(item.n_correct for item in items),
+        "reward": flat((each.rewards for each in scored), np.float64),
+        "n_tokens": flat((each.n_tokens for each in scored), np.int64),
+        "truncated": flat((each.truncated for each in scored), np.bool_),
+    }
+    if any(item.votes is not None for item in items):
+        columns["votes"] = flat((item.votes or () for item in items), np.int64)
+        columns["ties"] = np.array(repeated(item.ties for item in items))
+    for name in dict.fromkeys(name for each in scored for name in each.details):
+        rows = (each.details.get(name) or [np.nan] * len(each.rewards) for each in scored)
+        columns[f"judge_{name}"] = flat(rows, np.float64)
+    return columns
 
 
 def _line(run: str, scored: Iterable[ScoredItem]) -> bytes:
     """Return the line of a chunk in the journal."""
-    record = {"run": run, "items": [asdict(one) for one in scored]}
+    record = {"run": run, "items": [asdict(item) for item in scored]}
     return json.dumps({**record, "check": json_hash(record)}).encode() + b"\n"
 
 
@@ -439,19 +456,19 @@ def _read_journal(file: Path) -> tuple[set[str], dict[str, ScoredItem]]:
     except FileNotFoundError:
         lines = []
     runs: set[str] = set()
-    found: dict[str, ScoredItem] = {}
+    prompts: dict[str, ScoredItem] = {}
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
             if record.pop("check") != json_hash(record):
                 raise ValueError("the check does not match")
             runs.add(record["run"])
-            for one in record["items"]:
-                values = {key: tuple(value) for key, value in one.items() if isinstance(value, list)}
-                found[one["id"]] = ScoredItem(**{**one, **values})
+            for item in record["items"]:
+                values = {key: tuple(value) for key, value in item.items() if isinstance(value, list)}
+                prompts[item["id"]] = ScoredItem(**{**item, **values})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise RunError(f"{file}, line {number}: damaged; {REMEDY}") from error
-    return runs, found
+    return runs, prompts
 
 
 def _whole_lines(content: bytes) -> bytes:

@@ -15,15 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.extras import missing_extra
-from rmcalib._util.files import opened_parquet, read_csv_table, read_object, write_file
+from rmcalib._util.files import TOO_LITTLE_MEMORY, opened_parquet, read_csv_table, read_object, write_file
 from rmcalib._util.storage import as_path, read_input
 from rmcalib._util.texts import LONGEST_ID, brief, json_lines, parse_json, repeated
-from rmcalib.scores._schema import Columns, Place, objects, row_place
+from rmcalib.scores._schema import Columns, Place, objects, row_place, starts_of
 
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".json", ".xlsx")
 _METADATA = b"rmcalib.manifest"
 _DATASET, _SPLITS = "state.json", "dataset_dict.json"  # in folders of `save_to_disk`
 _DIGEST = "scores_sha256"  # in the manifest: a digest of the columns and of the rest of the manifest
+_Coded = tuple[list[str], npt.NDArray[Any]]
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")  # 007 and +1 are texts
 _EXACT = 2**53  # larger whole numbers are not exact in float64
 _EMPTY = {"", "NA", "N/A", "NaN", "nan", "null", "None"}  # cells of CSV files without a value
@@ -71,9 +72,17 @@ def read_table(path: str | Path, content: Any = None) -> Table:
     table = read_csv_table(path, "," if ending == ".csv" else "\t")
     columns = {}
     for number, name in enumerate(table.header):
-        cells = (row[number] for row in table.rows)
-        columns[name] = objects(None if cell in _EMPTY else cell for cell in cells)
+        cells = [None if row[number] in _EMPTY else row[number] for row in table.rows]
+        columns[name] = objects(_with_points(cells) if table.delimiter == ";" else cells)
     return Table(columns, source, lambda row: f"line {table.lines[row]}", typed=False)
+
+
+def _with_points(cells: list[str | None]) -> list[str | None]:
+    """Return a column of numbers with decimal commas with points; anything else as it is."""
+    texts = [cell.replace(",", ".", 1) for cell in cells if cell is not None]
+    if not all(_NUMBER.fullmatch(text) for text in texts):
+        return cells
+    return [None if cell is None else cell.replace(",", ".", 1) for cell in cells]
 
 
 def as_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -120,7 +129,10 @@ def read_frame(frame: Any, source: str = "table") -> Table:
 
 def read_arrow(table: Any, source: str) -> Table:
     """Return an Arrow table as a `Table`."""
-    return Table({str(name): _array(table.column(name)) for name in table.column_names}, source)
+    coded = _coded(table)
+    return Table(
+        {str(name): _array(table.column(name), coded.get(name)) for name in table.column_names}, source
+    )
 
 
 def _only_split(data: Any) -> Any:
@@ -149,7 +161,7 @@ def _read_pandas(frame: Any, source: str) -> Table:
         array, missing = frame[name].to_numpy(), frame[name].isna().to_numpy()
         if array.dtype.kind not in "biuf" or (missing.any() and array.dtype.kind != "f"):
             # pandas has several kinds of empty values, and arrays as cells
-            array = objects([one.tolist() if isinstance(one, np.ndarray) else one for one in array])
+            array = objects([cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in array])
             array[missing] = None
         columns[str(name)] = array
     return Table(columns, source)
@@ -218,7 +230,9 @@ def read_saved_dataset(folder: Path) -> Table:
         for table in tables:
             table.validate(full=True)  # damaged offsets would crash the process
         return read_arrow(pyarrow.concat_tables(tables), str(folder))
-    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
+    except MemoryError as error:
+        raise MemoryError(f"{folder}: {TOO_LITTLE_MEMORY}") from error
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
         why = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"{folder}: damaged: {why}") from error
 
@@ -255,11 +269,14 @@ def read_parquet(path: str | Path) -> tuple[Columns, dict[str, Any] | None]:
     try:
         with opened_parquet(content, str(path)) as file:
             table = file.read()
-        manifest = _manifest(table.schema.metadata or {})
-        if manifest is not None and manifest.get(_DIGEST) != _digest(table, manifest):
-            raise ValueError("its content does not match its digest")
-        columns = {name: _array(table.column(name)) for name in table.column_names}
-    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
+            manifest = _manifest(table.schema.metadata or {})
+            coded = _coded(table)
+            if manifest is not None and manifest.get(_DIGEST) != _digest(table, coded, manifest):
+                raise ValueError("its content does not match its digest")
+            columns = {name: _array(table.column(name), coded.get(name)) for name in table.column_names}
+        del table, coded
+        pyarrow.default_memory_pool().release_unused()  # it would keep a few times the size of the arrays
+    except ValueError as error:
         why = (str(error) or type(error).__name__).splitlines()[0].removeprefix(f"{path}: ")
         raise ValueError(f"{path}: damaged, or not a Parquet file: {why}") from error
     return columns, manifest
@@ -278,21 +295,21 @@ def _manifest(metadata: Mapping[bytes, bytes]) -> dict[str, Any] | None:
     return manifest
 
 
-def _digest(table: Any, manifest: Mapping[str, Any]) -> str:
+def _digest(table: Any, coded: Mapping[str, _Coded], manifest: Mapping[str, Any]) -> str:
     """Return a SHA-256 of all columns and of the manifest without its own digest."""
     about = {key: value for key, value in manifest.items() if key != _DIGEST}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name in sorted(table.column_names):
         digest.update(f"\n{name}\n".encode())
         column = table.column(name)
-        if _is_text(column):
-            texts, numbers = _distinct(column)
+        if name in coded:
+            texts, numbers = coded[name]
             digest.update(json.dumps(texts).encode())
             digest.update(numbers.astype("<i8").tobytes())
         elif column.type.num_fields or column.null_count:
             digest.update(json.dumps(column.to_pylist()).encode())
         else:
-            digest.update(column.to_numpy().tobytes())
+            digest.update(_numbers(column).tobytes())
     return digest.hexdigest()
 
 
@@ -301,47 +318,74 @@ def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any
     import pyarrow
     import pyarrow.parquet
 
-    # As objects: pyarrow would read numpy's fixed-width texts as bytes.
-    table = pyarrow.table(
-        {
-            name: pyarrow.array(array.astype(object) if array.dtype.kind == "U" else array)
-            for name, array in columns.items()
-        }
-    )
-    signed = {**manifest, _DIGEST: _digest(table, manifest)}
+    table = pyarrow.table({name: _arrow(array) for name, array in columns.items()})
+    signed = {**manifest, _DIGEST: _digest(table, _coded(table), manifest)}
     table = table.replace_schema_metadata({_METADATA: json.dumps(signed).encode()})
     write_file(path, lambda file: pyarrow.parquet.write_table(table, file, write_page_checksum=True))
     return signed
 
 
-def _array(column: Any) -> npt.NDArray[Any]:
+def _arrow(array: npt.NDArray[Any]) -> Any:
+    """Return a column as Arrow has it. Texts are converted once for all neighbours that are equal."""
+    import pyarrow
+
+    if array.dtype.kind in "iuf":  # `pyarrow.array` would import pandas
+        values = pyarrow.py_buffer(np.ascontiguousarray(array))
+        return pyarrow.Array.from_buffers(pyarrow.from_numpy_dtype(array.dtype), len(array), [None, values])
+    if array.dtype.kind == "b":
+        return _arrow(array.view(np.uint8)).cast("bool")
+    if array.dtype.kind != "U":
+        return pyarrow.array(array)
+    starts = starts_of(array)
+    texts = [text.encode() for text in array[starts].tolist()]
+    ends = np.cumsum([0, *map(len, texts)])
+    buffers = [None, pyarrow.py_buffer(ends), pyarrow.py_buffer(b"".join(texts))]
+    distinct = pyarrow.Array.from_buffers(pyarrow.large_string(), len(texts), buffers).cast(pyarrow.string())
+    sizes = np.diff(starts, append=len(array))
+    return distinct.take(_arrow(np.repeat(np.arange(len(starts)), sizes)))
+
+
+def _array(column: Any, coded: _Coded | None) -> npt.NDArray[Any]:
     """Return a column of Arrow as an array. Texts are converted by their distinct values, which are few."""
     from pyarrow import types
 
-    if _is_text(column):
-        texts, numbers = _distinct(column)
+    if coded is not None:
+        texts, numbers = coded
         # numpy's fixed-width texts drop a final NUL, and are large if one is long
-        if not any("\0" in text or len(text) > LONGEST_ID for text in texts):
+        if max(map(len, texts)) <= LONGEST_ID and "\0" not in "".join(texts):
             return np.array(texts, dtype=np.str_)[numbers]
-    if types.is_floating(column.type) or (types.is_primitive(column.type) and not column.null_count):
+    if types.is_primitive(column.type) and not column.null_count:
+        return _numbers(column)
+    if types.is_floating(column.type):
         array: npt.NDArray[Any] = column.to_numpy()
         return array
     return objects(column.to_pylist())
 
 
-def _is_text(column: Any) -> bool:
-    """Return whether a column has texts, and no empty value."""
+def _coded(table: Any) -> dict[str, _Coded]:
+    """Return the distinct texts of columns of texts without empty values, and the number of each row's text."""
+    import pyarrow
     from pyarrow import types
 
-    text = types.is_string(column.type) or types.is_large_string(column.type)
-    return text and len(column) > 0 and not column.null_count
+    coded = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        is_text = types.is_string(column.type) or types.is_large_string(column.type)
+        if is_text and len(column) and not column.null_count:
+            encoded = column.combine_chunks().dictionary_encode()
+            if isinstance(encoded, pyarrow.ChunkedArray):
+                encoded = encoded.chunk(0)
+            coded[name] = encoded.dictionary.to_pylist(), _numbers(encoded.indices)
+    return coded
 
 
-def _distinct(column: Any) -> tuple[list[str], npt.NDArray[Any]]:
-    """Return the distinct texts of a column in order of appearance, and the number of each row's text."""
-    import pyarrow
+def _numbers(column: Any) -> npt.NDArray[Any]:
+    """Return an Arrow column without empty values as an array."""
+    from pyarrow import types
 
-    encoded = column.combine_chunks().dictionary_encode()
-    if isinstance(encoded, pyarrow.ChunkedArray):
-        encoded = encoded.chunk(0)
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+    array = column.combine_chunks() if hasattr(column, "chunks") else column
+    if types.is_boolean(array.type):
+        return _numbers(array.cast("uint8")).astype(np.bool_)
+    if types.is_integer(array.type) or types.is_floating(array.type):
+        return np.from_dlpack(array)  # `to_numpy` would import pandas
+    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values

@@ -10,6 +10,7 @@ problem, rejected, verdict, chosen_position`; response 0 is the correct one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from rmcalib._util.texts import repeated, typed
 from rmcalib.scores._files import Table, columns_of
 from rmcalib.scores._schema import as_lists, objects
 from rmcalib.scores._tables import to_columns
-from rmcalib.scores.scale import Scale, as_record
+from rmcalib.scores.scale import Scale
 
 Columns = dict[str, Any]
 About = dict[str, Any]
@@ -158,7 +159,7 @@ def _meant(columns: Columns, about: About) -> tuple[Columns, About]:
     rewards = [value[0] if isinstance(value, list) else value for value in values]
     numbers = [value for value in rewards if isinstance(value, (int, float)) and value == value]
     if all(0 <= value <= 10 and value == int(value) for value in numbers):
-        about |= {"scale": as_record(Scale("rating", "grades from 0 to 10")), "score_kind": "rating"}
+        about |= {"scale": asdict(Scale("rating", "grades from 0 to 10")), "score_kind": "rating"}
     return columns | {"reward": rewards}, about
 
 
@@ -209,7 +210,7 @@ def _compared(model: str, by_problem: Mapping[Any, list[tuple[Any, Any]]]) -> tu
         "model": model,
         **_REWARDMATH,
         "score_kind": "pairs",
-        "scale": as_record(Scale("pairs", "verdicts on pairs")),
+        "scale": asdict(Scale("pairs", "verdicts on pairs")),
     }
     return columns, about | {"verdicts": {"pairs": len(pairs), "unclear": unclear, **at}, "notes": notes}
 

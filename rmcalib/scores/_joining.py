@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import hashlib
+import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib._util.display import count
-from rmcalib._util.texts import did_you_mean
+from rmcalib._util.texts import brief, did_you_mean, digest_of
 from rmcalib.scores import _files
-from rmcalib.scores._labels import id_text, is_empty
-from rmcalib.scores._roles import KNOWN, LONGEST_ID, listed
+from rmcalib.scores._label_texts import texts_of
+from rmcalib.scores._labels import WORDS, id_text, is_empty
+from rmcalib.scores._roles import KNOWN, LONGEST_ID, listed, plain
 from rmcalib.scores._schema import as_number
 from rmcalib.scores._scores import Scores
-from rmcalib.scores.scale import as_record
 
+Ask = Literal["best", "correct", "chosen"]
+"""The question: which response is the best, whether each is correct, or whether that with the largest reward is."""
 INCLUSION, SECOND = "inclusion", "second"
 """Further columns of scores: the probability that a prompt was drawn, and a second judge's P(first choice right)."""
+FROM_STEP = "from_step"
+"""A column of labels: they were drawn from this step of a training run and the later ones."""
+BEST_OF, CHOSEN = "best_of", "chosen"
+"""Further columns of scores of chosen responses: of how many each one was chosen, and its number among them."""
 _PERSON = ("person", "annotator", "rater", "labeler", "labeller", "worker")
-_RESPONSE_TEXT = ("response_id", "response_text", "completion", "answer", "output", "generation", "text")
-_WORDS: dict[str, float] = {word: value for value, words in KNOWN["words"].items() for word in words}
+ID, TEXT = "response_id", "response_text"
+"""Columns of labels: the id that a response has in its source, and its text."""
+_RESPONSE_TEXT = (ID, TEXT, "completion", "answer", "output", "generation", "text")
+UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufffd]")
+"""What pages do not show as it is."""
 Ballot = dict[int, float]
 """What one person said about responses of a prompt, by the number of the response within it."""
 
@@ -38,27 +48,35 @@ class _Sheet:
     ask: str | None
 
 
-def join_labels(scores: Scores, labels: Any) -> Scores:
+def join_labels(scores: Scores, labels: Any, origin: _files.Table, row: IntArray) -> Scores:
     """Return scores with the labels of another table, which replace their own.
 
-    Rows without a label are not labelled yet. Where several people labelled a prompt, their labels become votes
-    (which response is the best) or the majority decides (whether a response is correct).
+    ``origin`` is the table that the scores are from, and ``row`` the row of it that each response is from (N,): it may
+    have the texts of responses. Rows without a label are not labelled yet. Where several people labelled a prompt,
+    their labels become votes (which response is the best) or the majority decides (whether a response is correct).
     """
     table = _files.read_frame(labels, "labels") if _files.is_frame(labels) else _files.read_table(labels)
-    sheet = _read(table, scores)
+    texts = texts_of(scores, origin, row, None)
+    scores, kept, drawn_from = _drawn_from(table, scores)
+    responses = _Responses(
+        scores,
+        None if texts is None else [texts.response[i] for i in np.flatnonzero(kept).tolist()],
+        are_numbered(scores, origin),
+    )
+    sheet = _read(table, responses)
     if not sheet.ballots:
         raise ValueError(
             f"{table.source}: no row has a label; fill the column `label`, or save it from label.html"
         )
     sizes = np.diff(scores.offsets)
     ask = sheet.ask or _meaning(sheet, sizes)
-    people = {who for own in sheet.ballots.values() for who in own}
-    several = any(len(own) > 1 for own in sheet.ballots.values())
+    people = {who for by_person in sheet.ballots.values() for who in by_person}
+    several = any(len(by_person) > 1 for by_person in sheet.ballots.values())
     columns = dict(scores.columns())
     for name in ("is_correct", "label", "votes", "ties", INCLUSION):
         columns.pop(name, None)
     about: dict[str, Any] = {"prompts": len(sheet.ballots), "people": len(people)}
-    if ask == "correct":
+    if ask != "best":
         columns["label"] = _majority(sheet, scores)
     else:
         votes, ties, label = _votes(sheet, scores)
@@ -71,136 +89,353 @@ def join_labels(scores: Scores, labels: Any) -> Scores:
         columns[INCLUSION] = np.repeat(each, sizes)
     manifest = {name: value for name, value in scores.manifest.items() if name != "labels"}
     manifest["labelling"] = about
-    if notes := [*manifest.get("notes", []), *_notes(about, scores, table.source)]:
+    if ask == "chosen" and (sizes > 1).any():
+        columns, note = _chosen_alone(columns, scores, table.source)
+        drawn_from.append(note)
+    if notes := [*manifest.get("notes", []), *_notes(about, scores, table.source), *drawn_from]:
         manifest["notes"] = notes
     if not scores.scale.assumed:
-        manifest["scale"] = as_record(scores.scale)
+        manifest["scale"] = asdict(scores.scale)
     are_votes = ask == "best" and several
-    manifest["labels"] = {"kind": "votes" if are_votes else ask, "from": "the labels that were joined"}
+    kind = "votes" if are_votes else "best" if ask == "best" else "correct"
+    manifest["labels"] = {"kind": kind, "from": "the labels that were joined"}
     return Scores.from_columns(columns, manifest, source=table.source)
 
 
+def _drawn_from(table: _files.Table, scores: Scores) -> tuple[Scores, BoolArray, list[str]]:
+    """Return the scores of the steps that labels were drawn from, their rows (N,), and a note if these are not all."""
+    every = np.ones(len(scores), dtype=bool)
+    column = next(iter(_columns(table, [FROM_STEP])), None)
+    stated = set() if column is None else {as_number(cell) for cell in table.columns[column]} - {None}
+    if not stated:
+        return scores, every, []
+    steps = scores.extra.get("step")
+    if len(stated) > 1 or steps is None:
+        problem = "the scores have no steps" if steps is None else "there are several"
+        raise ValueError(
+            f"{table.source}: {column}: {problem}; join the labels of each draw with its own scores"
+        )
+    first = stated.pop()
+    kept = np.asarray(steps >= first)[scores.offsets[:-1]]
+    if kept.all() or not kept.any():
+        return scores, every, []
+    left = count(int((~kept).sum()), "prompt")
+    note = f"Labels were drawn from step {first:g} on: {left} of earlier steps are left out."
+    return scores.take(kept), np.repeat(kept, np.diff(scores.offsets)), [note]
+
+
+def chosen_of(scores: Scores) -> IntArray:
+    """Return the row of the response with the largest reward of each prompt (n,); the first of equal ones."""
+    starts = scores.offsets[:-1]
+    largest = scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), np.diff(scores.offsets))
+    rows = np.where(largest, np.arange(len(scores)), len(scores))
+    return np.asarray(np.minimum.reduceat(rows, starts))
+
+
+def _chosen_alone(columns: dict[str, Any], scores: Scores, source: str) -> tuple[dict[str, Any], str]:
+    """Return the columns of chosen responses alone, and a note."""
+    rows, sizes = chosen_of(scores), np.diff(scores.offsets)
+    labelled = ~np.isnan(columns["label"])
+    others = np.setdiff1d(np.flatnonzero(labelled), rows)
+    if len(others):
+        item = str(scores.item_id[others[0]])
+        raise ValueError(
+            f"{source}: response {scores.response[others[0]]} of prompt {item!r} was labelled as the chosen one, but "
+            "another one has the largest reward: join labels with the scores that they were drawn from"
+        )
+    kept = {name: np.asarray(values)[rows] for name, values in columns.items()}
+    several = f"{sizes.max()}" if np.ptp(sizes) == 0 else f"{sizes.min()} to {sizes.max()}"
+    kept |= {"response": np.zeros(len(rows), dtype=np.int64), BEST_OF: sizes, CHOSEN: scores.response[rows]}
+    return kept, (
+        f"Labels say whether the response with the largest reward of {several} is correct: all results are about these "
+        "responses."
+    )
+
+
 def _notes(about: Mapping[str, Any], scores: Scores, source: str) -> list[str]:
-    found = []
+    notes = []
     if about.get("agreement") is not None:
-        found.append(
+        notes.append(
             f"{count(about['people'], 'person')} labelled some prompts twice or more and agree in "
             f"{100 * about['agreement']:.0f}% of the pairs of labels.".replace("persons", "people")
         )
     unused = int((~np.isnan(np.fmax.reduceat(scores.label, scores.offsets[:-1]))).sum())
     if unused:
-        found.append(
+        notes.append(
             f"Labels are those of {source}; the scores' own labels ({count(unused, 'prompt')}) are not used."
         )
-    return found
+    return notes
 
 
-def _read(table: _files.Table, scores: Scores) -> _Sheet:
-    """Read labels row by row; unknown prompts and responses are an error that names them."""
-    prompt = _column(table, KNOWN["names"]["prompt"])
-    value = _column(table, KNOWN["names"]["label"])
-    if prompt is None or value is None:
-        missing = "prompt" if prompt is None else "label"
+@dataclass(frozen=True)
+class LabelRow:
+    """A row of a file of labels: whose label of which response, and what it is; the response is None if that is it."""
+
+    row: int
+    prompt: str
+    response: str | None
+    label: str
+    person: str
+    inclusion: float | None
+    second: float | None = None
+    """A second judge's score of the response."""
+    response_id: str = ""
+    text: str = ""
+    """What else the row says of the response: its id in the source, and its text."""
+
+
+def label_rows(table: _files.Table, is_prompt: Callable[[str], bool] | None = None) -> Iterator[LabelRow]:
+    """Yield the rows of a file of labels; ``is_prompt`` says which of several columns has the prompts.
+
+    A row without a label is there, too: its prompt was drawn.
+    """
+    prompts = _columns(table, ["prompt", *KNOWN["names"]["prompt"]])
+    labels = label_columns(table)
+    second = next(iter(_columns(table, [SECOND])), None)
+    if not prompts or not (labels or second):
+        missing = "label" if prompts else "prompt"
         raise ValueError(
             f"{table.source}: no column `{missing}` (has {listed(table.columns)}); labels need the columns prompt, "
             "response and label"
         )
-    response = _column(table, ["response", *_RESPONSE_TEXT, *KNOWN["names"]["response"]])
-    person, drawn, asked = _column(table, _PERSON), _column(table, ["inclusion"]), _column(table, ["ask"])
-    places = _places(scores)
+    if is_prompt is not None and len(table):
+        prompts.sort(key=lambda name: not is_prompt(_raw(table.columns[name][0])))
+    optional = (["response", *_RESPONSE_TEXT, *KNOWN["names"]["response"]], _PERSON, ["inclusion"])
+    response, person, inclusion = (next(iter(_columns(table, names)), None) for names in optional)
+
+    sure, text = (next(iter(_columns(table, [name])), None) for name in (ID, TEXT))
+    if response in (sure, text):
+        sure = None if sure == response else sure
+        text = None if text == response else text
+
+    def cell(name: str | None, row: int) -> str:
+        return "" if name is None else _text(table.columns[name][row])
+
+    for row in range(len(table)):
+        drawn = None if inclusion is None else as_number(table.columns[inclusion][row])
+        if drawn is not None and not 0 < drawn <= 1:
+            raise table.error(row, str(inclusion), "a probability above 0, and at most 1")
+        label = cell(next(iter(labels), None), row)
+        if label and response is not None and not 0 <= value_of(label) <= 1:
+            raise table.error(
+                row,
+                labels[0],
+                "no label: 1 or 0, true or false, x, best, correct, wrong, tie; or leave it empty",
+            )
+        prompt, answer = (
+            None if name is None else _raw(table.columns[name][row]) for name in (prompts[0], response)
+        )
+        score = None if second is None else as_number(table.columns[second][row])
+        if score is None and cell(second, row):
+            raise table.error(row, str(second), "a number: a second judge's score; or leave it empty")
+        yield LabelRow(
+            row,
+            prompt or "",
+            answer,
+            label,
+            cell(person, row),
+            drawn,
+            score,
+            cell(sure, row),
+            "" if text is None else _raw(table.columns[text][row]),
+        )
+
+
+def label_columns(table: _files.Table) -> list[str]:
+    """Return the columns of a table that may be its labels."""
+    return _columns(table, KNOWN["names"]["label"])
+
+
+def value_of(label: str) -> float:
+    """Return what a label says, from 0 to 1; NaN if it is none."""
+    value = WORDS.get(label.lower(), as_number(label))
+    return np.nan if value is None else float(value)
+
+
+def _read(table: _files.Table, responses: _Responses) -> _Sheet:
+    """Read labels row by row; unknown prompts and responses are an error that names them."""
+    places = responses.prompts
     ballots: dict[int, dict[str, Ballot]] = {}
     inclusion: dict[int, float] = {}
     unknown: list[str] = []
-    for row in range(len(table)):
-        item = _text(table.columns[prompt][row])
-        where = _find_prompt(places, item)
-        if where is None:
-            unknown.append(f"prompt {item[:60]!r}")
+    for row in label_rows(table, lambda text: _find_prompt(places, text) is not None):
+        index = _find_prompt(places, row.prompt)
+        if index is None:
+            unknown.append(f"prompt {row.prompt[:60]!r}")
             continue
-        index, responses = where
-        if drawn is not None and (pi := as_number(table.columns[drawn][row])) is not None:
-            if not 0 < pi <= 1:
-                raise table.error(row, drawn, "a probability above 0, and at most 1")
-            inclusion[index] = pi
-        if not _text(table.columns[value][row]):
-            continue
-        who = "" if person is None else _text(table.columns[person][row])
-        ballot = ballots.setdefault(index, {}).setdefault(who, {})
-        if response is None:  # the label is the number of the best response
-            name = _text(table.columns[value][row])
-            if name not in responses:
-                unknown.append(f"response {name[:60]!r} of prompt {item[:60]!r}")
-                continue
-            ballot.update(dict.fromkeys(responses.values(), 0.0) | {responses[name]: 1.0})
-            continue
-        name = _text(table.columns[response][row])
-        if name not in responses:
-            unknown.append(f"response {name[:60]!r} of prompt {item[:60]!r}")
-            continue
-        if responses[name] in ballot:
-            raise table.error(
-                row, response, "this person labelled it before; leave one row out, or add a column person"
+        if row.inclusion is not None and inclusion.setdefault(index, row.inclusion) != row.inclusion:
+            raise ValueError(
+                f"{table.source}: {table.place(row.row)}: {INCLUSION} is {row.inclusion:g}, and "
+                f"{inclusion[index]:g} in an earlier row of the same prompt"
             )
-        ballot[responses[name]] = _number(table, row, value)
+        if not row.label:
+            continue
+        try:
+            place = responses.place(index, row)
+        except ValueError as error:
+            raise ValueError(f"{table.source}: {table.place(row.row)}: {error}") from None
+        if place is None:
+            name = row.response_id or (row.label if row.response is None else row.response).strip()
+            unknown.append(f"response {name[:60]!r} of prompt {row.prompt[:60]!r}")
+            continue
+        said = {place: value_of(row.label)}
+        if row.response is None:  # the label is the number of the best response
+            said = dict.fromkeys(range(responses.size(index)), 0.0) | {place: 1.0}
+        ballot = ballots.setdefault(index, {}).setdefault(row.person, {})
+        if any(ballot.get(place, value) != value for place, value in said.items()):
+            who = row.person or "an earlier row"
+            raise ValueError(
+                f"{table.source}: {table.place(row.row)}: {who} gives this response another label; leave one row "
+                "out, or add a column person"
+            )
+        ballot |= said
     if unknown:
-        raise ValueError(f"{table.source}: not in the scores: {listed(dict.fromkeys(unknown), 5)}")
-    named = None if asked is None else {text for one in table.columns[asked] if (text := _text(one))}
-    return _Sheet(ballots, inclusion, named.pop() if named and len(named) == 1 else None)
+        hint = "" if responses.numbered or not responses.ids else " (responses go by response_id or text)"
+        raise ValueError(f"{table.source}: not in the scores{hint}: {listed(dict.fromkeys(unknown), 5)}")
+    asked = _columns(table, ["ask"])
+    stated = {text for cell in table.columns[asked[0]] if (text := _text(cell))} if asked else set()
+    if len(stated) > 1 or not stated <= set(get_args(Ask)):
+        have = listed(sorted(map(brief, stated)), 5)
+        raise ValueError(
+            f"{table.source}: {asked[0]} is {have}; expected one of {', '.join(get_args(Ask))} in all rows"
+        )
+    return _Sheet(ballots, inclusion, stated.pop() if stated else None)
 
 
-def _column(table: _files.Table, names: Any) -> str | None:
+def _columns(table: _files.Table, names: Iterable[str]) -> list[str]:
+    """Return the columns of a table that have one of these names, in the order of the names."""
     plain = {name.strip().lower(): name for name in table.columns}
-    return next((plain[name] for name in names if name in plain), None)
+    return list(dict.fromkeys(plain[name] for name in names if name in plain))
 
 
-def _places(scores: Scores) -> dict[str, tuple[int, dict[str, int]]]:
-    """Return the index of each prompt by its id, and the places of its responses by number, id or text."""
-    names = [name for name in _RESPONSE_TEXT if name in scores.extra]
-    numbers = scores.response.tolist()
-    texts = [scores.extra[name].tolist() for name in names]
-    found: dict[str, tuple[int, dict[str, int]]] = {}
-    for index, item in enumerate(scores.item_id[scores.offsets[:-1]].tolist()):
-        first, last = int(scores.offsets[index]), int(scores.offsets[index + 1])
-        responses: dict[str, int] = {}
-        for column in texts:
-            own = Counter(map(str, column[first:last]))
-            responses |= {
-                str(column[row]): row - first for row in range(first, last) if own[str(column[row])] == 1
-            }
-        responses |= {str(numbers[row]): row - first for row in range(first, last)}
-        found[item] = (index, responses)
+def id_columns(scores: Scores) -> dict[str, list[str]]:
+    """Return the further columns that tell the responses of each prompt apart, by name: ids first, then texts."""
+    names, prompts, found = {plain(name): name for name in scores.extra}, scores.item_id.tolist(), {}
+    for name in dict.fromkeys([ID, *KNOWN["names"]["response"], *_RESPONSE_TEXT]):
+        if name in names:
+            texts = [plain_text(_raw(value)) for value in scores.extra[names[name]].tolist()]
+            if all(texts) and len({*zip(prompts, texts, strict=True)}) == len(texts):
+                found[name] = texts
     return found
 
 
-def _find_prompt(
-    places: Mapping[str, tuple[int, dict[str, int]]], text: str
-) -> tuple[int, dict[str, int]] | None:
+def in_order_of(first: Scores, other: Scores) -> Scores:
+    """Return other scores of the same prompts, with the responses of each prompt in the order of the first ones.
+
+    They are told apart by their ids or texts; without any that both have, by their numbers.
+    """
+    ids, others = id_columns(first), id_columns(other)
+    shared = [name for name in ids if name in others]
+    if not shared or (first.offsets.tolist(), first.item_id.tolist()) != (
+        other.offsets.tolist(),
+        other.item_id.tolist(),
+    ):
+        return other
+    for name in shared:
+        place = {key: row for row, key in enumerate(zip(other.item_id.tolist(), others[name], strict=True))}
+        order = [place.get(key, -1) for key in zip(first.item_id.tolist(), ids[name], strict=True)]
+        if order == [*range(len(order))]:
+            return other
+        if -1 not in order:
+            if other.beats is not None:
+                raise ValueError(f"{other.name}: its responses are in another order; sort its rows by {name}")
+            columns = {key: values[order] for key, values in other.columns().items()}
+            return Scores.from_columns(columns | {"response": first.response}, other.manifest)
+    raise ValueError(f"{first.name} and {other.name} have other responses to a prompt, by {listed(shared)}")
+
+
+def are_numbered(scores: Scores, origin: _files.Table) -> bool:
+    """Whether a table numbers the responses itself; otherwise their numbers are the order of its rows."""
+    kept = {plain(name) for name in scores.extra}
+    kept |= {"response"} if ID in kept else set()
+    return bool({*KNOWN["names"]["response"]} & {plain(name) for name in origin.columns} - kept)
+
+
+def plain_text(text: str) -> str:
+    """Return a text as sheets and pages keep it: without control characters, one space between words."""
+    return " ".join(UNSHOWN.sub("", text).split()).removeprefix("'")  # a sheet has ' before a formula
+
+
+@dataclass(frozen=True)
+class _Responses:
+    """Which response of the scores a row of labels is about: by its id, its text, or else its number."""
+
+    scores: Scores
+    texts: list[str] | None
+    numbered: bool
+    """Whether the source numbers the responses; see `are_numbered`."""
+
+    @cached_property
+    def ids(self) -> list[list[str]]:
+        """What tells the responses apart: columns of ids or texts (N,)."""
+        return [*id_columns(self.scores).values()]
+
+    @cached_property
+    def prompts(self) -> dict[str, int]:
+        """The index of each prompt by its id."""
+        return {name: i for i, name in enumerate(self.scores.item_id[self.scores.offsets[:-1]].tolist())}
+
+    def size(self, index: int) -> int:
+        """Return how many responses a prompt has."""
+        return int(np.diff(self.scores.offsets[index : index + 2])[0])
+
+    def place(self, index: int, row: LabelRow) -> int | None:
+        """Return the place of a row's response in its prompt; None if the prompt has no such response."""
+        rows = slice(*self.scores.offsets[index : index + 2].tolist())
+        name = (row.label if row.response is None else row.response).strip()
+        by_id = row.response_id if row.response_id and self.ids else name
+        place = next((i for own in self.ids if (i := _index(own[rows], plain_text(by_id))) is not None), None)
+        if by_id != name and place is None:
+            return None
+        certain = place is not None
+        if place is None:
+            place = _index([str(number) for number in self.scores.response[rows]], name)
+            certain = place is not None and self.numbered and not row.response_id
+        text = plain_text(row.text or ("" if place is not None else name))
+        if self.texts is None or not text:
+            return place if certain or not (self.ids or row.response_id) else None
+        same = [i for i, own in enumerate(self.texts[rows]) if plain_text(own) == text]
+        if place in same or (place is None and row.text):
+            return place
+        if not certain and len(same) == 1:  # the number is that of a row in another order
+            return same[0]
+        if place is None and not same:
+            return None
+        problem = "occurs several times" if same and not certain else "is another one"
+        raise ValueError(
+            f"the text of response {(row.response_id or name)[:60]!r} of prompt {row.prompt[:60]!r} {problem} in the "
+            "scores: join labels with scores of the responses that were labelled"
+        )
+
+
+def _index(names: Sequence[str], name: str) -> int | None:
+    return names.index(name) if name in names else None
+
+
+def _find_prompt(prompts: Mapping[str, int], text: str) -> int | None:
     """Return where a prompt is, by its id or its text: the id of a long text is its digest."""
-    if text not in places:
-        text = text.removeprefix("'")  # a sheet has one before what a spreadsheet would take for a formula
-    if text not in places and len(text) > LONGEST_ID:
-        text = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return places.get(text)
+    stripped = text.strip()
+    for spelling in (text, stripped, stripped.removeprefix("'")):  # a sheet has ' before a formula
+        if spelling in prompts:
+            return prompts[spelling]
+        if len(spelling) > LONGEST_ID and (digest := digest_of(spelling)) in prompts:
+            return prompts[digest]
+    return None
+
+
+def _raw(value: Any) -> str:
+    """Return a text as it is: its digest may be an id."""
+    return "" if is_empty(value) else id_text(value)
 
 
 def _text(value: Any) -> str:
-    return "" if is_empty(value) else id_text(value).strip()
-
-
-def _number(table: _files.Table, row: int, name: str) -> float:
-    value = table.columns[name][row]
-    found = _WORDS.get(str(value).strip().lower(), as_number(value))
-    if found is None or not 0 <= found <= 1:
-        raise table.error(
-            row, name, "no label: 1 or 0, true or false, best, correct, wrong, tie; or leave it empty"
-        )
-    return float(found)
+    return _raw(value).strip()
 
 
 def _meaning(sheet: _Sheet, sizes: Any) -> str:
     """Return "best" if every person named one best response of each prompt, or a tie; otherwise "correct"."""
-    for index, own in sheet.ballots.items():
-        for ballot in own.values():
+    for index, ballots in sheet.ballots.items():
+        for ballot in ballots.values():
             chosen = sum(value == 1 for value in ballot.values())
             if sizes[index] == 1 or (chosen != 1 and not _is_tie(ballot)):
                 return "correct"
@@ -215,9 +450,9 @@ def _votes(sheet: _Sheet, scores: Scores) -> tuple[Any, Any, FloatArray]:
     """Return votes (N,) and ties (N,) of all people, and labels (N,) if there is one person per prompt."""
     votes, ties = np.zeros(len(scores), dtype=np.int64), np.zeros(len(scores), dtype=np.int64)
     label = np.full(len(scores), np.nan)
-    for index, own in sheet.ballots.items():
+    for index, ballots in sheet.ballots.items():
         first, last = int(scores.offsets[index]), int(scores.offsets[index + 1])
-        for ballot in own.values():
+        for ballot in ballots.values():
             best = _choice(ballot)
             if best is not None:
                 votes[first + best] += 1
@@ -232,12 +467,12 @@ def _votes(sheet: _Sheet, scores: Scores) -> tuple[Any, Any, FloatArray]:
 def _majority(sheet: _Sheet, scores: Scores) -> FloatArray:
     """Return labels (N,): what most people said of each response; unknown if as many say yes as no."""
     label = np.full(len(scores), np.nan)
-    for index, own in sheet.ballots.items():
+    for index, ballots in sheet.ballots.items():
         first = int(scores.offsets[index])
-        for place in {place for ballot in own.values() for place in ballot}:
-            said = np.mean([ballot[place] for ballot in own.values() if place in ballot])
+        for place in {place for ballot in ballots.values() for place in ballot}:
+            said = np.mean([ballot[place] for ballot in ballots.values() if place in ballot])
             label[first + place] = (
-                said if len(own) == 1 else 1.0 if said > 0.5 else 0.0 if said < 0.5 else np.nan
+                said if len(ballots) == 1 else 1.0 if said > 0.5 else 0.0 if said < 0.5 else np.nan
             )
     return label
 
@@ -251,11 +486,11 @@ def _choice(ballot: Ballot) -> int | None:
 def _agreement(sheet: _Sheet, ask: str) -> float | None:
     """Return how many of the pairs of labels of two people agree."""
     agree = pairs = 0.0
-    for own in sheet.ballots.values():
-        said: list[list[Any]] = [[_choice(ballot) for ballot in own.values()]]
+    for said_of in sheet.ballots.values():
+        said: list[list[Any]] = [[_choice(ballot) for ballot in said_of.values()]]
         if ask == "correct":
-            places = {place for ballot in own.values() for place in ballot}
-            said = [[ballot[place] for ballot in own.values() if place in ballot] for place in places]
+            places = {place for ballot in said_of.values() for place in ballot}
+            said = [[ballot[place] for ballot in said_of.values() if place in ballot] for place in places]
         for values in said:
             n = len(values)
             pairs += n * (n - 1) / 2
@@ -265,17 +500,17 @@ def _agreement(sheet: _Sheet, ask: str) -> float | None:
 
 def second_opinion(scores: Scores, other: Scores) -> FloatArray:
     """Return another judge's probability of each prompt's first choice, on each row of the prompt: (N,)."""
-    place = dict(
-        zip(
-            zip(other.item_id.tolist(), other.response.tolist(), strict=True),
-            other.probabilities,
-            strict=True,
-        )
+    ids, others = id_columns(scores), id_columns(other)
+    shared = next((name for name in ids if name in others), None)
+    number: Sequence[Any] = (
+        scores.extra.get(CHOSEN, scores.response).tolist() if shared is None else ids[shared]
     )
+    numbers: Sequence[Any] = other.response.tolist() if shared is None else others[shared]
+    place = dict(zip(zip(other.item_id.tolist(), numbers, strict=True), other.probabilities, strict=True))
     starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
     first = np.flatnonzero(scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), sizes))
     prompt = np.repeat(np.arange(scores.n_items), sizes)[first]
-    keys = [*zip(scores.item_id[first].tolist(), scores.response[first].tolist(), strict=True)]
+    keys = [(str(scores.item_id[row]), number[row]) for row in first.tolist()]
     missing = list(dict.fromkeys(name for name, number in keys if (name, number) not in place))
     if missing:
         raise ValueError(f"second: no scores of prompt {missing[0]!r} ({len(missing):,} prompts are missing)")

@@ -52,8 +52,7 @@ def load_board(name: str = "rewardmath") -> dict[str, Scores]:
     --------
     >>> board = load_board()
     >>> len(board), board["internlm/internlm2-7b-reward"]
-    (9, Scores(483 prompts, 4830 responses, scale 'utility', labels 'best',
-               {'model': 'internlm/internlm2-7b-reward', 'benchmark': 'rewardmath'}))
+    (9, Scores(internlm/internlm2-7b-reward on rewardmath: 483 prompts, 4830 responses, scale utility, labels best))
     """
     if name not in BOARDS:
         raise ValueError(f"{name}: no such board (have: {', '.join(BOARDS)})")
@@ -66,7 +65,7 @@ def built_in_scores(name: str) -> Scores:
     """Load the built-in scores of one model by its name, `real/<model>`."""
     model, have = name.removeprefix(f"{REAL}/"), load_board(REAL) | load_board("pandalm")
     if model not in have:
-        names = ", ".join(f"{REAL}/{one}" for one in have)
+        names = ", ".join(f"{REAL}/{each}" for each in have)
         raise ValueError(f"{name}: no such scores are built in (have: {names})")
     return have[model]
 
@@ -86,16 +85,16 @@ def _board(name: str) -> dict[str, Scores]:
     table = read_table(_DEMO / f"{name}.parquet").columns
     verdicts = about.pop("verdicts", {})
     shared = {column: table.pop(column) for column in _SHARED if column in table}
-    found = {}
+    by_model = {}
     for model, values in table.items():
         manifest = {"model": model, **about}
         if verdicts:
-            own = {"beats": star([[p] for p in values[::2]])}
+            rewards = {"beats": star([[p] for p in values[::2]])}
             manifest["verdicts"] = verdicts[model]
         else:
-            own = {"reward": values}
-        found[model] = Scores.from_columns(shared | own, manifest)
-    return found
+            rewards = {"reward": values}
+        by_model[model] = Scores.from_columns(shared | rewards, manifest)
+    return by_model
 
 
 def published_scores(model: str, *, revision: str | None = None, cache: Path | None = None) -> Scores:
@@ -188,8 +187,8 @@ def published_figures(models: Iterable[str]) -> tuple[dict[str, dict[str, float]
 
     with translated(RESULTS, repo_type="dataset"):
         folder = downloaded(download, RESULTS)
-    found = {name: _figures(folder / file) for name, file in names.items() if (folder / file).is_file()}
-    return {name: figures for name, figures in found.items() if figures}, commit
+    by_model = {name: _figures(folder / file) for name, file in names.items() if (folder / file).is_file()}
+    return {name: figures for name, figures in by_model.items() if figures}, commit
 
 
 def _figures(path: Path) -> dict[str, float]:
@@ -215,6 +214,6 @@ def _content(model: str, commit: str) -> bytes:
         try:
             return bytes(downloaded(lambda: HfFileSystem().cat_file(path), RESULTS))
         except FileNotFoundError:
-            known = published_models(revision=commit)
-            hint = did_you_mean(model, known, f"{len(known)} other models have some")
+            models = published_models(revision=commit)
+            hint = did_you_mean(model, models, f"{len(models)} other models have some")
             raise HubError(f"{model}: no published scores in {RESULTS} ({hint})") from None

@@ -12,8 +12,7 @@ import numpy as np
 
 from rmcalib._util.files import json_hash
 from rmcalib._util.texts import script_json, source_hash
-
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
+from rmcalib.scores._joining import FROM_STEP, ID, INCLUSION, TEXT, UNSHOWN
 
 
 def label_page(rows: Sequence[Mapping[str, Any]], *, ask: str, seed: int) -> str:
@@ -26,14 +25,19 @@ def label_page(rows: Sequence[Mapping[str, Any]], *, ask: str, seed: int) -> str
     for _, group in groupby(rows, key=lambda row: row["prompt"]):
         own = list(group)
         responses = [
-            {"response": row["response"], "text": _shown(row.get("response_text")), "label": row["label"]}
+            {
+                "response": row["response"],
+                "text": _shown(row.get(TEXT)),
+                "label": row["label"],
+                "about": {ID: _shown(row[ID])} if row.get(ID) else {},
+            }
             for row in own
         ]
         items.append(
             {
                 "prompt": own[0]["prompt"],
-                "inclusion": own[0]["inclusion"],
-                "text": _shown(own[0].get("prompt_text")),
+                "about": {name: own[0][name] for name in (INCLUSION, FROM_STEP) if name in own[0]},
+                "text": _shown(own[0].get("prompt_text") or own[0]["prompt"]),
                 "fixed": any(row["label"] is not None for row in own),
                 "responses": [responses[i] for i in rng.permutation(len(own))],
             }
@@ -59,4 +63,4 @@ def _asset(name: str) -> str:
 
 def _shown(text: Any) -> str:
     """Return a text without characters that change how others are shown."""
-    return _CONTROLS.sub("\ufffd", str(text or "").replace("\r\n", "\n"))
+    return UNSHOWN.sub("\ufffd", str(text or "").replace("\r\n", "\n"))

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from rmcalib._util.arrays import IntArray
 from rmcalib.benchmarks import Benchmark
-from rmcalib.scores._load import Loaded
+from rmcalib.scores._files import Table
+from rmcalib.scores._scores import Scores
 
 _PROMPT = ("prompt_text", "prompt", "question", "instruction", "query", "problem", "input", "messages")
 _RESPONSE = ("response_text", "response", "completion", "answer", "output", "generation", "text")
@@ -25,9 +27,8 @@ class Texts:
     response: list[str]
 
 
-def texts_of(loaded: Loaded, benchmark: Benchmark | None) -> Texts | None:
-    """Return the texts of all responses; None if there are none."""
-    scores, rows = loaded.scores, loaded.row
+def texts_of(scores: Scores, origin: Table, row: IntArray, benchmark: Benchmark | None) -> Texts | None:
+    """Return the texts of all responses; None if there are none. ``row`` (N,) says where they are in their table."""
     if benchmark is not None:
         items = {item.id: item for item in benchmark.items}
         missing = [name for name in scores.item_id[scores.offsets[:-1]].tolist() if name not in items]
@@ -38,7 +39,7 @@ def texts_of(loaded: Loaded, benchmark: Benchmark | None) -> Texts | None:
             [_as_text(items[name].prompt) for name, _ in pairs],
             [items[name].responses[i] for name, i in pairs],
         )
-    table: dict[str, Any] = {name: np.asarray(values)[rows] for name, values in loaded.table.columns.items()}
+    table: dict[str, Any] = {name: np.asarray(values)[row] for name, values in origin.columns.items()}
     columns: dict[str, Any] = {**table, **scores.extra}
     response = _responses(columns, scores.response.tolist())
     if response is None:

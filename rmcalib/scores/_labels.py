@@ -1,4 +1,4 @@
-"""What columns of labels say: truth values, words, the best id, ranks, shares, and ratings of several people.
+"""Read columns of labels: truth values, words, the best id, ranks, fractions, and ratings of several people.
 
 A column is read by the first of `READERS` that understands it.
 """
@@ -19,8 +19,8 @@ from rmcalib.scores._roles import KNOWN, plain
 from rmcalib.scores._schema import as_number
 from rmcalib.scores.scale import Labels
 
-_WORDS: dict[str, float] = {word: value for value, words in KNOWN["words"].items() for word in words}
-TIES = {word for word, value in _WORDS.items() if value == 0.5}
+WORDS: dict[str, float] = {word: value for value, words in KNOWN["words"].items() for word in words}
+TIES = {word for word, value in WORDS.items() if value == 0.5}
 """Words for responses that are equally good."""
 
 
@@ -31,7 +31,7 @@ def by_name(name: str) -> Labels | None:
     ('correct', 'best', None)
     """
     words = {*plain(name).split("_")}
-    meanings = [meaning for meaning, known in KNOWN["meaning"].items() if words & {*known}]
+    meanings = [meaning for meaning, of_meaning in KNOWN["meaning"].items() if words & {*of_meaning}]
     return meanings[0] if len(meanings) == 1 else None
 
 
@@ -61,7 +61,7 @@ class Cells:
     @property
     def are_words(self) -> bool:
         """Whether each of them is a word such as yes or wrong, or 0 or 1."""
-        return all(text is None or text.lower() in _WORDS for text in self.texts)
+        return all(text is None or text.lower() in WORDS for text in self.texts)
 
     @property
     def numbers(self) -> FloatArray | None:
@@ -91,7 +91,7 @@ def read_labels(table: Table, name: str, response: str | None, group: IntArray) 
         row,
         name,
         "no label: give true or false, 0 or 1, a share from 0 to 1, ranks 1, 2, ..., or the id of the "
-        "best response, or name another column, --columns label=NAME",
+        'best response, or name another column, columns="label=NAME"',
     )
 
 
@@ -105,8 +105,8 @@ def _best_ids(cells: Cells) -> Read | None:
     if not best <= responses or repeated(group for group, _ in best) is not None:
         return None
     chosen = [
-        np.nan if text is None else float(text == own)
-        for text, own in zip(cells.texts, cells.ids, strict=True)
+        np.nan if text is None else float(text == response)
+        for text, response in zip(cells.texts, cells.ids, strict=True)
     ]
     return Read(np.array(chosen), True)
 
@@ -116,7 +116,7 @@ def _words(cells: Cells) -> Read | None:
     if not cells.are_words:
         return None
     words = [None if text is None else text.lower() for text in cells.texts]
-    labels = np.array([np.nan if word is None else _WORDS[word] for word in words])
+    labels = np.array([np.nan if word is None else WORDS[word] for word in words])
     return Read(labels, any(word in TIES for word in words))
 
 

@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rmcalib._util.texts import digest_of
 from rmcalib.scores._files import read_table
-from rmcalib.scores._schema import as_number
+from rmcalib.scores._joining import label_columns, label_rows, value_of
+from rmcalib.scores._roles import listed
 
 if TYPE_CHECKING:
     from rmcalib.scores.rollouts import StepSamples
 
-_PROMPT = ("prompt", "input", "question", "prompt_id", "item_id")
-_RESPONSE = ("response", "output", "completion", "answer", "text")
-_LABEL = ("label", "is_correct", "correct", "acc")
+
+class _Said(NamedTuple):
+    """What a file says of a sample: its label, 1/P(it was drawn), and a second judge's score; NaN where unknown."""
+
+    label: float
+    weight: float
+    second: float
 
 
 @dataclass
 class LateLabels:
     """A table with a row per labelled sample, which may grow while a run is watched.
 
-    Its columns are the prompt, the response, the label and, optionally, the step and the inclusion probability
-    (`inclusion`). Prompt and response are texts, or the id and the number of the response in the scores of
-    `load_rollouts`.
+    Its columns are the prompt, the response, the label, a second judge's score (`second`) or both and, optionally, the
+    step and the inclusion probability (`inclusion`). Prompt and response are texts, or the id and the number of the
+    response in the scores of `load_rollouts`.
     """
 
     path: str | Path
+    version: int = 0
+    """How often labels were read."""
+    has_labels: bool = False
+    """Whether the file has a column of labels, not only a second judge's scores."""
     _state: tuple[int, int] = (-1, -1)
-    _known: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[str, str], _Said] = field(default_factory=dict, repr=False)
 
     def refresh(self, *, strict: bool) -> list[str]:
         """Read the file if it has changed; return a problem with it unless ``strict``."""
@@ -41,6 +51,7 @@ class LateLabels:
             if state != self._state:
                 self._state = state
                 self._known = self._read()
+                self.version += 1
         except (ValueError, OSError) as error:
             first = not self._known
             if strict or first:
@@ -50,52 +61,49 @@ class LateLabels:
             return [f"{error} (the labels before it are used)"]
         return []
 
-    def _read(self) -> dict[tuple[str, str], tuple[float, float]]:
+    def _read(self) -> dict[tuple[str, str], _Said]:
         table = read_table(self.path)
-        names = {name.strip().lower(): name for name in table.columns}
-
-        def column(known: tuple[str, ...]) -> str:
-            for name in known:
-                if name in names:
-                    return names[name]
-            have = ", ".join(table.columns)
-            raise ValueError(f"{self.path}: no column {' or '.join(known)} (has {have})")
-
-        prompt, response, label = column(_PROMPT), column(_RESPONSE), column(_LABEL)
-        inclusion = names.get("inclusion")
-        found: dict[tuple[str, str], tuple[float, float]] = {}
-        for row in range(len(table)):
-            value = table.columns[label][row]
-            if value is None or value == "":
+        labels: dict[tuple[str, str], _Said] = {}
+        for row in label_rows(table):
+            if row.response is None:
+                raise ValueError(f"{self.path}: no column `response` (has {listed(table.columns)})")
+            said = _Said(
+                value_of(row.label),
+                1.0 if row.inclusion is None else 1 / row.inclusion,
+                math.nan if row.second is None or math.isinf(row.second) else row.second,
+            )
+            if math.isnan(said.label) and math.isnan(said.second):
                 continue
-            number = as_number({"true": 1, "false": 0}.get(str(value).strip().lower(), value))
-            if number is None or not 0 <= number <= 1:
-                raise table.error(row, label, "no label: give true or false, 0 or 1, or a share from 0 to 1")
-            chance = 1.0 if inclusion is None else as_number(table.columns[inclusion][row])
-            if chance is None or not 0 < chance <= 1:
-                raise table.error(row, str(inclusion), "expected a probability above 0, at most 1")
-            key = (str(table.columns[prompt][row]), str(table.columns[response][row]))
-            if key in found and found[key][0] != number:
-                raise table.error(row, label, "the same sample has another label in an earlier row")
-            found[key] = (number, 1 / chance)
-        # Texts are known by their digests.
-        return found | {(digest_of(one), digest_of(other)): value for (one, other), value in found.items()}
+            key = (row.prompt, row.response)
+            before = labels.get(key, said)
+            for name in ("label", "second"):
+                earlier, now = getattr(before, name), getattr(said, name)
+                if earlier != now and not (math.isnan(earlier) or math.isnan(now)):
+                    where = f"{self.path}: {table.place(row.row)}"
+                    raise ValueError(f"{where}: the same sample has another {name} in an earlier row")
+            first = before if math.isnan(said.label) else said
+            labels[key] = first._replace(second=before.second if math.isnan(said.second) else said.second)
+        self.has_labels = bool(label_columns(table))
+        # Texts of samples are known by their digests; prompts of tables are texts or, if they are long, digests.
+        digests = {(prompt, digest_of(text)): said for (prompt, text), said in labels.items()}
+        return (
+            labels | digests | {(digest_of(prompt), text): said for (prompt, text), said in digests.items()}
+        )
 
     def joined(self, samples: StepSamples) -> StepSamples:
-        """Return samples with their labels and weights; a label that a sample has stays."""
-        label, weight = samples.label.copy(), samples.weight.copy()
+        """Return samples with labels, weights and second scores; what a sample has stays."""
+        label, weight, second = samples.label.copy(), samples.weight.copy(), samples.second.copy()
         count: dict[Any, int] = {}
         for row, prompt in enumerate(samples.prompt.tolist()):
             number = count[prompt] = count.get(prompt, -1) + 1
             keys = [(f"{prompt}@{samples.step:g}", str(number))]
             if samples.text is not None:
                 keys.insert(0, (prompt, samples.text[row]))
-            value = next((self._known[key] for key in keys if key in self._known), None)
-            if value is not None and np.isnan(label[row]):
-                label[row], weight[row] = value
-        return replace(samples, label=label, weight=weight)
-
-
-def digest_of(text: str) -> str:
-    """Return the id of a text."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+            said = next((self._known[key] for key in keys if key in self._known), None)
+            if said is None:
+                continue
+            if np.isnan(label[row]):
+                label[row], weight[row] = said.label, said.weight
+            if np.isnan(second[row]):
+                second[row] = said.second
+        return replace(samples, label=label, weight=weight, second=second)

@@ -164,7 +164,7 @@ def _cells(value: Any) -> list[Any]:
 def _side_by_side(table: Table, names: Sequence[str]) -> list[list[Any]]:
     """Return the values of several columns as one list per row."""
     columns = [table.columns[name].tolist() for name in names]
-    return [[one for value in row for one in _cells(value)] for row in zip(*columns, strict=True)]
+    return [[cell for value in row for cell in _cells(value)] for row in zip(*columns, strict=True)]
 
 
 def _with_lists(
@@ -334,7 +334,7 @@ def _read_lists(table: Table, roles: Roles) -> Simpler:
     table, roles = _with_lists(table, roles, rewards, labels)
     rows = np.repeat(np.arange(len(table)), sizes)
     columns = {
-        name: objects([one for cell in lists[name] for one in cell]) if name in lists else values[rows]
+        name: objects([entry for cell in lists[name] for entry in cell]) if name in lists else values[rows]
         for name, values in table.columns.items()
     }
     columns[ROW] = rows
@@ -394,7 +394,9 @@ def _server_log(table: Table, roles: Roles) -> Roles | None:
 
 def _read_server_log(table: Table, roles: Roles) -> Simpler:
     """Read texts of responses as texts: a policy may give the same short answer twice."""
-    columns = {"response_text" if name == "response" else name: own for name, own in table.columns.items()}
+    columns = {
+        "response_text" if name == "response" else name: values for name, values in table.columns.items()
+    }
     return Simpler(replace(table, columns=columns), roles)
 
 
@@ -446,10 +448,10 @@ def _read_people(table: Table, roles: Roles) -> Simpler:
             ratings.append({})
         else:
             numbers.append(numbers[first[key]])
-        own, who = ratings[numbers[row]], str(table.columns[person][row])
-        if who in own:
+        ratings_of, who = ratings[numbers[row]], str(table.columns[person][row])
+        if who in ratings_of:
             raise table.error(row, person, "rated the same response twice: leave one of the ratings out")
-        own[who] = table.columns[rating][row]
+        ratings_of[who] = table.columns[rating][row]
         for name in reward:
             if str(table.columns[name][row]) != str(table.columns[name][first[key]]):
                 before = brief(table.columns[name][first[key]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,9 +23,11 @@ from rmcalib.scores._runs import NoRunsError, single_run
 from rmcalib.scores._schema import Columns, as_number, objects
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import to_columns
-from rmcalib.scores.scale import Labels, Scale, as_record
+from rmcalib.scores.scale import Labels, Scale
 
 T = TypeVar("T")
+TEXTS = ("prompt_text", "response_text")
+"""The texts of rollouts: in their table, for `label`."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ def load_scores(
     labels : DataFrame, Arrow table or path, optional
         Labels of some prompts, such as a filled sheet of :func:`rmcalib.label`: columns prompt, response and
         label (1 or 0, words, ``tie``, or empty), perhaps inclusion and person. They are joined by the ids of
-        prompts and the numbers of responses, or by texts, and replace the labels of the source. Prompts without
+        prompts, and by the ids of responses (``response_id``), their texts (``response_text``) or, if there are
+        neither, their numbers. They replace the labels of the source. Prompts without
         labels stay. Labels of several people become votes.
     labels_are : {"best", "correct"}, optional
         What the labels mean: one response of a prompt is the best, or each response is correct or not. By
@@ -103,7 +106,7 @@ def load_scores(
         ten prompts have exactly one 1; `Scores.labels` says which was taken.
     labels_by : str, optional
         A column, such as ``"category"``: prompts were drawn at random within its groups, and each group counts
-        by its share of all prompts. For labels without inclusion probabilities.
+        by its fraction of all prompts. For labels without inclusion probabilities.
     second : Scores, DataFrame or path, optional
         A second judge's scores of the same prompts. Where prompts were drawn with known probabilities, it makes
         the intervals of accuracy and gap narrower.
@@ -126,7 +129,7 @@ def load_scores(
     Raises
     ------
     ValueError
-        With everything that is missing, ambiguous or wrong, and the option that repairs it.
+        Lists everything that is missing, ambiguous or wrong, with the argument that repairs it.
 
     Examples
     --------
@@ -176,7 +179,7 @@ def load_all_scores(
     """
     reading = _Reading(scale, labels_are, cluster, steps, missing, labels, labels_by, second)
     loaded = _load(source, columns, reading)
-    return {name: one.scores for name, one in loaded.items()}
+    return {name: each.scores for name, each in loaded.items()}
 
 
 def load_with_rows(
@@ -200,21 +203,21 @@ def load_with_rows(
     return Loaded(scores, table, row)
 
 
-def find_model(found: Mapping[str, T], model: str, source: Any) -> T:
+def find_model(models: Mapping[str, T], model: str, source: Any) -> T:
     """Return what a source has of one model, or raise a ValueError that lists the models."""
-    if model not in found:
-        hint = did_you_mean(model, found, f"has {listed(found)}")
+    if model not in models:
+        hint = did_you_mean(model, models, f"has {listed(models)}")
         raise ValueError(f"{source}: no scores of {model!r} ({hint})")
-    return found[model]
+    return models[model]
 
 
-def _single(found: Mapping[str, Loaded], source: Any) -> Loaded:
-    if len(found) > 1:
+def _single(models: Mapping[str, Loaded], source: Any) -> Loaded:
+    if len(models) > 1:
         raise ValueError(
-            f"{_named(source)}: scores of {len(found)} models ({listed(found)}), and one is needed: name it "
+            f"{_named(source)}: scores of {len(models)} models ({listed(models)}), and one is needed: name it "
             "(model=...)"
         )
-    return next(iter(found.values()))
+    return next(iter(models.values()))
 
 
 def _named(source: Any) -> str:
@@ -236,12 +239,21 @@ def _load(
         source = built_in_scores(str(source))
     if isinstance(source, Scores):
         table = _files.Table(source.columns(), "scores")
-        scores = _as_said(clustered(source, reading.cluster), reading, guess=False)
-        return {str(source.manifest.get("model") or "scores"): Loaded(scores, table, np.arange(len(source)))}
-    found = _models_of(source, given)
-    if only is not None and len(found) > 1:
-        found = {only: find_model(found, only, _named(source))}
-    return {name: _built(*one, reading) for name, one in found.items()}
+        loaded = Loaded(clustered(source, reading.cluster), table, np.arange(len(source)))
+        scores = _as_said(loaded, reading, guess=False)
+        return {str(source.manifest.get("model") or "scores"): loaded._replace(scores=scores)}
+    models = _models_of(source, given)
+    if only is not None and len(models) > 1:
+        models = {only: find_model(models, only, _named(source))}
+    built = {name: _built(*model, reading) for name, model in models.items()}
+    if _files.is_frame(source):
+        return built
+    return {name: one._replace(scores=_called(name, one.scores)) for name, one in built.items()}
+
+
+def _called(name: str, scores: Scores) -> Scores:
+    """Return scores whose manifest names their model; that of a file which names none is the file's name."""
+    return replace(scores, manifest={"model": name, **scores.manifest})
 
 
 def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, Found]:
@@ -279,11 +291,14 @@ def _in_rollouts(folder: Path, given: Mapping[str, list[str]], otherwise: ValueE
         raise otherwise
     if any(folder.glob("rewards-*.jsonl")):  # a server's log: `reward` is what the optimiser got
         given = {"reward": ["raw"], **given}
-    rewards = RolloutReader(folder, given).read()
-    return {
-        name: (scores.columns(), scores.manifest, _files.Table(scores.columns(), str(folder)), None)
-        for name, scores in rewards.items()
-    }
+    loaded: dict[str, Found] = {}
+    read = RolloutReader(folder, given, texts={}).read()
+    for reward, scores in read.items():
+        table = _files.Table(scores.columns(), str(folder))  # it has the texts, the scores do not
+        columns = {key: values for key, values in table.columns.items() if key not in TEXTS}
+        name = reward if len(read) > 1 else folder.resolve().name  # which column it is says less
+        loaded[name] = (columns, {**scores.manifest, "model": name}, table, None)
+    return loaded
 
 
 def _in_file(file: Path, given: Mapping[str, list[str]]) -> dict[str, Found]:
@@ -324,17 +339,17 @@ def _in_table(table: _files.Table, stem: str, given: Mapping[str, list[str]]) ->
 
 
 def _built(
-    found: Mapping[str, Any],
-    known: Mapping[str, Any],
+    cells: Mapping[str, Any],
+    facts: Mapping[str, Any],
     table: _files.Table,
     labels: Labels | None,
     reading: _Reading,
 ) -> Loaded:
     """Build scores from columns; steps, pairs and missing numbers become rewards."""
     missing = reading.missing
-    n = len(next(iter(found.values())))
-    columns = {ROW: np.arange(n)} | {name: objects(values) for name, values in found.items()}
-    about = dict(known)
+    n = len(next(iter(cells.values())))
+    columns = {ROW: np.arange(n)} | {name: objects(values) for name, values in cells.items()}
+    about = dict(facts)
     if missing is None:
         missing = "lowest" if about.get("benchmark_format") == "rewardmath" else "refuse"
 
@@ -349,18 +364,20 @@ def _built(
         about |= {"score_kind": "steps", "steps": reading.steps}
         if probabilities:
             stated = Scale("probability", "probabilities that all steps are correct", of="correct")
-            about["scale"] = as_record(stated)
+            about["scale"] = asdict(stated)
     if missing != "refuse":
         columns = _without_missing(columns, missing, about, table.source)
     scores = Scores.from_columns(columns, about, labels=labels, source=table.source, place=place)
     row = scores.extra.pop(ROW)
-    return Loaded(_as_said(scores, reading, guess=table.manifest is None), table, row)
+    loaded = Loaded(scores, table, row)
+    return loaded._replace(scores=_as_said(loaded, reading, guess=table.manifest is None))
 
 
-def _as_said(scores: Scores, reading: _Reading, *, guess: bool) -> Scores:
+def _as_said(loaded: Loaded, reading: _Reading, *, guess: bool) -> Scores:
     """Return scores on the scale, and with labels of the meaning, that the user states."""
+    scores = loaded.scores
     if reading.labels is not None:
-        scores = join_labels(scores, reading.labels)
+        scores = join_labels(scores, reading.labels, loaded.table, loaded.row)
     if reading.labels_are is not None:
         scores = scores.labelled_as(reading.labels_are)
     scores = measured(scores, reading.scale, guess=guess)

@@ -1,4 +1,4 @@
-"""Which column of a foreign table is what: by its name, or as the user says."""
+"""Find the role of each column of a foreign table: by its name, or as the user says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmcalib.scores._files import Table
 from rmcalib.scores._schema import as_number, objects, raise_if_any
 
 ROLES = ("prompt", "response", "reward", "label", "category", "cluster", "step", "model", "person")
-"""What a column can be: the keys of ``columns`` in `load_scores`."""
+"""The roles of columns: the keys of ``columns`` in `load_scores`."""
 SEVERAL = ("reward", "label")
 """Roles that several columns can have: the rewards of a prompt's responses, the ratings of several people."""
 Roles = Mapping[str, list[str]]
@@ -31,10 +31,10 @@ _OURS = ("reward", "label", "is_correct")  # our own names settle which of sever
 _CHOSEN = re.compile(r"(^|_)chosen(_|$)")
 
 
-def parse_columns(given: str | Mapping[str, Any] | None) -> dict[str, list[str]]:
+def parse_columns(given: str | Mapping[str, Any] | None, more: tuple[str, ...] = ()) -> dict[str, list[str]]:
     """Return the columns of each role: of a mapping, or of a text such as `reward=a+b,label=best`.
 
-    A `-` before a reward turns it round: lower is better.
+    A `-` before a reward turns it round: lower is better. ``more`` are further roles.
 
     >>> parse_columns("reward=-loss, prompt=prompt_id")
     {'reward': ['-loss'], 'prompt': ['prompt_id']}
@@ -47,8 +47,8 @@ def parse_columns(given: str | Mapping[str, Any] | None) -> dict[str, list[str]]
         given = {role.strip(): name.strip() for role, _, name in parts}
     roles: dict[str, list[str]] = {}
     for role, names in (given or {}).items():
-        if role not in ROLES:
-            raise ValueError(f"columns: unknown {role!r} ({did_you_mean(role, ROLES)})")
+        if role not in (*ROLES, *more):
+            raise ValueError(f"columns: unknown {role!r} ({did_you_mean(role, (*ROLES, *more))})")
         split = names.split("+") if isinstance(names, str) else [str(name) for name in names]
         roles[role] = [name.strip() for name in split]
         if len(roles[role]) > 1 and role not in SEVERAL:
@@ -80,7 +80,7 @@ def turned(table: Table, rewards: Iterable[str]) -> Table:
 
 def _negative(value: Any) -> Any:
     if isinstance(value, list):
-        return [_negative(one) for one in value]
+        return [_negative(each) for each in value]
     number = as_number(value)
     return value if number is None else -number
 
@@ -131,16 +131,16 @@ def ambiguous(role: str, names: Sequence[str]) -> list[str]:
     """Return a problem if several columns may be the reward or the label."""
     if role not in SEVERAL or len(names) < 2 or plain(names[0]) in _OURS:
         return []
-    return [f"{role}: could be {' or '.join(names)}: say which, --columns {role}={names[0]}"]
+    return [f'{role}: could be {" or ".join(names)}; say which: columns="{role}={names[0]}"']
 
 
 def _absent(table: Table, roles: Roles, *, wide: bool) -> list[str]:
     """Return a problem for each role that a table needs and does not have."""
     have, problems = ", ".join(table.columns), []
     if not {"reward", "steps"} & {*roles} and "beats" not in table.columns:
-        problems.append(f"no column of rewards (has {have}): name it, --columns reward=NAME")
+        problems.append(f'no column of rewards (has {have}); name it: columns="reward=NAME"')
     if "prompt" not in roles and not wide:
-        problems.append(f"no column of prompts (has {have}): name it, --columns prompt=NAME")
+        problems.append(f'no column of prompts (has {have}); name it: columns="prompt=NAME"')
     if len(roles.get("label", ())) > 1:
         names = " and ".join(roles["label"])
         problems.append(f"label: {names} need one rating for each response, as the rewards have")
@@ -194,5 +194,5 @@ def plain(name: str) -> str:
 
 def listed(names: Iterable[str], most: int = 10) -> str:
     """Return names for a message; of many, the first ones."""
-    known = list(names)
-    return ", ".join([*known[:most], *([f"and {len(known) - most} more"] if len(known) > most else [])])
+    every = list(names)
+    return ", ".join([*every[:most], *([f"and {len(every) - most} more"] if len(every) > most else [])])

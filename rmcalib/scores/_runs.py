@@ -14,7 +14,7 @@ from rmcalib.scores._scores import Scores
 from rmcalib.scores.scale import Scale, scale_of_manifest
 
 TABLE = "scores.parquet"
-REMEDY = "restore it from a copy, or give --fresh to score again"
+REMEDY = "restore it from a copy, or score again with fresh=True"
 
 
 class NoRunsError(ValueError):

@@ -48,8 +48,8 @@ _TEXT = f"a number, or a text of 1 to {LONGEST_ID} characters without NUL or lon
 _FILL = f"{_TEXT}: fill it in, or leave the column out"
 _VOTES = "a number of votes: leave the column out if there are no votes"
 _REWARD = (
-    f"a finite number of at most {LARGEST_REWARD:g}: name another column (--columns reward=NAME), or say "
-    "missing='lowest' or missing='drop' (--missing)"
+    f'a finite number of at most {LARGEST_REWARD:g}: name another column, columns="reward=NAME", or say what '
+    'becomes of such rewards: missing="lowest" or missing="drop"'
 )
 SCHEMA: dict[str, Field] = {
     "item_id": Field("string", f"{_TEXT}: give every row the id of its prompt"),
@@ -85,7 +85,7 @@ def row_place(row: int) -> str:
 
 
 def starts_of(item_id: npt.NDArray[np.str_]) -> IntArray:
-    """Return where each prompt starts: (n,)."""
+    """Return where each prompt, or another text that is repeated, starts: (n,)."""
     return np.flatnonzero(np.r_[True, item_id[1:] != item_id[:-1]])
 
 
@@ -111,14 +111,14 @@ def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place
     arrays: Columns = {}
     # Ids come first in the schema, because messages about other columns use them.
     for name in [name for name in SCHEMA if name in columns]:
-        found, bad = _typed(columns[name], SCHEMA[name])
+        typed, bad = _typed(columns[name], SCHEMA[name])
         if len(bad):
             row = int(bad[0])
             value = brief(columns[name][row]) + (f" ({len(bad):,} values)" if len(bad) > 1 else "")
             where = f"{place(row)}{_whose(arrays, row)}"
             problems.append(f"{where}: {name} is {value}, not {SCHEMA[name].expected}")
         else:
-            arrays[name] = found
+            arrays[name] = typed
     raise_if_any(problems, source)
     extra = {name: as_column(values) for name, values in columns.items() if name not in SCHEMA}
     arrays |= {name: array for name, array in extra.items() if array is not None}
@@ -178,7 +178,7 @@ def _floats(array: npt.NDArray[Any]) -> tuple[FloatArray, BoolArray]:
         return array.astype(np.float64, copy=False), np.zeros(len(array), dtype=bool)
     listed = array.tolist() if array.dtype.kind in "OU" else [()] * len(array)
     numbers = [as_number(value) for value in listed]
-    unread = [one is None and value is not None for one, value in zip(numbers, listed, strict=True)]
+    unread = [number is None and value is not None for number, value in zip(numbers, listed, strict=True)]
     return np.array(numbers, dtype=np.float64), np.array(unread, dtype=bool)
 
 
@@ -192,13 +192,22 @@ def as_number(value: Any) -> float | None:
 
 def _texts(array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], IntArray]:
     """Return ids as texts, and the rows of bad ones; distinct values are checked once."""
-    is_text, listed = array.dtype.kind == "U", array.tolist()
+    is_text = array.dtype.kind == "U"
+    if is_text and _are_fine(array[starts_of(array)].tolist()):
+        return array, _NONE
+    listed = array.tolist()
     if not is_text:
         listed = [value if isinstance(value, str | int | float) else None for value in listed]
-    known = {value: _text(value) for value in dict.fromkeys(listed)}
-    if None in known.values():
-        return array, np.flatnonzero([known[value] is None for value in listed])
-    return (array if is_text else np.array([known[value] for value in listed], dtype=np.str_)), _NONE
+    texts = {value: _text(value) for value in dict.fromkeys(listed)}
+    if None in texts.values():
+        return array, np.flatnonzero([texts[value] is None for value in listed])
+    return (array if is_text else np.array([texts[value] for value in listed], dtype=np.str_)), _NONE
+
+
+def _are_fine(texts: list[str]) -> bool:
+    """Return whether `_text` would leave all of many texts as they are."""
+    short = max(map(len, texts)) <= LONGEST_ID
+    return short and all(map(str.strip, texts)) and not _BAD_SIGNS.search("".join(texts))
 
 
 def _text(value: str | float | None) -> str | None:
@@ -228,11 +237,11 @@ def _inconsistent(arrays: Columns) -> list[str]:
     starts = starts_of(item_id)
     sizes = np.diff(np.r_[starts, len(item_id)])
     expected = np.arange(len(item_id)) - np.repeat(starts, sizes)
-    found = []
+    problems = []
     wrong = np.flatnonzero(response != expected)
     if len(wrong):
         row = int(wrong[0])
-        found.append(
+        problems.append(
             f"item {str(item_id[row])!r}: response {response[row]} instead of {expected[row]}: number a prompt's "
             "responses 0, 1, 2, ..., each once"
         )
@@ -241,18 +250,18 @@ def _inconsistent(arrays: Columns) -> list[str]:
             wrong = np.flatnonzero(arrays[name] != np.repeat(arrays[name][starts], sizes))
             if len(wrong):
                 where = _whose(arrays, int(wrong[0]))
-                found.append(f"{name} differs between the responses of a prompt{where}")
+                problems.append(f"{name} differs between the responses of a prompt{where}")
     if "beats" in arrays:
         try:
             flat_beats(arrays["beats"], sizes)
         except ValueError as error:
-            found.append(str(error))
-    return found
+            problems.append(str(error))
+    return problems
 
 
 def _whose(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> str:
-    known = {"item_id": "item", "response": "response"}
-    parts = [f"{label} {arrays[name][row].item()!r}" for name, label in known.items() if name in arrays]
+    columns = {"item_id": "item", "response": "response"}
+    parts = [f"{label} {arrays[name][row].item()!r}" for name, label in columns.items() if name in arrays]
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -273,7 +282,7 @@ def voted_labels(label: FloatArray, votes: IntArray, starts: IntArray) -> FloatA
 def as_lists(values: Iterable[Any]) -> Lists:
     """Return lists of probabilities as a column (N,) of tuples, with None where one is unknown.
 
-    Whatever is no such list becomes None.
+    Anything else becomes None.
 
     >>> as_lists([[float("nan"), 1], [0, None], [7]]).tolist()
     [(None, 1.0), (0.0, None), None]

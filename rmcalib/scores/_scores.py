@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,6 @@ from rmcalib.scores.scale import (
     Scale,
     Use,
     View,
-    as_record,
     as_scale,
     meaning_of_labels,
     refusal,
@@ -112,9 +111,12 @@ class Scores:
 
     def __repr__(self) -> str:
         """Return a summary: the numbers of prompts and responses."""
-        about = {name: self.manifest[name] for name in ("model", "benchmark") if name in self.manifest}
-        facts = f"scale {self.scale.kind!r}, labels {self.labels!r}"
-        return f"Scores({self.n_items} prompts, {len(self)} responses, {facts}, {about})"
+        about = " on ".join(
+            str(self.manifest[one]) for one in ("model", "benchmark") if self.manifest.get(one)
+        )
+        sizes = f"{self.n_items} prompts, {len(self)} responses"
+        labels = f"labels {self.labels}" if self.labels else "no labels"
+        return f"Scores({about and f'{about}: '}{sizes}, scale {self.scale.kind}, {labels})"
 
     @property
     def name(self) -> str:
@@ -123,7 +125,7 @@ class Scores:
 
     @cached_property
     def scale(self) -> Scale:
-        """What the rewards are. The registry wins over what a run recorded: a recipe may have been corrected.
+        """The scale of the rewards. The registry overrides the run's record, because a recipe may have been corrected.
 
         >>> Scores.from_arrays([[1.0, 0.0]], scale="log_odds").scale.kind
         'log_odds'
@@ -155,7 +157,7 @@ class Scores:
 
     def with_scale(self, scale: Scale) -> Scores:
         """Return the same numbers, which are now known to be on this scale."""
-        about = {**self.manifest, "scale": as_record(scale)}
+        about = {**self.manifest, "scale": asdict(scale)}
         about.setdefault("score_kind", scale.kind)
         return replace(self, manifest=about)
 
@@ -219,7 +221,7 @@ class Scores:
         return None if self.beats is None else _schema.flat_beats(self.beats, np.diff(self.offsets))
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns of a file by name, those that there are.
+        """Return the columns of a file by name, without those that are empty.
 
         ``is_correct`` is always one of them. ``label`` is one only if some label is neither 0 nor 1.
         """
@@ -256,8 +258,13 @@ class Scores:
         [2.0, 0.0]
         """
         mask = np.asarray(items)
-        if mask.dtype != bool or mask.shape != (self.n_items,) or not mask.any():
-            raise ValueError(f"items: expected {self.n_items} truth values, at least one of them true")
+        if mask.dtype != bool or mask.shape != (self.n_items,):
+            given = f"{mask.dtype} of shape {mask.shape}"
+            raise ValueError(
+                f"items: expected a truth value for each of the {self.n_items} prompts, got {given}"
+            )
+        if not mask.any():
+            raise ValueError(f"items: none of the {self.n_items} prompts is kept")
         rows = np.repeat(mask, np.diff(self.offsets))
         kept = {name: array[rows] for name, array in self.columns().items()}
         return replace(self, **_fields(kept | {"label": self.label[rows]}))
@@ -421,7 +428,7 @@ class Scores:
         manifest : Mapping[str, Any], optional
             Information about how the scores were made.
         labels : {"best", "correct", "votes"}, optional
-            What the labels mean, where the source says so; otherwise the manifest or the labels decide.
+            What the labels mean, if the source says so; otherwise the manifest or the labels decide.
         source, place
             Name the data and the row in error messages.
 
@@ -432,7 +439,7 @@ class Scores:
         Raises
         ------
         ValueError
-            With everything that is wrong.
+            Lists all problems.
 
         Examples
         --------
@@ -454,7 +461,7 @@ class Scores:
         if "beats" in given and "reward" not in given:
             given["reward"] = [_mean_win(row) for row in given["beats"]]
         if "beats" in given and "score_kind" not in about:
-            about |= {"score_kind": "pairs", "scale": as_record(Scale("pairs", "probabilities of pairs"))}
+            about |= {"score_kind": "pairs", "scale": asdict(Scale("pairs", "probabilities of pairs"))}
         checked = _schema.checked(given, source=source, place=place)
         if "votes" in checked:
             starts = _schema.starts_of(checked["item_id"])
@@ -478,18 +485,6 @@ class Scores:
         about = {} if kind is None else {"labels": {"kind": kind, "from": reason}}
         return replace(self, manifest={**self.manifest, **about})
 
-    @classmethod
-    def from_rows(
-        cls,
-        rows: Iterable[Mapping[str, Any]],
-        manifest: Mapping[str, Any] | None = None,
-        *,
-        source: str = "scores",
-        place: Place = row_place,
-    ) -> Scores:
-        """Build scores from rows, which are mappings with the names of the columns; see `from_columns`."""
-        return cls.from_columns(_files.columns_of(list(rows)), manifest, source=source, place=place)
-
     def to_pandas(self) -> pd.DataFrame:
         """Return the scores as a table, one row per response.
 
@@ -511,7 +506,14 @@ class Scores:
         """
         digest = hashlib.sha256()
         for name, values in sorted(self.columns().items()):
-            digest.update(json.dumps([name, values.tolist()]).encode())
+            texts, numbers = [], values
+            if values.dtype.kind == "U":  # equal neighbours count once
+                numbers = _schema.starts_of(values)
+                texts = values[numbers].tolist()
+            elif values.dtype.kind == "O":
+                texts, numbers = values.tolist(), values[:0].astype(np.float64)
+            digest.update(json.dumps([name, len(values), texts]).encode())
+            digest.update(numbers.tobytes())
         return digest.hexdigest()
 
     @classmethod
@@ -527,9 +529,11 @@ class Scores:
 
 def _fields(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
     """Turn columns into fields of `Scores`: all further columns are one field."""
-    own = {name: array for name, array in columns.items() if name in _schema.SCHEMA}
-    others = {name: array for name, array in columns.items() if name not in own and name != "is_correct"}
-    return {**own, "extra": others}
+    of_schema = {name: array for name, array in columns.items() if name in _schema.SCHEMA}
+    others = {
+        name: array for name, array in columns.items() if name not in of_schema and name != "is_correct"
+    }
+    return {**of_schema, "extra": others}
 
 
 def _shaped(values: Any, name: str, *shape: int) -> npt.NDArray[np.object_]:
@@ -563,8 +567,8 @@ def _labels(correct: ArrayLike | None, shape: tuple[int, int]) -> FloatArray:
 
 def _mean_win(beats: Any) -> float:
     """Return the mean known probability of beating another response; 1/2 if none is known."""
-    known = [p for p in beats if isinstance(p, (int, float)) and p == p] if np.iterable(beats) else []
-    return sum(known) / len(known) if known else 0.5
+    stated = [p for p in beats if isinstance(p, (int, float)) and p == p] if np.iterable(beats) else []
+    return sum(stated) / len(stated) if stated else 0.5
 
 
 def _softened(beats: npt.NDArray[np.object_], temperature: float) -> npt.NDArray[np.object_]:

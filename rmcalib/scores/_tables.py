@@ -1,12 +1,11 @@
 """Turn a foreign table into the columns of `Scores`.
 
-Its layout is read first (`_layouts`): then it has one row per response. Columns have a role, which their names
-give away or the user states (`_roles`).
+Its layout is read first (`_layouts`): then it has one row per response. Each column has a role, which
+follows from its name or is stated by the user (`_roles`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib._util.texts import brief, repeated
+from rmcalib._util.texts import brief, digest_of, repeated
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table, as_numbers
 from rmcalib.scores._labels import by_name, id_text, is_empty, read_labels, read_ratings
@@ -25,7 +24,7 @@ from rmcalib.scores.scale import Labels
 
 
 class Foreign(NamedTuple):
-    """What a foreign table has: columns of `Scores` by model, what labels mean, and notes for the manifest.
+    """The content of a foreign table: columns of `Scores` by model, what labels mean, and notes for the manifest.
 
     The model is None if the table names none.
     """
@@ -73,7 +72,7 @@ def _of_long(
 
     Also return whether its labels name the best response of a prompt.
     """
-    names = {role: own[0] for role, own in roles.items()}
+    names = {role: columns_of[0] for role, columns_of in roles.items()}
     of_prompts = [role for role in ("prompt", "category", "model", "cluster") if role in names]
     texts: Columns = {role: _ids(table, names[role], notes) for role in of_prompts}
     models = texts.get("model")
@@ -104,7 +103,9 @@ def _prompts(texts: Columns, cluster: Any, steps: FloatArray | None) -> Columns:
     if "category" in texts:
         keys = [*zip(ids.tolist(), texts["category"].tolist(), strict=True)]
         distinct = [*dict.fromkeys(keys)]
-        new = distinct_ids([own for own, _ in distinct], [own for _, own in distinct], keep=("Ties",))
+        new = distinct_ids(
+            [prompt for prompt, _ in distinct], [prompt for _, prompt in distinct], keep=("Ties",)
+        )
         by_key = dict(zip(distinct, new, strict=True))
         ids = np.array([by_key[key] for key in keys])
     if steps is not None:
@@ -131,7 +132,7 @@ def _ids(table: Table, name: str, notes: list[str]) -> npt.NDArray[np.str_]:
         if not text.strip():
             raise table.error(row, name, "fill it in")
         if len(text) > LONGEST_ID:
-            text = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            text = digest_of(text)
         texts.append(text)
     notes += _look_alikes(name, values)
     return np.array(texts, dtype=np.str_)
@@ -168,12 +169,12 @@ def _numbered(table: Table, name: str | None, group: IntArray) -> tuple[IntArray
         keys = [*zip(group.tolist(), map(str, table.columns[name]), strict=True)]
         if (twice := repeated(keys)) is not None:
             problem = "its prompt has two such responses: leave one out, or name another column, "
-            raise table.error(keys.index(twice), name, problem + "--columns response=NAME")
+            raise table.error(keys.index(twice), name, problem + 'columns="response=NAME"')
         given = np.array([as_number(value) for value in table.columns[name]], dtype=np.float64)
         are_numbers = not np.isnan(given).any()
         numbers = given if are_numbers else numbers
     order, sizes = np.lexsort((numbers, group)), np.bincount(group)
-    found = np.empty(len(group), dtype=np.int64)
-    found[order] = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    places = np.empty(len(group), dtype=np.int64)
+    places[order] = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     # Ids that count from 0 or 1 are numbers.
-    return found, name is None or (are_numbers and bool(np.isin(given - found, (0, 1)).all()))
+    return places, name is None or (are_numbers and bool(np.isin(given - places, (0, 1)).all()))

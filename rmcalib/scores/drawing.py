@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -13,16 +13,26 @@ from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integ
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.texts import did_you_mean
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.scores._joining import INCLUSION, second_opinion
+from rmcalib.scores._joining import (
+    FROM_STEP,
+    ID,
+    INCLUSION,
+    TEXT,
+    Ask,
+    are_numbered,
+    chosen_of,
+    id_columns,
+    plain_text,
+    second_opinion,
+)
 from rmcalib.scores._label_page import label_page
 from rmcalib.scores._label_texts import Texts, texts_of
-from rmcalib.scores._load import load_scores, load_with_rows
+from rmcalib.scores._load import Loaded, load_scores, load_with_rows
 from rmcalib.scores._scores import Scores
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Ask = Literal["best", "correct"]
 _STRATA = 5  # of confidence, for a second draw
 _WORST_SPREAD = 0.5  # standard deviation of right or wrong at an accuracy of 1/2
 _NORMAL_95 = 1.96
@@ -36,9 +46,10 @@ class LabelSheet:
     ----------
     rows : list of dict
         One row per response, prompts in random order: prompt, response, inclusion (the probability that the
-        prompt was drawn), label (None: to be filled), ask, category, prompt_text, response_text.
-    ask : {"best", "correct"}
-        Which response is the best, or whether each response is correct.
+        prompt was drawn), label (None: to be filled), ask, category, response_id (if the source has
+        one), prompt_text, response_text; from_step if only the last steps were drawn from.
+    ask : {"best", "correct", "chosen"}
+        Which response is the best, whether each response is correct, or whether the one with the largest reward is.
     n, of : int
         Numbers of drawn prompts, and of all prompts.
     how : str
@@ -60,6 +71,7 @@ class LabelSheet:
     how: str
     seed: int
     has_texts: bool = field(default=False)
+    of_rollouts: bool = field(default=False)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -99,6 +111,7 @@ def label(
     ask: Ask | None = None,
     more: bool = False,
     second: Any = None,
+    last: int | None = None,
     benchmark: str | Benchmark | None = None,
     columns: str | Mapping[str, Any] | None = None,
     labels: Any = None,
@@ -106,8 +119,8 @@ def label(
     """Draw prompts for people to label, each with a known probability.
 
     Every prompt has the same probability by default, so that labelled prompts are like all others. With ``by``,
-    each category has its share of them. Never label the prompts that a judge is least sure of, and average: that
-    is wrong by 26 to 34 points of accuracy.
+    each category is drawn in proportion. Never label only the prompts that a judge is least sure of and average the
+    result: this was wrong by 26 to 34 points of accuracy.
 
     Parameters
     ----------
@@ -118,16 +131,19 @@ def label(
     seed : int
         The same seed draws the same prompts.
     by : str, optional
-        Draw in proportion to the groups of this column: "category", or a further column.
-    ask : {"best", "correct"}, optional
+        Draw in proportion to the groups of this column: "category", or a further column, such as "step".
+    ask : {"best", "correct", "chosen"}, optional
         Which response is the best, or whether each one is correct. Default: what labels of the scores mean;
-        "correct" if prompts have a single response.
+        "correct" if prompts have a single response. "chosen": whether the response with the largest reward is
+        correct; the others are not shown. This is the cheapest label for the best of n.
     more : bool
         Draw n further prompts where labels so far show the most errors; needs ``labels`` that were drawn at random.
     second : Scores, DataFrame or path, optional
         A second judge's scores of the same prompts. Prompts where it is unsure are drawn more often: half
         of the probability is equal, half is proportional to √(p(1 − p)), where p is its probability of the
         first choice. It helps the gap; the model's own confidence does not.
+    last : int, optional
+        Draw from the last steps of a training run only, this many; results are then about these steps.
     benchmark : str or Benchmark, optional
         Where the texts are, if not in the scores.
     columns, labels
@@ -152,11 +168,18 @@ def label(
     (['prompt', 'response', 'inclusion', 'label'], 200)
     """
     check_integer(n, "n", 1)
-    loaded = load_with_rows(scores, columns)
+    loaded, from_step = _last_steps(load_with_rows(scores, columns), last)
     own = loaded.scores if labels is None else load_scores(loaded.scores, labels=labels)
-    texts = texts_of(loaded, load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark)
+    bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
+    texts = texts_of(*loaded, bench)
+    of_rollouts = loaded.table.manifest is None and Path(loaded.table.source).is_dir()
+    ids = (
+        None
+        if are_numbered(loaded.scores, loaded.table)
+        else next(iter(id_columns(loaded.scores).values()), None)
+    )
     asked = _asked(own) if ask is None else ask
-    check_choice(asked, "ask", ("best", "correct"))
+    check_choice(asked, "ask", get_args(Ask))
     rng = np.random.default_rng(seed)
     if more:
         inclusion, drawn, how = _second_phase(own, n, rng)
@@ -170,8 +193,10 @@ def label(
     else:
         inclusion = np.full(own.n_items, min(n / own.n_items, 1.0))
         drawn, how = _equal(own, min(n, own.n_items), by, rng)
-    rows = _rows(own, rng.permutation(drawn), inclusion, asked, texts, keep=more)
-    return LabelSheet(rows, asked, len(drawn), own.n_items, how, seed, texts is not None)
+    rows = _rows(own, rng.permutation(drawn), inclusion, asked, texts, ids, keep=more)
+    if from_step is not None:
+        rows = [row | {FROM_STEP: from_step} for row in rows]
+    return LabelSheet(rows, asked, len(drawn), own.n_items, how, seed, texts is not None, of_rollouts)
 
 
 def expected_margin(n: int) -> float:
@@ -214,6 +239,19 @@ def confidence_of(scores: Scores) -> FloatArray:
     return np.asarray(np.maximum.reduceat(scores.probabilities, scores.offsets[:-1]))
 
 
+def _last_steps(loaded: Loaded, last: int | None) -> tuple[Loaded, float | None]:
+    """Return the scores of the last steps, and the first of these steps; everything if ``last`` is None."""
+    if last is None:
+        return loaded, None
+    scores, table, row = loaded
+    steps = scores.extra.get("step")
+    if steps is None:
+        raise ValueError("last: the scores have no steps")
+    first = float(np.unique(steps)[-min(check_integer(last, "last", 1), len(np.unique(steps)))])
+    kept = steps >= first
+    return Loaded(scores.take(kept[scores.offsets[:-1]]), table, row[kept]), first
+
+
 def _asked(scores: Scores) -> Ask:
     if scores.labels == "correct" or scores.scale.states_correct or (np.diff(scores.offsets) == 1).any():
         return "correct"
@@ -243,7 +281,7 @@ def _second_phase(scores: Scores, n: int, rng: np.random.Generator) -> tuple[Flo
     inclusion = scores.extra.get(INCLUSION)
     if inclusion is None or not known.any() or np.ptp(inclusion[starts][known]) > 1e-9:
         raise ValueError(
-            "more: needs labels that were drawn at random (`rmcalib label`, filled, as --labels FILE)"
+            'more: needs labels that were drawn at random (those of an earlier draw, filled in: labels="FILE")'
         )
     confidence, total = confidence_of(scores), scores.n_items
     largest = scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), np.diff(scores.offsets))
@@ -277,12 +315,20 @@ def _whole_numbers(wanted: FloatArray, total: int) -> IntArray:
 
 
 def _rows(
-    scores: Scores, drawn: IntArray, inclusion: FloatArray, ask: Ask, texts: Texts | None, *, keep: bool
+    scores: Scores,
+    drawn: IntArray,
+    inclusion: FloatArray,
+    ask: Ask,
+    texts: Texts | None,
+    ids: list[str] | None,
+    *,
+    keep: bool,
 ) -> list[dict[str, Any]]:
     """Return one row per response of the drawn prompts; labels that there are already stay only if ``keep``."""
-    rows = []
+    rows, chosen = [], chosen_of(scores) if ask == "chosen" else None
     for prompt in drawn.tolist():
-        for row in range(int(scores.offsets[prompt]), int(scores.offsets[prompt + 1])):
+        first, last = int(scores.offsets[prompt]), int(scores.offsets[prompt + 1])
+        for row in range(first, last) if chosen is None else [int(chosen[prompt])]:
             value = scores.label[row]
             about: dict[str, Any] = {
                 "prompt": str(scores.item_id[row]),
@@ -292,7 +338,9 @@ def _rows(
                 "ask": ask,
                 "category": str(scores.category[row]),
             }
+            if ids is not None and (texts is None or ids[row] != plain_text(texts.response[row])):
+                about[ID] = ids[row]
             if texts is not None:
-                about |= {"prompt_text": texts.prompt[row], "response_text": texts.response[row]}
+                about |= {"prompt_text": texts.prompt[row], TEXT: texts.response[row]}
             rows.append(about)
     return rows

@@ -11,15 +11,28 @@ const make = (tag, text, parent) => {
 };
 const best = data.ask === "best";
 const place = `rmcalib-label-${data.key}`;
-const fresh = () => ({person: "", labels: {}, undo: {}});
+const bare = (object) => Object.assign(Object.create(null), object);  // a person may be called "constructor"
+const fresh = () => ({person: "", labels: bare(), undo: bare()});
 let state = fresh();
 let index = 0, current = 0;
 
 const warn = (text) => { at("warning").textContent = text; at("warning").hidden = !text; };
-const keep = () => {
-  try { localStorage.setItem(place, JSON.stringify(state)); } catch { warn("This browser keeps nothing: save your labels before you close the page."); }
+// Another tab may have the same page: what it kept is read before every change.
+const load = () => {
+  try {
+    const kept = {...fresh(), ...JSON.parse(localStorage.getItem(place) || "null")};
+    return {...kept, labels: bare(kept.labels), undo: bare(kept.undo)};
+  } catch { return state; }
 };
-try { state = {...fresh(), ...JSON.parse(localStorage.getItem(place) || "{}")}; } catch { warn("The labels that this browser kept cannot be read."); }
+let lost = false;
+const keep = () => {
+  try { localStorage.setItem(place, JSON.stringify(state)); lost = false; }
+  catch { lost = true; warn("This browser keeps nothing: save your labels before you close the page."); }
+};
+const latest = () => { if (!lost) state = {...load(), person: state.person}; };
+state = load();
+addEventListener("beforeunload", (event) => { if (lost) event.preventDefault(); });
+addEventListener("storage", (event) => { if (event.key === place) { latest(); draw(); } });
 const mine = () => (state.labels[state.person] ||= {});
 const undone = () => (state.undo[state.person] ||= []);
 
@@ -57,6 +70,7 @@ const next = (from) => {
 };
 const button = (text, act, parent) => { const one = make("button", text, parent); one.type = "button"; one.addEventListener("click", act); return one; };
 
+const marks = {};
 const draw = () => {
   const item = data.items[index], answer = mine()[index], total = data.items.length;
   const done = data.items.filter((_, place) => answered(place)).length;
@@ -64,7 +78,7 @@ const draw = () => {
   at("done").max = total; at("done").value = done;
   at("question").textContent = done === total ? "All prompts are done. Save your labels."
     : best ? "Which response is the best?" : item.responses.length > 1 ? "Is each response correct?" : "Is the response correct?";
-  at("prompt").replaceChildren(); show(item.text || item.prompt, at("prompt"));
+  at("prompt").replaceChildren(); show(item.text, at("prompt"));
   at("responses").replaceChildren();
   item.responses.forEach((one, number) => {
     const card = make("section", undefined, at("responses"));
@@ -78,9 +92,11 @@ const draw = () => {
       button(text, () => mark(number, value), bar).setAttribute("aria-pressed", String(said === value)));
     show(one.text || `Response ${one.response} (its text is not in the file)`, card);
   });
+  for (const name of ["t", "s"]) marks[name]?.setAttribute("aria-pressed", String(answer === name));
   scrollTo(0, 0);
 };
 const record = (answer) => {
+  latest();
   undone().push([index, mine()[index]]);
   mine()[index] = answer;
   keep();
@@ -94,6 +110,7 @@ const mark = (number, value) => {
   if (open < 0) advance(); else { current = open; draw(); }
 };
 const undo = () => {
+  latest();
   const last = undone().pop();
   if (!last) return;
   [index] = last; current = 0;
@@ -106,7 +123,7 @@ const actions = {
   s: ["Skip (s)", () => { record("s"); advance(); }],
   u: ["Undo (u)", undo],
 };
-for (const [name, [text, act]] of Object.entries(actions)) if (best || name !== "t") button(text, act, at("actions"));
+for (const [name, [text, act]] of Object.entries(actions)) if (best || name !== "t") marks[name] = button(text, act, at("actions"));
 button("Previous", () => move(-1), at("actions"));
 button("Next", () => move(1), at("actions"));
 at("keys").textContent = `${best ? "1 to 9: this response is the best. t: tie." : "c: correct. w: wrong."} s: skip. u: undo. Arrows: previous and next. Labels are kept in this browser until you save them.`;
@@ -124,7 +141,7 @@ document.addEventListener("keydown", (event) => {
 
 const rows = () => {
   const found = [];
-  const add = (item, one, label, person) => found.push({prompt: item.prompt, response: one.response, label, inclusion: item.inclusion, ask: data.ask, person});
+  const add = (item, one, label, person) => found.push({prompt: item.prompt, response: one.response, label, ...item.about, ...one.about, ...(one.text && {response_text: one.text}), ask: data.ask, person});
   data.items.forEach((item, place) => {
     if (item.fixed) return item.responses.forEach((one) => { if (one.label !== null) add(item, one, one.label, ""); });
     for (const [person, labels] of Object.entries(state.labels)) {
@@ -141,15 +158,19 @@ const rows = () => {
 at("save").addEventListener("click", () => {
   const lines = rows();
   if (!lines.length) { warn("Nothing is labelled yet."); return; }
-  warn("");
+  warn(lost ? "This browser keeps nothing: save again before you close the page." : "");
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([lines.map((row) => JSON.stringify(row)).join("\n") + "\n"], {type: "application/x-ndjson"}));
   link.download = "labels.jsonl";
   document.body.append(link); link.click(); link.remove();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  const prompts = new Set(lines.map((row) => row.prompt)).size;
+  at("progress").textContent = `Saved ${prompts} prompts as labels.jsonl, where your browser saves files: --labels labels.jsonl joins them.`;
 });
 at("person").value = state.person;
+at("person").addEventListener("keydown", (event) => { if (event.key === "Enter") at("person").blur(); });
 at("person").addEventListener("change", () => {
+  latest();
   const name = at("person").value.trim();
   // Labels that were given before a name was, are this person's.
   if (!state.person && name && !state.labels[name]) {

@@ -7,7 +7,7 @@ with them, and why not; every command asks it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -20,7 +20,6 @@ from rmcalib._util.texts import parse_yaml
 Kind = Literal["utility", "log_odds", "probability", "rating", "pairs", "none"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Labels = Literal["best", "correct", "votes"]
-LABELS: tuple[Labels, ...] = get_args(Labels)
 View = Literal["top_1", "pointwise"]
 Use = Literal["top_1", "pointwise", "pairs", "fit", "apply"]
 _MOSTLY = 0.9  # bare 0/1 labels name the best response if at least this fraction of prompts has exactly one 1
@@ -110,7 +109,7 @@ def refusal(scale: Scale, labels: Labels | None, use: Use) -> str | None:
     True
     """
     if use != "apply" and labels is None:
-        return "there are no labels"
+        return 'there are no labels (labels="FILE" joins some; `rmcalib label` draws prompts to label)'
     if scale.kind == "pairs":
         return None if use == "pairs" else "it compares two responses at a time: only pairs are measured"
     if scale.kind == "none":
@@ -172,14 +171,12 @@ def _leaderboard() -> dict[str, dict[str, Any]]:
 def scale_by_loss(loss: str, bradley_terry: Any, stated: Any = None) -> Scale:
     """Return the scale of a classifier from how it was trained.
 
-    >>> scale_by_loss("quantile regression", "no").kind, scale_by_loss("pairwise", "yes").kind
-    ('none', 'utility')
+    >>> scale_by_loss("regression", "no").kind, scale_by_loss("pairwise", "yes").kind
+    ('rating', 'utility')
     """
     if stated is not None:
         return as_scale(stated, f"by its recipe ({loss})")
     trained = {True: "yes", False: "no"}.get(bradley_terry, bradley_terry)
-    if trained == "no" and "quantile" in loss.lower():
-        return Scale("none", f"its outputs are not Plackett-Luce utilities ({loss})")
     if trained == "no":
         return Scale("rating", f"not trained on a Bradley-Terry scale ({loss})")
     if trained == "modified":
@@ -213,8 +210,3 @@ def scale_of_manifest(manifest: Mapping[str, Any]) -> Scale:
         if registered is not None and not registered.assumed:
             return registered
     return as_scale(manifest.get("scale"))
-
-
-def as_record(scale: Scale) -> dict[str, Any]:
-    """Return a scale as a manifest holds it."""
-    return asdict(scale)

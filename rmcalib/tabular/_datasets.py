@@ -365,7 +365,7 @@ def _from_frame(frame: "pd.DataFrame", labels: str | Sequence[str], where: Path)
     chosen = [one for one in columns if one.startswith(labels)] if isinstance(labels, str) else list(labels)
     if not set(chosen) <= set(columns) or len(set(chosen)) < max(len(chosen), 2):
         raise ValueError(
-            f"{where}: --labels {chosen or labels!r}: expected two or more different columns of ranks, each "
+            f"{where}: labels {chosen or labels!r}: expected two or more different columns of ranks, each "
             f"named once (have: {', '.join(columns[:20])})"
         )
     features = [column for column in columns if column not in chosen]

@@ -229,7 +229,7 @@ def _run(jobs: dict[Path, Job], processes: int, on_done: Callable[[str], None]) 
         except BrokenProcessPool:
             raise PeerError(
                 "a process was lost, probably because memory ran out; finished folds are kept: run the same "
-                "command again, with fewer --processes"
+                "command again, with fewer processes"
             ) from None
         except BaseException:
             for process in list(pool._processes.values()):  # a fold may take minutes; do not wait for it

@@ -82,6 +82,29 @@ def test_intervals_of_few_clusters_cover(sizes: list[int]) -> None:
     assert covered > narrow  # the quantile of the normal distribution is not enough
 
 
+@pytest.mark.parametrize("copies", [1, 3])
+def test_few_clusters_do_not_tell_a_skewness(copies: int) -> None:
+    values = np.repeat([0.0, 0.1, 0.2, 0.1, 4.0], copies)
+    found = mean_interval(values, clusters=np.repeat(np.arange(5), copies))
+    margin = 2.776445 * np.std(values[::copies], ddof=1) / np.sqrt(5)  # Student's t with 4 degrees of freedom
+    assert found.low <= found.value - margin + 1e-6
+    assert found.high > found.value + margin
+    many = mean_interval(np.tile(values, 20))
+    assert many.value - many.low < 0.95 * mean_error(np.tile(values, 20)).margin(0.95)
+
+
+def test_few_clusters_that_are_all_right_leave_little_information_certain() -> None:
+    rng, cluster = np.random.default_rng(9), np.repeat(np.arange(5), 30)
+    r = np.repeat(rng.normal(scale=1.5, size=(5, 4)), 30, axis=0) + rng.normal(scale=0.2, size=(150, 4))
+    alike, shared = rng.random((150, 1)) < 0.8, np.repeat(rng.gumbel(size=(5, 4)), 30, axis=0)
+    y = (r + np.where(alike, shared, rng.gumbel(size=r.shape))).argmax(axis=1)[:, None] == np.arange(4)
+    scale = Scale(Softmax.from_arrays(r.ravel(), y.ravel(), np.repeat(np.arange(150), 4)), cluster)
+    high = scale.temperature_limits(0.95)[1]
+    p = np.exp(r / high) / np.exp(r / high).sum(axis=1, keepdims=True)
+    entropy = -(p * np.log(p)).sum(axis=1).mean()
+    assert 0 < scale.usable_interval().low <= 1 - entropy / np.log(4) + 1e-9 < scale.usable
+
+
 def test_prompts_that_agree_count_as_one() -> None:
     cluster = np.repeat(np.arange(20), 5)
     assert prompts_per_observation(np.ones(100), cluster) == 5

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import Events, ece, ece_interval, ece_null, mean_interval
 from rmcalib.calibration.binning import ErrorOptions
-from rmcalib.calibration.errors import binned, smooth
+from rmcalib.calibration.errors import binned
 from rmcalib.calibration.events import Independent, OneOf, Voters
 from rmcalib.calibration.intervals import (
     Interval,
@@ -148,17 +148,6 @@ def test_errors_do_not_depend_on_the_order_of_rows(n: int, m: int, seed: int, sc
     b = ece_interval(p[order], y[order], groups=groups[order], resamples=19)
     assert (a.low, a.value, a.high) == pytest.approx((b.low, b.value, b.high), abs=1e-9)
     assert 0 <= a.low <= a.value <= a.high <= 1
-
-
-def test_smooth_and_binned_errors_find_the_same() -> None:
-    for scale, calibrated in ((1.0, True), (3.0, False)):
-        p, y, groups = forecasts(400, 4, 1, scale)
-        events = Events.from_arrays(p, y, groups=groups)
-        estimates: tuple[Any, ...] = (binned(events, resamples=199), smooth(events, resamples=199))
-        for found in estimates:
-            assert (found.test().p_value > 0.05) is calibrated
-            assert (found.interval().low == 0) is calibrated
-            assert abs(found.influence().sum()) < 1e-9
 
 
 def test_the_influence_of_prompts_predicts_the_error_without_them() -> None:

@@ -18,7 +18,9 @@ from rmcalib.calibration import (
     equal_temperatures,
     fit_temperature,
 )
+from rmcalib.calibration.intervals import skew_interval
 from rmcalib.calibration.maps import fit_sigmoid
+from rmcalib.calibration.temperature import find_temperature
 from rmcalib.ranking import ExplicitRankings, RankingDistribution, SparseRankings, all_rankings
 from rmcalib.ranking.synthetic import synthetic_mallows, synthetic_plackett_luce
 
@@ -105,6 +107,22 @@ def test_pairs_and_prompts_of_two_responses_are_the_same() -> None:
     assert pairs.fit.temperature == pytest.approx(prompts.fit.temperature, rel=1e-6)
 
 
+def test_the_upper_limit_of_a_temperature_allows_for_rare_large_errors() -> None:
+    r, y, groups = rewards(200, 2.0, 3, (4, 5))
+    r = r * np.repeat(np.random.default_rng(3).standard_exponential(200), 4)  # few margins are large
+    scale = Scale(Softmax.from_arrays(r, y, groups))
+    t = scale.temperature_limits(0.95)[1]
+    likelihood = scale._likelihood_limits(0.95)[1]
+
+    def slopes(t: float) -> FloatArray:  # of the mean loss by log T, slowly
+        up, down = (scale.model.losses(t * np.exp(step)) for step in (-1e-4, 1e-4))
+        return np.asarray((up - down) / 2e-4)
+
+    assert skew_interval(slopes(likelihood))[1] > 0.01
+    assert t > likelihood
+    assert abs(skew_interval(slopes(t))[1]) < 0.001
+
+
 def test_equal_temperatures_are_rejected_as_often_as_the_level_says() -> None:
     rejected = 0
     for seed in range(20):
@@ -180,3 +198,25 @@ def test_errors_name_the_bad_input() -> None:
         Softmax.from_arrays([1.0, 2.0], [1, 1], [0, 0])
     with pytest.raises(ValueError, match="ExplicitRankings"):
         fit_temperature(ExplicitRankings([[0, 1]], [[1.0]]), [[0, 1]])
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10**6), st.floats(-3, 3), st.floats(1e-30, 1e30))
+def test_a_temperature_does_not_depend_on_where_the_search_starts(
+    seed: int, log_scale: float, near: float
+) -> None:
+    model = Softmax.from_arrays(*rewards(30, 10**log_scale, seed))
+    expected, found = model.fit(), model.fit(near)
+    assert found.at_limit == expected.at_limit
+    assert found.temperature == pytest.approx(expected.temperature, rel=1e-9)
+
+
+def test_the_temperature_of_many_choices_and_its_limits_are_exact() -> None:
+    model = Softmax.from_arrays(*rewards(50_000, 2.0, 3))
+    scale = Scale(model)
+    assert scale.fit.temperature == pytest.approx(find_temperature(model.mean_slope).temperature, rel=1e-12)
+    best = model.losses(scale.fit.temperature).mean()
+    allowed = 1.959964**2 / 2 * scale.wider_factor(0.95)
+    low, high = scale.temperature_limits(0.95)
+    assert 50_000 * (model.losses(low).mean() - best) == pytest.approx(allowed, rel=1e-4)
+    assert low < scale.fit.temperature < high

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,13 @@ def test_best_of_n_with_a_second_judge_and_files(
     assert "4" in more.err
 
 
+def test_commands_to_copy_are_quoted(tmp_path: Path, invoke: Invoke) -> None:
+    name, to = "a $(touch x) `id`.csv", "it's; $HOME.json"
+    write_scores(tmp_path / name)
+    last = invoke("calibrate", name, "--to", to).out.rstrip().splitlines()[-1]
+    assert to in shlex.split(last, comments=True), last
+
+
 def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
     write_scores(tmp_path / "a.csv")
     done = invoke("calibrate", "a.csv", "--json")
@@ -131,6 +139,23 @@ def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
     assert Calibrator.load(tmp_path / "runs/decide.json").temperature == 1
     assert invoke("apply", "a.csv", "--calibrator", "rule.json", "--to", "rule.json").code == 2
     assert invoke("decide", "a.csv", "--calibrator", "rule.json", "--to", "rule.json").code == 2
+
+
+def test_fit_on_one_half_and_decide_on_the_other(tmp_path: Path, invoke: Invoke) -> None:
+    write_scores(tmp_path / "a.csv")
+    half = invoke("calibrate", "a.csv", "--part", "1/2", "--to", "c.json", "--json")
+    n = json.loads(half.out)["n"]
+    used = ("--calibrator", "c.json", "--json")
+    whole = json.loads(invoke("decide", "a.csv", *used, "--to", "r.json").out)
+    other = json.loads(invoke("decide", "a.csv", "--part", "2/2", *used, "--to", "r.json").out)
+    assert (other["n"], whole["n"]) == (whole["n"] - n, whole["n"])
+    seen = [
+        json.loads(invoke("eval", "--scores", "a.csv", *part, *used, *QUICK).out)["evaluations"][0]["facts"][
+            "in_fit"
+        ]
+        for part in ((), ("--part", "1/2"), ("--part", "2/2"))
+    ]
+    assert seen == [n, n, 0]
 
 
 def test_calibrate_a_model_and_write_its_checkpoint(
@@ -165,6 +190,11 @@ def test_combine_and_evaluate_the_panel(two: tuple[str, str], tmp_path: Path, in
     assert invoke("apply", two[0], "--calibrator", "panel.json").code == 2
     assert invoke("apply", "--calibrator", "panel.json").code == 2
     assert invoke("combine", *two, "--to", "panel.csv").code == 2
+    done = invoke("combine", *two, "--method", "all", "--labels-are", "correct", "--to", "all.json", "--json")
+    assert done.code == 0, done.err
+    assert len(json.loads(done.out)["disagreements"]) == 1
+    assert Calibrator.load(tmp_path / "all.json").joins
+    assert invoke("combine", *two, "--method", "all", "--to", "all.parquet").code == 2
 
 
 def test_what_a_command_reads_is_never_replaced(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:

@@ -32,7 +32,7 @@ def test_a_model_is_scored_and_evaluated_and_not_scored_again(
     folder = folder_of(tmp_path / "runs")
     assert visible(folder) == FILES
     assert str(folder / "report.html") in done.out
-    assert "rmcalib report runs" in done.out  # a random model has nothing to calibrate
+    assert "rmcalib calibrate" not in done.out  # a random model has nothing to calibrate
     scored = (folder / "scores.parquet").stat().st_mtime_ns
     again = invoke(*base, "--json")
     assert again.err.count("\n") == 1  # that it was scored before

@@ -75,3 +75,25 @@ def test_bad_labels_are_one_line(tmp_path: Path, invoke: Invoke) -> None:
         assert name in done.err
         assert len(done.err.strip().splitlines()) == 1
     assert not (tmp_path / "x").exists()
+
+
+def test_the_next_commands_have_what_the_draw_had(tmp_path: Path, invoke: Invoke) -> None:
+    write_scores(tmp_path / "mine.csv", 40)
+    source, place = str(tmp_path / "mine.csv"), ("--output", str(tmp_path / "labels"))
+    done = invoke("label", source, "--n", "9", "--second", source, "--ask", "chosen", *place)
+    assert done.code == 0, done.err
+    commands = [line for line in done.out.splitlines() if "--labels labels.jsonl" in line]
+    assert [("--second" in line, "best-of-n" in line) for line in commands] == [(True, False), (False, True)]
+    assert len(done.out.splitlines()[0]) <= 80
+    run = tmp_path / "run"
+    run.mkdir()
+    rows = [
+        {"input": f"{i}?", "output": f"It is {j}.", "score": j, "step": 1} for i in range(5) for j in range(2)
+    ]
+    (run / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    done = invoke("label", str(run), "--ask", "correct", *place)
+    assert done.code == 0, done.err
+    assert "rmcalib watch" in done.out
+    done = invoke("best-of-n", source, *place)
+    assert done.code == 2
+    assert "rmcalib label" in done.err

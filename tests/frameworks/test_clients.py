@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sysconfig
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rmcalib import Calibrator, Reward
-from rmcalib.live.dialects import Texts
-from rmcalib.live.policy import PolicyTexts
+from rmcalib.live.policy import PolicyTexts, Texts
 from rmcalib.live.server import Limits
 from tests.hooks import PATIENCE
 from tests.hub.tiny import save_model, tiny_tokenizer
@@ -28,7 +27,7 @@ CALIBRATOR = Calibrator(2.0, 1.8, 2.2, threshold=3.0, reference=(0.0, 3.0, 30.0)
 
 def client(name: str, tmp_path: Path, env: dict[str, str] | None = None, **task: Any) -> Any:
     """Run a client in the frameworks' environment, and return what it got."""
-    paths = [str(ROOT), sysconfig.get_path("purelib")]
+    paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
     places = {name: str(tmp_path) for name in ("HOME", "TMPDIR", "RAY_TMPDIR")}
     done = subprocess.run(
         [str(PYTHON), str(ROOT / "tests/frameworks/clients.py")],
@@ -125,6 +124,6 @@ def test_verl_asks_the_server_as_if_it_were_vllm(tmp_path: Path) -> None:
     reward = Reward(str(folder), output="raw", device="cpu")
     with serving_rewards(reward) as running:
         found = client("verl_classify", tmp_path, url=running.url, conversations=conversations())
-    judge: Any = reward.judge
+    judge: Any = reward.judges[0]
     texts = [f"[user]{prompt[0]['content']}[assistant]{text}" for prompt, text in conversations()]
     assert [one["reward_score"] for one in found] == pytest.approx(judge.score_texts(texts), abs=1e-5)

@@ -152,7 +152,7 @@ def _key(row: dict[str, Any]) -> str:
 
 
 def _simulated(key: str, field: str) -> bool:
-    """Whether a number comes from random draws: limits and nulls of binned and smooth errors, and notions."""
+    """Whether a number comes from random draws: limits and nulls of binned errors, and notions."""
     drawn = any(field.endswith(part) for part in ("low", "high", "p_value", "null_mean")) or "null" in key
     return drawn and any(
         part in f"{key} {field}" for part in ("ece", "sub", "top", "rankwise", "correlation")
@@ -162,11 +162,8 @@ def _simulated(key: str, field: str) -> bool:
 def _agree(old: float, new: Any, *, simulated: bool) -> bool:
     if not isinstance(new, float | int):
         return False
-    return bool(
-        np.isclose(old, new, rtol=0.15, atol=0.02)
-        if simulated
-        else np.isclose(old, new, rtol=1e-7, atol=1e-9)
-    )
+    # Processors differ in the last bits of what a library fits: up to 2e-7 of an experiment's result.
+    return bool(np.isclose(old, new, rtol=0.15, atol=0.02) if simulated else np.isclose(old, new, rtol=1e-6))
 
 
 if __name__ == "__main__":

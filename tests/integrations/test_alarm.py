@@ -11,8 +11,8 @@ from rmcalib.integrations.alarms.monitor import Boundary, spent
 
 def observed(p: float, y: float, first: int, n: int) -> Observed:
     """Return n prompts with one sample each."""
-    x, nothing = np.full(n, np.log(p / (1 - p))), np.full(n, np.nan)
-    return Observed(np.arange(first, first + n), x, x, np.full(n, y), np.ones(n), nothing)
+    x = np.full(n, np.log(p / (1 - p)))
+    return Observed(np.arange(first, first + n), x, x, np.full(n, y), np.ones(n))
 
 
 def test_the_budget_is_never_spent_whole_and_half_of_it_by_the_horizon() -> None:

@@ -18,7 +18,7 @@ from scipy.special import expit
 import rmcalib
 from rmcalib.integrations.label_function import label_function
 from rmcalib.integrations.trackers import tracker
-from rmcalib.integrations.watching import Watch
+from rmcalib.integrations.watcher import Watch
 from tests.integrations.test_watch import samples, write
 
 
@@ -105,7 +105,37 @@ def test_a_link_to_nowhere_and_a_new_column_do_not_end_it(tmp_path: Path) -> Non
 
     found = rmcalib.watch(tmp_path, follow=True, every=0.01, on_look=Looks(other))
     assert [row["step"] for row in found.steps] == [1, 3]
-    assert len(found.problems) == 1
+    (problem,) = found.problems
+    assert problem.count("2.jsonl") == 1
+
+
+def test_a_folder_or_a_table_that_goes_for_a_while_does_not_end_it(tmp_path: Path) -> None:
+    rng, run, away = np.random.default_rng(0), tmp_path / "run", tmp_path / "away"
+    run.mkdir()
+    write(run, 1, 30, 0.0, rng)
+
+    def back() -> None:
+        away.rename(run)
+        write(run, 2, 30, 0.0, rng)
+
+    looks = Looks(lambda: run.rename(away), back)
+    found = rmcalib.watch(run, follow=True, every=0.01, on_look=looks)
+    assert [row["step"] for row in looks.seen[1].steps] == [1]
+    assert [row["step"] for row in found.steps] == [1, 2]
+    (problem,) = found.problems
+    assert str(run) in problem
+    table = tmp_path / "table.csv"
+    lines = [f"{1 + i // 60},p{i // 3},{i % 7},{i % 2}\n" for i in range(120)]
+
+    def save(n: int, more: str = "") -> None:
+        table.write_text("step,prompt,reward,label\n" + "".join(lines[:n]) + more)
+
+    save(60)
+    looks = Looks(lambda: save(60, "2,p20,many,0\n"), lambda: save(120))
+    found = rmcalib.watch(table, follow=True, every=0.01, on_look=looks, margin=0.9)
+    assert [row["step"] for row in found.steps] == [1, 2]
+    (problem,) = found.problems
+    assert "table.csv" in problem
 
 
 def test_deleted_steps_leave_the_result_and_the_evidence(tmp_path: Path) -> None:
@@ -185,8 +215,10 @@ def test_labels_are_made_by_a_function_of_the_user(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"1\.jsonl.*line 1.*KeyError"):
         rmcalib.watch(run, label_from=label_function(f"{check}:bad", run))
     (run / "check.py").write_text(check.read_text())
+    (run / "link.py").symlink_to(check)
     for place, named in (
         (f"{run}/check.py:exact", "never run"),
+        (f"{run}/link.py:exact", "never run"),
         (f"{check}:none", "none"),
         (f"{check}", "FILE.py"),
     ):
@@ -210,11 +242,11 @@ def test_a_webhook_gets_numbers_and_alarms() -> None:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        send = tracker(f"http://127.0.0.1:{server.server_port}/secret-token")
-        send({"step": 3.0, "gap": 0.25, "right": float("nan"), "alarm": True}, ["too much"])
-        assert got == [{"step": 3.0, "watch": {"gap": 0.25, "alarm": 1.0}, "alarms": ["too much"]}]
-        with pytest.raises(ValueError, match="500") as raised:
-            send({"step": 4.0}, [])
+        with tracker(f"http://127.0.0.1:{server.server_port}/secret-token") as send:
+            send({"step": 3.0, "gap": 0.25, "right": float("nan"), "alarm": True}, ["too much"])
+            assert got == [{"step": 3.0, "watch": {"gap": 0.25, "alarm": 1.0}, "alarms": ["too much"]}]
+            with pytest.raises(ValueError, match="500") as raised:
+                send({"step": 4.0}, [])
         assert "secret" not in str(raised.value)
     finally:
         server.shutdown()
@@ -222,35 +254,48 @@ def test_a_webhook_gets_numbers_and_alarms() -> None:
         server.server_close()
 
 
-def test_trackers_get_numbers_and_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackers_get_numbers_and_alarms(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     calls: list[tuple[Any, ...]] = []
 
     def record(name: str) -> Callable[..., Any]:
-        return lambda *args, **kwargs: calls.append((name, args, kwargs))
+        def called(*args: Any, **kwargs: Any) -> None:
+            print(name)  # as trackio and wandb do
+            if any("fails" in str(value) for value in args):
+                raise RuntimeError("no such\nserver")
+            calls.append((name, args, kwargs))
 
-    run = types.SimpleNamespace(log=record("log"), alert=record("alert"), define_metric=record("define"))
+        return called
+
+    def library(**functions: str) -> Any:
+        return types.SimpleNamespace(**{name: record(what) for name, what in functions.items()})
+
+    run = library(log="log", alert="alert", define_metric="define", finish="finish")
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=lambda **_: run))
-    monkeypatch.setitem(sys.modules, "trackio", types.SimpleNamespace(init=record("init"), log=record("log")))
-    mlflow = types.SimpleNamespace(
-        active_run=lambda: None, start_run=record("start"), log_metrics=record("log"), set_tag=record("tag")
+    monkeypatch.setitem(sys.modules, "trackio", library(init="init", log="log", finish="finish"))
+    mlflow = library(
+        active_run="active", start_run="start", log_metrics="log", set_tag="tag", end_run="finish"
     )
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    board = types.SimpleNamespace(
-        SummaryWriter=lambda _: types.SimpleNamespace(
-            add_scalar=record("log"), add_text=record("text"), flush=record("flush")
-        )
-    )
+    writer = library(add_scalar="log", add_text="text", flush="flush", close="finish")
+    board = types.SimpleNamespace(SummaryWriter=lambda _: writer)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)
     for name in ("wandb", "trackio", "mlflow", "tensorboard"):
         calls.clear()
-        tracker(name)({"step": 3.0, "gap": 0.25}, ["too much"])
+        with tracker(name) as send:
+            send({"step": 3.0, "gap": 0.25}, ["too much"])
+            with pytest.raises(ValueError, match=f"{name}.*no such server"):
+                send({"step": 4.0, "fails": 1.0}, [])
         assert any(
             "watch/gap" in str(args) and "0.25" in str(args) for what, args, _ in calls if what == "log"
         )
         assert any("too much" in str(call) for call in calls), name
+        assert calls[-1][0] == "finish"
+    assert capsys.readouterr().out == ""
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ValueError, match="pip install wandb"):
-        tracker("wandb")
+    with pytest.raises(ValueError, match="pip install wandb"), tracker("wandb"):
+        pass
 
 
 def test_conditions_are_tested_at_every_step_that_is_followed(
@@ -286,6 +331,11 @@ def test_conditions_are_tested_at_every_step_that_is_followed(
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code  # the last step is fine
+    for text, code in (("gap.high<0.5", 1), ("right<0.1", 0), ("abs(gap)>0.5", 0), ("says>0", 1)):
+        monkeypatch.setattr(sys, "argv", ["rmcalib", "watch", "run", "--margin", "0.9", "--fail-if", text])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert (ended.value.code or 0) == code, text
 
 
 def test_a_run_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:

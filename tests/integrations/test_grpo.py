@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rmcalib
-from tests.hub import tiny
+from tests.grpo import grpo_trainer
 
 pytest.importorskip("trl", reason="TRL is not installed (extra `trl`)")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -28,37 +28,13 @@ def exact_match(completions: list[str], **_: Any) -> list[float]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    import torch
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM
-    from trl import GRPOConfig, GRPOTrainer
-
     from rmcalib.integrations.trl import WatchCallback
 
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("grpo")
-    args = GRPOConfig(
-        output_dir=str(folder),
-        max_steps=STEPS,
-        per_device_train_batch_size=PROMPTS * SAMPLES,
-        num_generations=SAMPLES,
-        max_completion_length=6,
-        log_completions=True,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-        bf16=False,
-        disable_tqdm=True,
-        gradient_checkpointing=False,
-    )
-    trainer = GRPOTrainer(
-        AutoModelForCausalLM.from_config(tiny.tiny_config()),
-        reward_funcs=[reward_model, exact_match],
-        args=args,
-        train_dataset=Dataset.from_list([{"prompt": f"What is {i} + 1?"} for i in range(6)]),
-        processing_class=tiny.tiny_tokenizer(),
+    prompts = [{"prompt": f"What is {i} + 1?"} for i in range(6)]
+    rewards = [reward_model, exact_match]
+    trainer = grpo_trainer(
+        folder, rewards, prompts, PROMPTS, SAMPLES, max_steps=STEPS, max_completion_length=6
     )
     watching = WatchCallback(trainer, "reward=reward_model,label=exact_match")
     trainer.add_callback(watching)

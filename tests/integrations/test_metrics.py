@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rmcalib.integrations.watching import metric_values, preference_metrics
+from rmcalib.integrations.training import metric_values, preference_metrics
 from rmcalib.metrics.catalogue import TRAINING_METRICS, chosen_metrics
 from rmcalib.metrics.measures import Settings
 from rmcalib.metrics.table import find_value, metric_rows

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rmcalib
-from rmcalib.integrations.watching import metric_values, preference_metrics
+from rmcalib.integrations.training import metric_values, preference_metrics
 from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.scores import Scores
 from tests.hub import tiny

@@ -14,9 +14,11 @@ from scipy.special import expit
 
 import rmcalib
 from rmcalib.integrations import Watcher
+from rmcalib.integrations.alarms import agreement
 from rmcalib.integrations.alarms.gap import gap_sums
 from rmcalib.integrations.alarms.order import pair_sums
 from rmcalib.repair import Calibrator, calibrate
+from rmcalib.scores.rollouts import FORMS, forms_of
 from tests.repair.test_calibrate import sampled
 
 
@@ -365,17 +367,102 @@ def test_alarms_come_again_after_they_were_over() -> None:
     assert steps[-1] >= 50
 
 
+FORMED = {
+    "markdown": ["# Title\nx", "- a\n- b", "1. a", "**bold**", "| a | b |"],
+    "code": ["```python\n1\n```"],
+    "answer": ["so \\boxed{4}", "<answer>4</answer>", "#### 4"],
+}
+
+
+def test_what_samples_contain_is_counted() -> None:
+    plain = ["a - b * c", "3.5 # no", "2 * 3 * 4", "a | b", "boxed"]
+    found = forms_of([*plain, *(text for texts in FORMED.values() for text in texts)])
+    expected = [()] * len(plain) + [(name,) for name, texts in FORMED.items() for _ in texts]
+    assert [tuple(name for name, has in zip(FORMS, row, strict=True) if has) for row in found] == expected
+    row = Watcher().add(0, ["p"] * 4, np.arange(4), text=["x", "x", "```", "# A"])
+    assert [row[name] for name in ("repeated", "markdown", "code", "answer")] == [0.25, 0.25, 0.25, 0.0]
+
+
 def test_changes_without_labels_are_no_errors() -> None:
     rng, watcher = np.random.default_rng(0), Watcher(window=3)
     for step in range(20):
-        prompt = np.repeat(np.arange(30) + 30 * step, 4)
-        length = rng.integers(90, 110, 120) * (3 if step > 8 else 1)
-        text = [f"{i % 4 if step <= 8 else 0}" for i in range(120)]
-        watcher.add(step, prompt, rng.normal(size=120), length=length, text=text)
+        prompt, late = np.repeat(np.arange(30) + 30 * step, 4), step > 8
+        length = rng.integers(90, 110, 120) * (0.3 if late else 1)  # shorter is a change, too
+        text = [f"{i % 4} ```" if not late else "0" for i in range(120)]
+        reward = rng.normal(size=120)
+        second = np.where(rng.random(120) < 0.7, rng.normal(size=120) + (0 if late else 3 * reward), np.nan)
+        watcher.add(step, prompt, reward, length=length, text=text, second=second)
     found = watcher.result()
     assert found.alarm is None
-    assert {change["what"] for change in found.changes} == {"length", "repeated"}
+    changed = {change["what"]: change["direction"] for change in found.changes}
+    assert changed == {"length": "below", "repeated": "above", "code": "below", "agreement": "below"}
     assert all(change["step"] > 8 for change in found.changes)
+    json.dumps(found.content(), allow_nan=False)
+
+
+def test_agreement_equals_a_slow_loop() -> None:
+    rng = np.random.default_rng(1)
+    prompt, reward = rng.integers(0, 7, 60), rng.integers(0, 4, 60).astype(float)
+    second = np.where(rng.random(60) < 0.6, rng.integers(0, 4, 60), np.nan)
+    expected = {}
+    for number in range(7):
+        rows = np.flatnonzero((prompt == number) & ~np.isnan(second))
+        pairs = [(i, j) for i in rows for j in rows if second[i] > second[j]]
+        if pairs:
+            expected[number] = np.mean([np.heaviside(reward[i] - reward[j], 0.5) for i, j in pairs])
+    found = agreement(prompt, reward, second)
+    assert dict(zip(found.prompt.tolist(), found.value.tolist(), strict=True)) == pytest.approx(expected)
+    row = Watcher().add(0, prompt, reward, second=second)
+    assert row["agreement"] == pytest.approx(np.mean([*expected.values()]))
+    assert row["agreement_low"] < row["agreement"] < row["agreement_high"]
+
+
+def test_a_second_judge_is_a_column(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        {"input": f"p{i // 4}", "output": f"{i}", "score": x, "rm2": None if i % 3 else x + 1, "step": 1}
+        for i, x in enumerate(rng.normal(size=80).tolist())
+    ]
+    (tmp_path / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (row,) = rmcalib.watch(tmp_path, columns="reward=score,second=rm2").steps
+    assert row["agreement"] == 1
+    table = pd.DataFrame([{**row, "prompt": row["input"]} for row in rows]).drop(columns=["input", "output"])
+    assert rmcalib.watch(table, columns="reward=score,second=rm2").steps[0]["agreement"] == 1
+    for source in (tmp_path, table):
+        with pytest.raises(ValueError, match="'rm3'"):
+            rmcalib.watch(source, columns="reward=score,second=rm3")
+
+
+def test_a_second_judge_is_a_file(tmp_path: Path) -> None:
+    rng, run, file = np.random.default_rng(0), tmp_path / "run", tmp_path / "second.csv"
+    run.mkdir()
+    samples = [(f"p{i // 4}", f"answer {i}", x) for i, x in enumerate(rng.normal(size=80).tolist())]
+    rows = [{"input": p, "output": o, "score": x, "acc": int(x > 0), "step": 1} for p, o, x in samples]
+    (run / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    second = [x if i < 40 else -x for i, (_, _, x) in enumerate(samples)]
+
+    def save(header: str, cells: list[str]) -> None:
+        lines = [f"{p},{o},{cell}\n" for (p, o, _), cell in zip(samples, cells, strict=True)]
+        file.write_text(f"prompt,response,{header}\n" + "".join(lines))
+
+    save("second", ["" if i % 3 == 0 else str(x) for i, x in enumerate(second)])
+    (row,) = rmcalib.watch(run, labels=file).steps
+    assert row["agreement"] == pytest.approx(0.5)
+    assert row["n_labels"] == 80  # those of the rollouts
+    table = tmp_path / "table.jsonl"
+    table.write_text(
+        "".join(
+            json.dumps({"prompt": p, "response_text": o, "reward": x, "step": 1}) + "\n"
+            for p, o, x in samples
+        )
+    )
+    save("label,second", [f"{'' if i % 2 else int(x > 1)},{x}" for i, x in enumerate(second)])
+    for source in (run, table):
+        (row,) = rmcalib.watch(source, labels=file).steps
+        assert (row["n_labels"], row["agreement"]) == (40, pytest.approx(0.5))
+    save("second", [*map(str, second[:-1]), "many"])
+    with pytest.raises(ValueError, match=r"second\.csv.*many"):
+        rmcalib.watch(run, labels=file)
 
 
 def test_a_reference_of_the_start_takes_the_prompts_that_its_margin_needs() -> None:

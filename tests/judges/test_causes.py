@@ -135,10 +135,11 @@ def test_noise_is_named() -> None:
     assert diagnosed(Demo(numbers=lambda r: r + rng.normal())).cause == "noise"
 
 
-def test_a_server_that_cuts_is_refused_before_anything_is_scored() -> None:
-    with serving(Demo(tokens=lambda ids: ids[:64])) as server:
+@pytest.mark.parametrize("cut", [lambda ids: ids[:64], lambda ids: ids[-64:]], ids=["end", "beginning"])
+def test_a_server_that_cuts_is_refused_before_anything_is_scored(cut: Callable[[Ids], Ids]) -> None:
+    with serving(Demo(tokens=cut)) as server:
         judge = load_judge("demo", endpoint=server.url, concurrency=1)
-        with pytest.raises(ValueError, match="64 tokens"):
+        with pytest.raises(ValueError, match=r"64 (tokens|of)"):
             judge.identity()
 
 

@@ -14,7 +14,7 @@ from rmcalib.benchmarks import Item
 from rmcalib.judges import Recipe, ScoredItem, load_judge
 from rmcalib.judges._http import Client, ServerError
 from rmcalib.judges._judge import scored_chunks
-from rmcalib.judges._served import find_server
+from rmcalib.judges._server import find_server
 from rmcalib.judges._templates import conversation, encode, render
 from tests.hub.tiny import tiny_tokenizer
 from tests.judges.reward_servers import ALWAYS_ONE, SIGN, Openrlhf, Sglang, Vllm, reward_of

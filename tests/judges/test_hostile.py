@@ -106,6 +106,16 @@ def test_an_adapter_may_not_choose_a_folder_of_this_machine(plain: Path, tmp_pat
             load_model(str(folder), device="cpu")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "adapter_model.safetensors"])
+def test_a_pipe_in_a_folder_is_refused(plain: Path, tmp_path: Path, file: str) -> None:
+    folder = copied(plain, tmp_path / "m")
+    (folder / file).unlink(missing_ok=True)
+    os.mkfifo(folder / file)
+    with pytest.raises(HubError, match=file):
+        load_model(str(folder), device="cpu")
+
+
 def test_a_template_that_never_ends_is_stopped(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

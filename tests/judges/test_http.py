@@ -61,8 +61,8 @@ def test_refusals_are_final(status: int) -> None:
 @pytest.mark.parametrize("as_date", [False, True])
 def test_a_long_retry_after_is_capped_and_shown(as_date: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
-    monkeypatch.setattr("rmcalib.judges._http.LONGEST_PAUSE", 60.0)
+    monkeypatch.setattr("rmcalib._util.storage.time.sleep", pauses.append)
+    monkeypatch.setattr("rmcalib._util.storage.LONGEST_PAUSE", 60.0)
     value = formatdate(time.time() + 3600, usegmt=True) if as_date else "3600"
     with (
         serving(

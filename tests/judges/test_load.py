@@ -312,4 +312,4 @@ def test_the_scale_reaches_the_report(scale: str) -> None:
     scores = rmcalib.score(lambda _, texts: [len(t) / 9 for t in texts], BENCH, name="mine", scale=scale)
     assert scores.scale.kind == {"reward": "utility"}.get(scale, scale)
     report = rmcalib.evaluate(scores, resamples=20)
-    assert bool(report.reliability) == (scale != "none")
+    assert (not report.reliability.empty) == (scale != "none")

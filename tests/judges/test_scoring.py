@@ -208,7 +208,7 @@ def test_a_reward_that_is_not_finite_names_item_and_response() -> None:
         list(scored_chunks(Classifier(model), items))
 
 
-@pytest.mark.parametrize("blind_to", ["everything", "trees", "branches", "fails"])
+@pytest.mark.parametrize("blind_to", ["everything", "branches", "fails"])
 def test_sharing_that_is_wrong_is_dropped_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, blind_to: str
 ) -> None:
@@ -222,12 +222,10 @@ def test_sharing_that_is_wrong_is_dropped_with_a_warning(
             return None
         if blind_to == "everything":
             return torch.zeros_like(right(trees, branches, *args, **kwargs))
-        trees, branches = (0 * trees, branches) if blind_to == "trees" else (trees, 0 * branches)
-        return right(trees, branches, *args, **kwargs)
+        return right(trees, 0 * branches, *args, **kwargs)
 
     monkeypatch.setattr(sharing, "tree_mask", blind)
-    if blind_to != "trees":  # with masks, a row is one tree
-        use_masks(monkeypatch)
+    use_masks(monkeypatch)
     with pytest.warns(UserWarning, match="tiny/llama"):
         got = flat(scored(model, items))
     np.testing.assert_allclose(got, expected, atol=1e-5)

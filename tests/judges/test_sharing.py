@@ -17,7 +17,6 @@ from rmcalib.judges._sharing import (
     Row,
     Text,
     Tree,
-    _masked_attention,
     branch_attention,
     how_to_share,
     pack,
@@ -79,23 +78,22 @@ def test_a_text_attends_to_itself_and_nothing_else_by_mask_and_by_branch(
     packed = pack(rows)
     layout = [torch.from_numpy(array) for array in (packed.trees, packed.branches, packed.positions)]
     mask = tree_mask(*layout, dtype=torch.float32, window=window)
-    at = torch.from_numpy(packed.pooled)
-    lines = tree_mask(*layout, dtype=torch.float32, window=window, queries=at)
     assert (mask == 0).any(-1).all()  # every token sees something: no softmax over nothing
-    for place, index in zip(packed.used, packed.order, strict=True):
-        row, column = divmod(int(place), packed.pooled.shape[1])
-        text, token = texts[index], packed.pooled[row, column]
+    for place, index in zip(packed.pooled, packed.order, strict=True):
+        row, token = divmod(int(place), packed.input_ids.shape[1])
+        text = texts[index]
         # What the pooled token sees, put in order of position, is the text up to there.
         seen = np.flatnonzero(mask[row, 0, token].numpy() == 0)
         seen = seen[np.argsort(packed.positions[row, seen])]
         begin = 0 if window is None else max(0, text.pooled + 1 - window)
         assert packed.input_ids[row, seen].tolist() == list(text.encoded.input_ids[begin : text.pooled + 1])
         assert packed.positions[row, seen].tolist() == list(range(begin, text.pooled + 1))
-        assert torch.equal(lines[row, 0, column], mask[row, 0, token])
     torch.manual_seed(seed)
     length = packed.input_ids.shape[1]
     query, (key, value) = torch.randn(len(rows), 4, length, 8), torch.randn(2, len(rows), 2, length, 8)
-    expected = _masked_attention(mask)(query, key, value, 0.3, window)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=0.3, enable_gqa=True
+    ).transpose(1, 2)
     got = branch_attention(packed.parts)(query, key, value, 0.3, window)
     real = torch.from_numpy(packed.trees >= 0)
     torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)

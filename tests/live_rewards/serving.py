@@ -70,7 +70,7 @@ def serving_rewards(reward: Reward, **options: Any) -> Iterator[Running]:
     """Serve a reward on a free port until the block ends."""
     app = RewardServer(reward, **options)
     app.begin()
-    connections = limited_connections(app.limits.idle)
+    connections = limited_connections(app.limits.idle, app.limits.connections)
     config = uvicorn.Config(
         app, "127.0.0.1", 0, http=connections, ws="none", lifespan="off", log_config=None, access_log=False
     )

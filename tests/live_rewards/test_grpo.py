@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rmcalib import Calibrator, Reward
-from tests.hub import tiny
+from tests.grpo import grpo_trainer
 
 pytest.importorskip("trl", reason="TRL is not installed (extra `trl`)")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -18,37 +17,18 @@ STEPS, PROMPTS, SAMPLES = 2, 2, 4
 
 def test_a_grpo_run_trains_on_calibrated_rewards(tmp_path: Path) -> None:
     import pandas
-    import torch
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM
-    from trl import GRPOConfig, GRPOTrainer
 
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
     calibrator = Calibrator(1.5, 1.2, 1.8, threshold=-1.0, reference=(-2.0, -1.0, 1.0))
     reward = Reward("demo", calibrator=calibrator, log=tmp_path / "log", device="cpu")
-    args = GRPOConfig(
-        output_dir=str(tmp_path / "run"),
-        max_steps=STEPS,
-        per_device_train_batch_size=PROMPTS * SAMPLES,
-        num_generations=SAMPLES,
-        max_completion_length=6,
-        log_completions=True,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-        bf16=False,
-        disable_tqdm=True,
-        gradient_checkpointing=False,
-    )
     rows = [{"prompt": [{"role": "user", "content": f"What is {i} + 1?"}], "answer": i + 1} for i in range(4)]
-    trainer: Any = GRPOTrainer(
-        AutoModelForCausalLM.from_config(tiny.tiny_config()),
-        reward_funcs=[reward.trl(name="helpful", label="answer")],
-        args=args,
-        train_dataset=Dataset.from_list(rows),
-        processing_class=tiny.tiny_tokenizer(),
+    trainer = grpo_trainer(
+        tmp_path / "run",
+        [reward.trl(name="helpful", label="answer")],
+        rows,
+        PROMPTS,
+        SAMPLES,
+        max_steps=STEPS,
+        max_completion_length=6,
     )
     trainer.train()
     reward.close()

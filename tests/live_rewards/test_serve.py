@@ -23,8 +23,7 @@ import pytest
 
 import rmcalib
 from rmcalib import Calibrator, Reward
-from rmcalib.live.dialects import Texts
-from rmcalib.live.policy import PolicyTexts
+from rmcalib.live.policy import PolicyTexts, Texts
 from rmcalib.live.server import Limits, serve
 from tests.cli.conftest import environment
 from tests.hooks import PATIENCE
@@ -166,7 +165,7 @@ def test_whole_texts_as_they_are() -> None:
     reward = Reward("demo", output="raw", device="cpu")
     from rmcalib.judges._templates import render, text_ids
 
-    judge: Any = reward.judge
+    judge: Any = reward.judges[0]
     items = rmcalib.load_benchmark("demo", limit=3).items
     texts = [render(item.prompt, item.responses[0], judge.model.tokenizer) for item in items]
     expected = reward([item.prompt for item in items], [item.responses[0] for item in items])
@@ -333,7 +332,7 @@ def test_a_server_behind_that_restarts_is_waited_for() -> None:
 
     with serving(answer) as server:
         reward = behind(server)
-        object.__setattr__(reward.judge.client, "first_wait", 0.001)  # type: ignore[attr-defined]
+        object.__setattr__(reward.judges[0].client, "first_wait", 0.001)  # type: ignore[attr-defined]
         with serving_rewards(reward) as running:
             right = running.post("/", {"prompt": "a", "response": "xx"}).json()
             down.set()
@@ -543,6 +542,40 @@ def test_connections_without_a_request_are_closed() -> None:
         assert exchange(server.url, request(SCORE, f"Content-Length: {len(SCORE)}")).startswith(
             b"HTTP/1.1 200"
         )
+
+
+def _until(connection: socket.socket, end: bytes) -> bytes:
+    """Read an answer, whose head and body may come apart."""
+    answer = b""
+    while not answer.endswith(end) and (more := connection.recv(4096)):
+        answer += more
+    return answer
+
+
+def test_too_many_connections() -> None:
+    """Idle ones make room for new ones; if all are busy, a new one is told to come again, and nobody loses."""
+    judge = Length()
+    with serving_rewards(Reward(judge, output="raw"), limits=Limits(connections=8)) as server:
+        judge.asked, judge.release = [], threading.Event()
+        place = (urlsplit(server.url).hostname, urlsplit(server.url).port)
+        body = b'{"prompt": "a", "response": "xx"}'
+        request = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        with contextlib.ExitStack() as stack:
+            _idle = [stack.enter_context(socket.create_connection(place)) for _ in range(30)]
+            busy = []
+            for number in range(8):
+                busy.append(stack.enter_context(socket.create_connection(place, timeout=20)))
+                busy[-1].sendall(request)
+                end = time.monotonic() + 20
+                while server.app.batcher.waiting + len(judge.asked) <= number:  # it has arrived
+                    assert time.monotonic() < end, number
+                    time.sleep(0.01)
+            refusal = httpx.post(server.url, content=body)
+            judge.release.set()
+            answers = [_until(each, b"2.0") for each in busy]
+        assert (refusal.status_code, refusal.headers["retry-after"]) == (503, "5")
+        assert all(b" 200 " in answer and answer.endswith(b"2.0") for answer in answers)
+        assert server.post("/", {"prompt": "a", "response": "xxx"}).json() == 3
 
 
 def test_a_slow_answer_keeps_its_connection() -> None:

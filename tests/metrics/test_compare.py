@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcalib.metrics import Settings, compare, leaderboard, prompts_needed
+from rmcalib.leaderboards import leaderboard
+from rmcalib.leaderboards.measure import rank_sets
+from rmcalib.leaderboards.transfer import transfer
+from rmcalib.metrics import Settings, compare, prompts_needed
 from rmcalib.metrics.audit import audit, holm, pooled
-from rmcalib.metrics.board import rank_sets
 from rmcalib.metrics.comparison import smallest_gap
 from rmcalib.metrics.measures import gap as gap_of
-from rmcalib.metrics.transfer import transfer
 from rmcalib.metrics.views import whole_part
 from rmcalib.scores import Scores
 from tests.metrics.worlds import calibrated_scores
@@ -227,7 +228,18 @@ def test_the_smallest_gap_is_shown_as_often_as_promised(n_clusters: int, copies:
         sign * (one.low if sign > 0 else one.high) + planned > 0 for one in limits if one for sign in (1, -1)
     ]
     assert np.mean(shown) == pytest.approx(0.8, abs=0.08)
-    assert smallest_gap(whole_part(Scores.from_arrays(rewards, cluster=["a"] * len(rewards)))) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "known"),
+    [([300], False), ([12] + [1] * 288, False), ([60] * 5, True), ([2] + [1] * 298, True), ([1] * 300, True)],
+)
+def test_what_a_few_large_clusters_could_show_is_unknown(sizes: list[int], known: bool) -> None:
+    rng, cluster = np.random.default_rng(0), np.repeat(np.arange(len(sizes)), sizes)
+    rewards = rng.normal(scale=1.5, size=(len(sizes), 4))[cluster]
+    scores = Scores.from_arrays(rewards, (rewards + rng.gumbel(size=(300, 4))).argmax(axis=1))
+    scores = Scores.from_columns({**scores.columns(), "cluster": np.repeat(cluster.astype(str), 4)})
+    assert (smallest_gap(whole_part(scores)) is not None) == known
 
 
 def test_a_temperature_is_tried_on_other_benchmarks() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from rmcalib.leaderboards.correlation import LEADERBOARD, correlation_rows
 from rmcalib.metrics import Settings
-from rmcalib.metrics.correlation import LEADERBOARD, correlation_rows
 
 NAN = float("nan")
 Pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=12)

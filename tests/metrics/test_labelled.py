@@ -140,16 +140,19 @@ def test_a_second_judge_makes_the_interval_narrower() -> None:
     assert helped.high - helped.low < 0.5 * (plain.high - plain.low)
 
 
-def test_metrics_without_a_weighted_form_say_so_and_decide_refuses() -> None:
+def test_metrics_without_a_weighted_form_say_so() -> None:
     scores = world(unequal=True)
     found = value(scores, "ece")
     assert found.value is None
     assert "unequal" in found.note
     report = rmcalib.evaluate(scores, resamples=20)
-    assert report.decisions is None
     assert report.value("overconfidence") is not None
-    with pytest.raises(ValueError, match="unequal"):
-        rmcalib.decide(scores)
+    assert report.decisions is not None
+    weight = 1 / scores.extra["inclusion"].reshape(N, M)[:, 0]
+    right = np.nansum(
+        weight * (scores.label == 1).reshape(N, M)[np.arange(N), scores.reward.reshape(N, M).argmax(axis=1)]
+    )
+    assert report.decisions.curve[-1]["right"] == pytest.approx(right / np.nansum(weight))
 
 
 def test_compare_and_calibrate_use_the_weights() -> None:

@@ -13,16 +13,18 @@ from hypothesis import strategies as st
 from rmcalib.benchmarks import _official as official
 from rmcalib.benchmarks import official_score
 from rmcalib.scores import Scores
+from rmcalib.scores._files import columns_of
 
 Prompt = tuple[str, str, int, Sequence[float]]  # id, category, number correct, rewards
 
 
 def made(prompts: Sequence[Prompt]) -> Scores:
-    return Scores.from_rows(
+    rows = [
         {"item_id": name, "category": category, "response": i, "is_correct": i < n, "reward": reward}
         for name, category, n, rewards in prompts
         for i, reward in enumerate(rewards)
-    )
+    ]
+    return Scores.from_columns(columns_of(rows))
 
 
 def category_values(scores: Scores) -> dict[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rmcalib.scores import Scores
+from rmcalib.scores._files import columns_of
 from tests.metrics.slow_metrics import Prompt
 
 
@@ -24,7 +25,7 @@ def scores_of(prompts: Sequence[Prompt]) -> Scores:
         for number, prompt in enumerate(prompts)
         for i in range(len(prompt.rewards))
     ]
-    scores = Scores.from_rows(rows, {"model": "org/rm", "benchmark": "made-up"})
+    scores = Scores.from_columns(columns_of(rows), {"model": "org/rm", "benchmark": "made-up"})
     return scores.labelled_as("best")  # some prompts have several right answers
 
 

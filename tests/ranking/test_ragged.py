@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmcalib._util.arrays import group_max, group_sums
 from rmcalib.ranking import PlackettLuce
 
 rewards = st.lists(
@@ -57,3 +58,20 @@ def test_bad_input(offsets: list[int]) -> None:
         PlackettLuce.ragged([1.0, 2.0, 3.0], offsets)
     with pytest.raises(ValueError, match="temperature"):
         PlackettLuce.ragged([1.0, 2.0], [0, 2]).at_temperature([1.0, 2.0, 3.0])
+
+
+@given(
+    st.lists(
+        st.lists(st.floats(-1e6, 1e6) | st.just(-np.inf), min_size=1, max_size=10), min_size=1, max_size=6
+    ),
+    st.none() | st.integers(1, 10),
+)
+def test_sums_and_maxima_of_groups(groups: list[list[float]], size: int | None) -> None:
+    if size is not None:  # of all groups
+        groups = [(group * size)[:size] for group in groups]
+    flat, offsets = ragged(groups)
+    sizes = np.diff(offsets)
+    np.testing.assert_allclose(
+        group_sums(flat, sizes), [sum(group) for group in groups], rtol=1e-12, atol=1e-8
+    )
+    np.testing.assert_array_equal(group_max(flat, sizes), [max(group) for group in groups])

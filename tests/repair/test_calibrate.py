@@ -17,7 +17,7 @@ from rmcalib.calibration import mean_interval
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair import Calibrator, RefusedError, calibrate
 from rmcalib.repair.calibrator import fit_pointwise, labelled_part
-from rmcalib.scores import Scores
+from rmcalib.scores import Scores, load_scores
 
 
 def drawn(n: int, *, scale: float, seed: int = 0, m: int = 4, categories: int = 1) -> Scores:
@@ -95,6 +95,40 @@ def test_the_prompts_it_was_fitted_on_do_not_show_that_a_calibrator_holds(tmp_pa
     assert calibrator.check(drawn(400, scale=3.0, seed=7)).holds is True
 
 
+def test_prompts_of_the_fit_are_known_again_and_left_out_of_the_check() -> None:
+    scores = drawn(400, scale=3.0)
+    half, others = scores.part("1/2"), scores.part("2/2")
+    calibrator = calibrate(half).calibrator
+    mixed = calibrator.check(scores)
+    assert (mixed.used, mixed.n) == (half.n_items, others.n_items)
+    assert mixed.temperature == pytest.approx(calibrator.check(others).temperature)
+    assert mixed.holds is True
+    assert calibrator.check(others).used == 0
+    reordered = scores.take(np.arange(400) < 200).to_pandas()[::-1]  # of prompts and responses
+    assert calibrate(scores).calibrator.check(load_scores(reordered)).holds is None
+    ids = scores.item_id[scores.offsets[:-1]]
+    few_others = scores.take(np.isin(ids, half.item_id) | (np.arange(400) < 10))
+    check = calibrator.check(few_others)
+    assert check.holds is None
+    assert 0 < few_others.n_items - check.used < 20
+    same_ids = replace(scores, reward=scores.reward + 0.01)
+    assert calibrator.check(same_ids).used == 0
+
+
+def test_a_large_fit_keeps_a_sample_of_its_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = drawn(2000, scale=3.0)
+    for module in ("calibrator", "calibration"):
+        monkeypatch.setattr(f"rmcalib.repair.{module}.MOST_MARKS", 300)
+    calibrator = calibrate(scores.take(np.arange(2000) < 1200)).calibrator
+    assert len(calibrator.prompts) == 12 * 300
+    check = calibrator.check(scores)
+    assert check.used == pytest.approx(1200, abs=150)
+    assert 100 < check.n < 300  # the others in the sample
+    assert check.holds
+    assert calibrator.check(scores.take(np.arange(2000) >= 1200)).used == 0
+    assert calibrator.check(scores.take(np.arange(2000) < 1000)).holds is None
+
+
 def test_a_calibrator_is_checked_on_other_scores() -> None:
     fitted = calibrate(drawn(400, scale=3.0)).calibrator
     assert fitted.check(drawn(400, scale=3.0, seed=7)).holds
@@ -111,15 +145,21 @@ def test_a_calibrator_is_checked_on_other_scores() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("temperature", -1.0), ("low", None), ("reference", 5), ("fitted_on", []), ("model", 7)],
+    [
+        *(("temperature", value) for value in (-1.0, 1e-320, np.inf)),
+        *(("low", None), ("reference", 5), ("fitted_on", []), ("fitted_on", {"n": [1]}), ("model", 7)),
+        ("threshold", np.nan),
+        ("inputs", [{"name": "a", "weight": 1e308, "low": None, "high": None, "smallest": 0, "largest": 1}]),
+    ],
 )
 def test_files_of_other_programs_are_checked_by_type(tmp_path: Path, name: str, value: Any) -> None:
     path = Calibrator(2.0, 1.8, 2.3).save(tmp_path / "c.json")
     content = {**json.loads(path.read_text()), name: value}
     del content["sha256"]
     path.write_text(json.dumps({**content, "sha256": json_hash(content)}))
-    with pytest.raises(ValueError, match=rf"c\.json: {name}"):
+    with pytest.raises(ValueError, match=rf"c\.json: {name}") as caught:
         Calibrator.load(path)
+    assert len(str(caught.value)) < 100 + len(str(path))
 
 
 def test_files_round_trip_and_damaged_ones_are_refused(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_failed_uploads_are_explained(
     hub.fail("POST /api/repos/create", status=500)
     with pytest.raises(HubError, match=r"the Hub failed \(500\)"):
         push_checkpoint(tmp_path, "me/rm")
-    with pytest.raises(ValueError, match="give the owner too"):
+    with pytest.raises(ValueError, match="me/rm"):
         check_destination(tmp_path / "new", "rm")
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     with pytest.raises(ValueError, match="log in first"):

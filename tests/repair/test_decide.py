@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rmcalib.metrics.views import whole_part
 from rmcalib.repair import Calibrator, calibrate, decide
 from rmcalib.repair.decisions import (
     THRESHOLDS,
+    Decisions,
     _fewest,
     _first_size,
     safe_threshold,
@@ -63,6 +65,69 @@ def test_the_threshold_equals_that_of_direct_sequential_testing(
         assert found.wrong is not None
         assert found.high is not None
         assert found.wrong <= found.high <= alpha
+
+
+@given(st.integers(0, 50), st.floats(0.1, 10.0))
+@settings(max_examples=20)
+def test_equal_weights_change_nothing(seed: int, each: float) -> None:
+    rng = np.random.default_rng(seed)
+    odds = rng.normal(2.0, 1.0, 300)
+    wrong = rng.random(300) < 0.5 * expit(-odds)
+    plain, weighted = (safe_threshold(odds, wrong, weight=w) for w in (None, np.full(300, each)))
+    assert (plain.threshold, plain.n, plain.fewest) == (weighted.threshold, weighted.n, weighted.fewest)
+    assert (plain.wrong, plain.high) == pytest.approx((weighted.wrong, weighted.high))
+
+
+@pytest.mark.parametrize("where", ["everywhere", "where weights are large", "where weights are small"])
+@pytest.mark.parametrize("spread", [0.3, 1.5])
+def test_the_bound_of_weighted_choices_holds_for_all_outcomes(where: str, spread: float) -> None:
+    """All 2^10 outcomes, with their probabilities, where the weighted error rate is just alpha."""
+    alpha, level, n = 0.3, 0.8, 10
+    rng = np.random.default_rng(3)
+    weight = np.exp(spread * rng.normal(size=n))
+    outcomes = (np.arange(2**n)[:, None] >> np.arange(n)) % 2 == 1
+    order = weight.argsort()[:: -1 if where == "where weights are large" else 1]
+    rate = np.full(n, alpha)
+    for share in (1.0, 0.6, 0.4):  # of the prompts that are wrong at all
+        if where != "everywhere":
+            rate = np.zeros(n)
+            rate[order[: round(share * n)]] = 1.0
+            rate *= alpha * weight.sum() / (weight @ rate)
+        if rate.max() > 1:
+            continue
+        chance = np.where(outcomes, rate, 1 - rate).prod(axis=1)
+        passed = [
+            safe_threshold(np.full(n, 2.0), wrong, alpha=alpha, level=level, weight=weight).threshold
+            is not None
+            for wrong in outcomes
+        ]
+        assert chance @ passed <= 1 - level
+
+
+def test_weights_undo_a_draw_of_mostly_safe_choices() -> None:
+    """Of all prompts, 20% are wrong; those that are safe are drawn six times as often."""
+    rng = np.random.default_rng(4)
+    safe = rng.random(20_000) < 0.6
+    wrong = ~safe & (rng.random(20_000) < 0.5)
+    inclusion = np.where(safe, 0.3, 0.05)
+    drawn_ones = rng.random(20_000) < inclusion
+    odds, weight = np.full(drawn_ones.sum(), 2.0), 1 / inclusion[drawn_ones]
+    assert safe_threshold(odds, wrong[drawn_ones]).threshold == 0
+    found = safe_threshold(odds, wrong[drawn_ones], weight=weight)
+    assert found.threshold is None
+    assert found.wrong is not None
+    assert found.wrong == pytest.approx(0.2, abs=0.03)
+    best = decided_by_inclusion(odds, wrong[drawn_ones], inclusion[drawn_ones], wrong_at_most=0.25)
+    assert best.choice == safe_threshold(odds, wrong[drawn_ones], weight=weight / weight.mean(), alpha=0.25)
+    assert best.curve[-1]["right"] == pytest.approx(1 - found.wrong)
+    assert best.regret is not None
+    assert best.regret.cost == pytest.approx(min(found.wrong, 0.25), abs=1e-9)
+
+
+def decided_by_inclusion(odds: Any, wrong: Any, inclusion: Any, **options: Any) -> Decisions:
+    rewards = np.column_stack([odds, np.zeros(len(odds))])
+    scores = Scores.from_arrays(rewards, wrong.astype(int))
+    return decide(replace(scores, extra={"inclusion": np.repeat(inclusion, 2)}), **options)
 
 
 def test_an_error_rate_just_above_alpha_is_rarely_accepted() -> None:
@@ -177,6 +242,9 @@ def test_single_responses_are_decided_by_the_label_of_the_first_choice() -> None
     assert found.curve[-1]["right"] == pytest.approx(1 - wrong.mean())
     assert found.regret is not None
     assert found.regret.cost == pytest.approx(np.where(expit(odds) >= 0.8, wrong, 0.2).mean())
+    labels[rewards == rewards.max(axis=1, keepdims=True)] = np.nan
+    with pytest.raises(ValueError, match="largest reward"):
+        decide(Scores.from_arrays(rewards, labels, labels_are="correct"))
 
 
 def test_a_shared_first_place_is_right_only_if_all_of_it_is() -> None:
@@ -193,7 +261,7 @@ def test_a_calibrator_must_fit_the_labels() -> None:
     stated = samples.with_scale(Scale("utility", "trained with a Bradley-Terry loss"))
     with pytest.raises(ValueError, match="calibrat") as refused:
         decide(stated)
-    assert "--calibrator" in str(refused.value)
+    assert "calibrator" in str(refused.value)
     assert "\n" not in str(refused.value)
     fitted = calibrate(sampled(300, temperature=3.0, threshold=7.0, seed=1)).calibrator
     found = decide(stated, wrong_at_most=0.3, calibrator=fitted)
@@ -208,3 +276,12 @@ def test_prompts_that_are_wrong_together_count_as_one() -> None:
     assert safe_threshold(odds, wrong, alpha=0.1).threshold == 0
     assert safe_threshold(odds, wrong, alpha=0.1, cluster=names).threshold is None
     assert safe_threshold(odds, names % 5 == 9, alpha=0.1, cluster=names).threshold == 0
+
+
+def test_a_few_large_clusters_that_are_all_right_do_not_help() -> None:
+    cluster = np.concatenate([np.repeat(np.arange(4), 20), 4 + np.arange(220)])
+    wrong = np.isin(np.arange(300), 80 + np.arange(0, 220, 16))  # 14 single prompts
+    odds = np.full(300, 2.0)
+    assert safe_threshold(odds, wrong, alpha=0.1).threshold == 0
+    assert safe_threshold(odds, wrong, alpha=0.1, cluster=cluster).threshold is None
+    assert safe_threshold(odds, wrong, alpha=0.1, cluster=np.arange(300)).threshold == 0

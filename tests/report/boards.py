@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib.metrics.board import Board
-from rmcalib.report import Evaluation, evaluate, report_from_runs
+from rmcalib.leaderboards import report_from_runs
+from rmcalib.leaderboards.measure import Board
+from rmcalib.report import Evaluation, evaluate
 from rmcalib.runs import run_folder
 from rmcalib.runs._folder import keep_scores
 from rmcalib.scores import Scores

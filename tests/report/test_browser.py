@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from rmcalib import label, load_scores
+from rmcalib.leaderboards import report_from_runs
 from rmcalib.metrics import Settings
-from rmcalib.report import evaluate, prompts, report_from_runs
+from rmcalib.report import evaluate, prompts
 from tests.hooks import PATIENCE
 from tests.report.boards import synthetic, write_runs
 from tests.report.test_pages import texts
@@ -76,7 +77,8 @@ seen.says = key("says"); seen.numbers = at("slider-numbers").textContent;
 at("temperature").value = 0.5; at("temperature").dispatchEvent(new Event("input")); seen.hot = key("says");
 at("temperature-fitted").click(); seen.fitted = key("gap"); seen.lost = key("lost");
 at("temperature-one").click(); seen.back = key("says");
-seen.bins = document.querySelectorAll("#slider-diagram circle").length;
+seen.bins = document.querySelectorAll("#first-choice-points > *").length;
+seen.copies = document.querySelectorAll(".command button").length;
 """
 METRICS = ["mean_confidence", "accuracy", "overconfidence", "kept_information", "lost_information"]
 METRICS += ["usable_information", "temperature"]
@@ -152,6 +154,7 @@ def test_every_control_of_an_evaluation_works(n: int, width: int, tmp_path: Path
     assert seen["lost"] == "0.0%"
     assert abs(float(re.sub(r"[^\d.]", "", seen["fitted"]))) < 5
     assert seen["bins"] >= 3
+    assert seen["copies"] >= 1
 
 
 def test_a_leaderboard_sorts(tmp_path: Path) -> None:
@@ -185,6 +188,11 @@ seen.foreign = document.querySelectorAll("main script, main img, main a").length
 seen.code = document.querySelectorAll("main pre code").length;
 let saved; URL.createObjectURL = (blob) => { saved = blob; return "#"; };
 at("save").click(); seen.saved = await saved.text();
+const [name] = Object.entries(localStorage).find(([name]) => name.startsWith("rmcalib-label"));
+const other = kept(); other.labels.Ben = {0: "t"}; localStorage.setItem(name, JSON.stringify(other)); // another tab
+press("u"); press("3"); seen.people = Object.keys(kept().labels).sort();
+localStorage.setItem = () => { throw new Error("full"); }; Storage.prototype.setItem = localStorage.setItem;
+press("1"); seen.warned = !at("warning").hidden; at("save").click(); seen.last = (await saved.text()).includes('"Ben"');
 """
 
 
@@ -215,8 +223,62 @@ def test_prompts_are_labelled_by_keyboard(width: int, tmp_path: Path) -> None:
     assert seen["code"] >= 4
     # 17 choices, a tie and a skip; then the last one.
     assert (seen["progress"], seen["done"], seen["most"], seen["kept"]) == (19, 20, 20, 20)
+    assert (seen["people"], seen["warned"], seen["last"]) == (["Ann", "Ben"], True, True)
     (tmp_path / "labels.jsonl").write_text(seen["saved"], encoding="utf-8")
     scores = load_scores(table, labels=tmp_path / "labels.jsonl")
     known = scores.label.reshape(500, 3)
     assert np.isfinite(known[:, 0]).sum() == 19
     assert (known == 1).any(axis=1).sum() == 18
+
+
+MARKING = """
+const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+const name = (text) => { at("person").value = text; at("person").dispatchEvent(new Event("change")); };
+const cards = () => [...document.querySelectorAll(".response")];
+seen.opened = performance.now();
+seen.most = at("done").max; seen.cards = cards().length;
+name("__proto__");
+press("c"); seen.current = cards().findIndex((one) => one.classList.contains("current"));
+press("t"); press("w"); seen.first = at("done").value;
+press("w"); press("u"); press("w"); press("c"); seen.second = at("done").value;
+name("constructor"); seen.other = at("done").value;
+press("c"); press("c"); name("__proto__"); seen.again = at("done").value;
+seen.clean = Object.keys(Object.prototype).length;
+for (let i = 0; i < 996; i++) press("c");
+seen.done = at("done").value;
+let saved; URL.createObjectURL = (blob) => { saved = blob; return "#"; };
+at("save").click(); seen.saved = await saved.text();
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_five_hundred_prompts_are_marked_by_keyboard_whoever_does_it(width: int, tmp_path: Path) -> None:
+    import pandas as pd
+
+    rows = [
+        {"prompt_id": f"p{i}", "prompt": f"Question {i}", "response": f"Answer {j} " * 50, "score": i + j}
+        for i in range(600)
+        for j in range(2)
+    ]
+    table = pd.DataFrame(rows)
+    page = label(table, n=500, ask="correct").to_html(tmp_path / "label.html")
+    text = page.read_text(encoding="utf-8").replace("script-src 'sha", "script-src &#39;sha", 1)
+    page.write_text(text, encoding="utf-8")
+    seen = act(page, MARKING, width, tmp_path / "profile")
+    assert seen["errors"] == []
+    assert (seen["width"], seen["overflow"]) == (width, False)
+    assert (seen["most"], seen["cards"], seen["current"]) == (500, 2, 1)
+    # Prompts that each person has done; a name that objects inherit is a name like any other.
+    assert [seen[name] for name in ("first", "second", "other", "again", "done")] == [1, 2, 0, 2, 500]
+    assert seen["clean"] == 0
+    lines = [json.loads(line) for line in seen["saved"].splitlines()]
+    by_person = {
+        who: [row["label"] for row in lines if row["person"] == who]
+        for who in {row["person"] for row in lines}
+    }
+    assert {who: (len(labels), sum(labels)) for who, labels in by_person.items()} == {
+        "__proto__": (1000, 998),
+        "constructor": (2, 2),
+    }
+    (tmp_path / "labels.jsonl").write_text(seen["saved"], encoding="utf-8")
+    assert np.isfinite(load_scores(table, labels=tmp_path / "labels.jsonl").label).sum() >= 999

@@ -11,7 +11,6 @@ import yaml
 
 from rmcalib.report import evaluate, make_card
 from rmcalib.report.card import insert_section, markdown_summary
-from rmcalib.report.pages import document_of
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.report.boards import evaluation, synthetic
 
@@ -54,7 +53,7 @@ def test_results_for_the_hub_need_a_data_set_of_the_hub() -> None:
 
 
 def test_a_summary_starts_with_what_failed() -> None:
-    lines = markdown_summary([document_of(SMALL())], ["ece>0.1 holds"]).splitlines()
+    lines = markdown_summary([SMALL().document()], ["ece>0.1 holds"]).splitlines()
     assert lines[0] == "<!-- rmcalib -->"
     assert "0.1" in lines[1]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmcalib.metrics import Settings, leaderboard
-from rmcalib.report import report_from_runs, report_from_table
-from rmcalib.report.pages import document_of
+from rmcalib.leaderboards import leaderboard, report_from_runs, report_from_table
+from rmcalib.metrics import Settings
+from rmcalib.report.sentences import outside_zero
 from rmcalib.scores import Scores, load_scores
 from tests.report.boards import BENCHMARK, board_of, synthetic, write_run, write_runs
 
@@ -32,7 +32,7 @@ def test_the_papers_table_gives_the_papers_correlations() -> None:
     assert any("LxzGordon/URM-LLaMa-3.1-8B" in note for note in fewer.notes)
     (marked,) = [row for row in board.models if row["model"] == "LxzGordon/URM-LLaMa-3.1-8B"]
     assert (marked["scale"], bool(marked["mark"])) == ("rating", True)
-    assert any(section.name == "correlations" for section in document_of(board).sections)
+    assert any(section.name == "correlations" for section in board.document().sections)
 
 
 def test_models_are_ranked_by_what_their_probabilities_are_worth(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_models_are_ranked_by_what_their_probabilities_are_worth(tmp_path: Path)
     assert guesses["org/noise"] is False
     ranks = {row["model"]: (row["rank_low"], row["rank"], row["rank_high"]) for row in board.models}
     assert all(low <= rank <= high for low, rank, high in ranks.values())
-    assert not any(section.name == "correlations" for section in document_of(board).sections)
+    assert not any(section.name == "correlations" for section in board.document().sections)
 
 
 def test_models_whose_labels_decide_different_prompts_have_no_range_of_ranks() -> None:
@@ -163,7 +163,7 @@ def test_several_benchmarks_are_side_by_side(tmp_path: Path) -> None:
     assert p["org/b"] < 0.05
     page = report.write(tmp_path / "report")
     assert "two<b>" not in page.read_text(encoding="utf-8")
-    addresses = document_of(report).links.values()
+    addresses = report.document().links.values()
     assert len(addresses) == 2
     assert all((page.parent / address).is_file() for address in addresses)
     assert json.loads((tmp_path / "report/report.json").read_text())["benchmarks"] == list(report.boards)
@@ -216,3 +216,21 @@ def test_missing_folders_and_damaged_manifests_are_named(tmp_path: Path) -> None
 def test_scores_of_a_file_open_by_name(tmp_path: Path) -> None:
     Scores.from_arrays([[1.0, 0.0]]).to_parquet(tmp_path / "mine.parquet")
     assert load_scores("real/openbmb/Eurus-RM-7b").manifest["model"] == "openbmb/Eurus-RM-7b"
+
+
+def test_gaps_of_calibrated_models_are_corrected_for_looking_at_all_of_them() -> None:
+    rng, models = np.random.default_rng(3), {}
+    for i in range(40):
+        rewards = rng.normal(scale=2.0, size=(200, 3))
+        chances = np.exp(rewards) / np.exp(rewards).sum(axis=1, keepdims=True)
+        best = (chances.cumsum(axis=1) < rng.random((200, 1))).sum(axis=1)
+        models[f"calibrated {i}"] = Scores.from_arrays(rewards, correct=best)
+    alone = leaderboard(models, resamples=20)
+    by_its_interval = [row for row in alone.models if outside_zero(row["values"]["overconfidence"])]
+    assert by_its_interval
+    assert not any(row["gap"]["shown"] for row in alone.models)
+    assert all(row["gap"]["p_value"] <= 0.05 for row in by_its_interval)
+    models["over-confident"] = models["calibrated 0"].at_temperature(0.1)
+    gaps = {row["model"]: row["gap"] for row in leaderboard(models, resamples=20).models}
+    assert [name for name, gap in gaps.items() if gap["shown"]] == ["over-confident"]
+    assert gaps["over-confident"]["value"] > 0

@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.integrations import watch
-from rmcalib.metrics import Settings, compare, leaderboard
+from rmcalib.leaderboards import leaderboard
+from rmcalib.metrics import Settings, compare
 from rmcalib.repair import apply, calibrate, combine, decide
 from rmcalib.report import evaluate, prompts
 from rmcalib.report.document import print_document, to_html, to_markdown
-from rmcalib.report.pages import document_of
 from rmcalib.scores import Scores
 from tests.report.boards import board_of, evaluation, synthetic, write_runs
 
@@ -80,7 +80,7 @@ def test_a_page_is_self_contained_and_escaped(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = result(kind, tmp_path)
-    page = to_html(document_of(found))
+    page = to_html(found.document())
     read = Reader(page)
     tags = {tag for tag, _ in read.elements}
     assert not tags & {"link", "iframe", "object", "img", "base"}
@@ -104,7 +104,7 @@ def test_a_page_is_self_contained_and_escaped(
     assert len(repr(found).splitlines()) < 20
     assert isinstance(found.plot(), Figure)
     # Terminal and Markdown are drawn from the same document.
-    document = document_of(found)
+    document = found.document()
     print_document(document)
     shown = capsys.readouterr().out
     assert "\x1b[31m" not in shown
@@ -129,7 +129,7 @@ def texts(n: int, length: int) -> Benchmark:
 
 def test_the_page_of_a_benchmark_is_small_and_has_all_prompts() -> None:
     found = evaluate(synthetic(n=1865), benchmark=texts(1865, 1500), metrics=["accuracy"], resamples=20)
-    page = to_html(document_of(found))
+    page = to_html(found.document())
     assert len(page.encode()) <= 3 * MB
     data = data_of(page)
     assert len(data["prompts"]) == data["total"] == data["texts"] == 1865
@@ -146,7 +146,7 @@ def test_beyond_the_limits_wrong_prompts_stay(monkeypatch: pytest.MonkeyPatch) -
     found = evaluate(
         synthetic(n=300, skill=1.5), benchmark=texts(300, 100), metrics=["accuracy"], resamples=20
     )
-    data = data_of(to_html(document_of(found)))
+    data = data_of(to_html(found.document()))
     assert data["total"] == 300
     assert 150 < len(data["prompts"]) < 250
     assert 0 < data["texts"] < len(data["prompts"])
@@ -175,7 +175,8 @@ def test_hundreds_of_categories_and_extreme_rewards_have_a_page(tmp_path: Path) 
 def test_hundred_models_and_long_names_have_a_page(tmp_path: Path) -> None:
     names = [f"org/{'very-' * 30}long-{i}" for i in range(12)]
     board = leaderboard([synthetic(i, n=40) for i in range(12)], names=names, resamples=20)
-    page = to_html(document_of(board))
-    assert all(name in page for name in names)
-    assert any(section.name == "correlations" for section in document_of(board).sections)
-    assert board.to_html(str(tmp_path / "page.html")).stat().st_size < MB
+    page = board.to_html(str(tmp_path / "page.html"))
+    assert page.stat().st_size < MB
+    text = page.read_text(encoding="utf-8")
+    assert all(name in text for name in names)
+    assert any(section.name == "correlations" for section in board.document().sections)

@@ -10,9 +10,9 @@ import pytest
 from matplotlib.patches import Rectangle
 from scipy.stats import kendalltau
 
+from rmcalib.leaderboards import correlations_figure, report_from_runs, report_from_table, top_10_figure
+from rmcalib.leaderboards.figures import calibration_error, correlated_rows, top_10_rows
 from rmcalib.metrics import Settings
-from rmcalib.report import correlations_figure, report_from_runs, report_from_table, top_10_figure
-from rmcalib.report.paper_figures import calibration_error, correlated_rows, top_10_rows
 from tests.report.boards import board_of, synthetic, write_run, write_runs
 
 PAPER = Path(__file__).parents[2] / "results/published_reward_models.csv"

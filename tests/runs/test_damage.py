@@ -77,8 +77,8 @@ def test_a_changed_bit_in_a_file_alone_is_found_or_harmless(folder: Path, tmp_pa
             continue
         assert result is not None
         assert same(result, whole)
-        # Without its metadata, it is as from elsewhere: only what its labels mean is known.
-        assert result.manifest == whole.manifest or {*result.manifest} <= {"labels"}
+        # Without its metadata, it is as from elsewhere: only its name and what its labels mean are known.
+        assert result.manifest == whole.manifest or {*result.manifest} <= {"model", "labels"}
 
 
 def test_a_changed_bit_in_a_journal_is_found_or_harmless(tmp_path: Path) -> None:

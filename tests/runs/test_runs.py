@@ -24,6 +24,7 @@ from rmcalib.runs import RunError, read_run, run_folder
 from rmcalib.runs._folder import finished_scores, keep_scores, locked
 from rmcalib.runs._run import Run, _score_together
 from rmcalib.scores import Scores, load_scores
+from rmcalib.scores._files import columns_of
 from tests.runs.small_runs import BENCH, INPUTS, LONG, Plugin, items, row, same, scored
 
 OTHER = INPUTS | {"dtype": "bfloat16"}
@@ -220,7 +221,7 @@ def foreign(shift: float = 100.0, **manifest: Any) -> Scores:
     rows = [
         row(item.id, i, i == 0, shift + i, category=item.category) for item in items(100) for i in range(3)
     ]
-    return Scores.from_rows(rows, manifest)
+    return Scores.from_columns(columns_of(rows), manifest)
 
 
 def test_scores_from_elsewhere_are_never_confused_with_a_run(folder: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib import Scores, label, load_scores
+from rmcalib import Scores, best_of_n, compare, evaluate, label, load_scores, watch
+from rmcalib.metrics.comparison import on_common_prompts
 from rmcalib.scores.drawing import systematic, unequal_inclusion
 
 N, M = 200, 3
@@ -183,10 +187,20 @@ def test_unknown_rows_are_named() -> None:
         load_scores(frame, labels=sheet.assign(label="maybe"))
     with pytest.raises(ValueError, match="inclusion"):
         load_scores(frame, labels=sheet.assign(inclusion=7.0))
+    halves = np.arange(len(sheet)) % 2
+    with pytest.raises(ValueError, match="inclusion"):
+        load_scores(frame, labels=sheet.assign(inclusion=0.5 + halves / 4))
+    for ask in ("x", np.where(halves, "best", "correct")):
+        with pytest.raises(ValueError, match="ask"):
+            load_scores(frame, labels=sheet.assign(ask=ask))
     with pytest.raises(ValueError, match="prompt"):
         load_scores(frame, labels=sheet.drop(columns="prompt"))
+    twice = load_scores(frame, labels=pd.concat([sheet, sheet]))  # saved twice
+    assert np.isfinite(twice.label).sum() == 10 * M
     with pytest.raises(ValueError, match="person"):
-        load_scores(frame, labels=pd.concat([sheet, sheet]))
+        load_scores(frame, labels=pd.concat([sheet, sheet.assign(label=1 - sheet["label"])]))
+    with pytest.raises(ValueError, match="not in the scores"):
+        load_scores(frame, labels=sheet.rename(columns={"prompt": "response", "response": "prompt"}))
 
 
 def test_several_people_become_votes() -> None:
@@ -282,6 +296,49 @@ def test_the_page_is_safe_and_hides_rewards(tmp_path: Path) -> None:
     assert data["items"][0]["responses"][0]["text"] == hostile
     orders = {tuple(one["response"] for one in item["responses"]) for item in data["items"]}
     assert len(orders) > 3  # shuffled
+    turned = label(table(5, texts=False)[0].replace({"prompt_id": {"p1": "p\u202e1"}}), n=5)
+    assert '"text":"p\ufffd1"' in turned.to_html(tmp_path / "ids.html").read_text(encoding="utf-8")
+
+
+# A page without a browser: it remembers what listens, and what is saved.
+PAGE = """
+const nodes = {}, kept = {}; let saved = "";
+const node = () => ({on: {}, classList: {add() {}}, append() {}, remove() {}, replaceChildren() {}, setAttribute() {},
+  click() {}, blur() {}, addEventListener(name, act) { this.on[name] = act; }});
+globalThis.document = {...node(), body: node(), createElement: node, createTextNode: node,
+  getElementById: (id) => nodes[id] ||= node()};
+Object.assign(globalThis, {addEventListener() {}, scrollTo() {}, setTimeout() {},
+  Blob: function ([text]) { saved = text; }, URL: {createObjectURL: () => "", revokeObjectURL() {}},
+  localStorage: {getItem: (name) => kept[name] ?? null, setItem(name, text) { kept[name] = text; }}});
+const [data, script, people] = JSON.parse(require("fs").readFileSync(0, "utf8"));
+document.getElementById("data").textContent = data;
+eval(script);
+for (const name of people) {
+  nodes.person.value = name; nodes.person.on.change();
+  for (const key of "1u2") document.on.keydown({key, target: {}, preventDefault() {}});
+}
+nodes.save.on.click();
+process.stdout.write(saved);
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_people_may_have_any_name(tmp_path: Path) -> None:
+    data, _ = table(20)
+    page = label(data, n=20).to_html(tmp_path / "label.html").read_text("utf-8")
+    content, script = re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL)
+    people = ["constructor", "__proto__", "toString", "Ada", "<b>"]
+    done = subprocess.run(
+        ["node", "-e", PAGE],
+        input=json.dumps([content, script, people]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    labelled = {name: {row["prompt"] for row in rows if row["person"] == name} for name in people}
+    assert {name: len(prompts) for name, prompts in labelled.items()} == dict.fromkeys(people, 1)
+    assert {row["person"] for row in rows} == set(people)
 
 
 def test_bad_arguments_are_named() -> None:
@@ -289,3 +346,225 @@ def test_bad_arguments_are_named() -> None:
     for arguments, name in (({"n": 0}, "n:"), ({"by": "topic"}, "topic"), ({"ask": "nice"}, "ask")):
         with pytest.raises(ValueError, match=name):
             label(frame, **arguments)
+
+
+def rollouts(steps: int = 6, prompts: int = 20) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        [
+            {"prompt": f"s{s}p{i}", "response": j, "reward": rng.normal(), "step": 10 * s}
+            for s in range(steps)
+            for i in range(prompts)
+            for j in range(M)
+        ]
+    )
+
+
+def test_labels_of_the_last_steps_are_about_these_steps(tmp_path: Path) -> None:
+    frame = rollouts()
+    sheet = label(frame, n=10, last=2, ask="correct")
+    assert sheet.of == 40
+    assert set(sheet.table["from_step"]) == {40.0}
+    assert {name[:2] for name in sheet.table["prompt"]} == {"s4", "s5"}
+    page = sheet.to_html(tmp_path / "label.html").read_text(encoding="utf-8")
+    assert '"from_step": 40' in page or '"from_step":40' in page
+    joined = load_scores(frame, labels=sheet.table.assign(label=1))
+    assert (joined.n_items, set(joined.extra["step"])) == (40, {40.0, 50.0})
+    assert any("80 prompts" in note for note in joined.manifest["notes"])
+    assert label(frame, n=10, last=99).of == 120
+    each = {row["prompt"] for row in label(frame, n=12, by="step").rows}
+    assert sorted(name[:2] for name in each) == sorted(2 * [f"s{s}" for s in range(6)])
+    with pytest.raises(ValueError, match="last"):
+        label(table()[0], n=10, last=2)
+    with pytest.raises(ValueError, match="from_step"):
+        load_scores(
+            frame, labels=pd.concat([sheet.table.assign(label=1), sheet.table.assign(from_step=50.0)])
+        )
+
+
+def test_only_the_chosen_response_is_labelled(tmp_path: Path) -> None:
+    frame, _ = table()
+    sheet = label(frame, n=80, ask="chosen")
+    assert len(sheet.table) == sheet.n == 80
+    rewards = load_scores(frame).reward.reshape(N, M)
+    place = np.array([int(name[1:]) for name in sheet.table["prompt"]])
+    assert (rewards.argmax(axis=1)[place] == sheet.table["response"]).all()
+    sheet.to_html(tmp_path / "label.html")
+    rows = sheet.table.assign(label=(np.arange(80) < 60).astype(float))
+    scores = load_scores(frame, labels=rows)
+    assert (scores.labels, len(scores), scores.n_items) == ("correct", N, N)
+    np.testing.assert_array_equal(scores.reward, rewards.max(axis=1))
+    found = best_of_n(scores)
+    row = found.row(M)
+    assert (row["right"], len(found.rows), found.gains, found.labels) == (0.75, 1, [], "chosen")
+    assert row["low"] < 0.75 < row["high"]
+    report = evaluate(load_scores(scores, scale="log_odds"), resamples=20)
+    assert not report.facts["undecided"]
+    assert report.facts["sample"]["n"] == 80
+    with pytest.raises(ValueError, match="second"):
+        best_of_n(scores, scores)
+    with pytest.raises(ValueError, match="'p"):
+        load_scores(frame, labels=rows.assign(response=(rows["response"] + 1) % M))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"sep": ";"},
+        {"sep": ";", "encoding": "utf-8-sig", "lineterminator": "\r\n"},
+        {"sep": ";", "encoding": "utf-8-sig", "decimal": ","},
+        {"sep": "\t", "encoding": "utf-8-sig", "lineterminator": "\r\n"},
+    ],
+)
+def test_sheets_that_a_spreadsheet_saved(form: dict[str, Any], tmp_path: Path) -> None:
+    frame, best = table(30)
+    frame["prompt_id"] = np.repeat(np.arange(30), M)  # 1 and "1" are the same prompt
+    frame["completion"] = ["\n" + text + ' "größer; als" 1,5 ' for text in frame["completion"]]
+    sheet = label(frame, n=9).table
+    marks = best[sheet["prompt"].astype(int)] == sheet["response"]
+    sheet["label"] = np.where(marks, "x", "0")
+    sheet.loc[sheet.index[-M:], "label"] = None  # half filled
+    sheet.to_csv(tmp_path / "sheet.csv", index=False, **form)
+    with (tmp_path / "sheet.csv").open("a", encoding="utf-8") as file:
+        file.write(form["sep"] * (sheet.shape[1] + 2) + "\n")
+    scores = load_scores(frame, labels=tmp_path / "sheet.csv")
+    known = ~np.isnan(scores.label.reshape(30, M)[:, 0])
+    assert known.sum() == 8
+    assert (scores.label.reshape(30, M).argmax(axis=1) == best)[known].all()
+    assert set(scores.extra["inclusion"][np.isfinite(scores.extra["inclusion"])]) == {9 / 30}
+    by_text = sheet.drop(columns="response").rename(columns={"response_text": "completion"})
+    assert (np.isnan(load_scores(frame, labels=by_text).label) == np.isnan(scores.label)).all()
+
+
+def test_labels_in_another_encoding_are_one_clear_error(tmp_path: Path) -> None:
+    frame, best = table(10)
+    sheet = filled(label(frame, n=5).table, best).assign(person="Jürgen")
+    sheet.to_csv(tmp_path / "sheet.csv", index=False, encoding="cp1252", sep=";")
+    with pytest.raises(ValueError, match=r"sheet\.csv.*UTF-8"):
+        load_scores(frame, labels=tmp_path / "sheet.csv")
+
+
+def test_rollouts_are_labelled_with_their_texts(tmp_path: Path) -> None:
+    rng, run = np.random.default_rng(0), tmp_path / "run"
+    run.mkdir()
+    for step in range(1, 5):
+        samples = [
+            {
+                "input": f"What is {i} + 1?",
+                "output": f"\nIt is {i + j}, I think.",
+                "score": rng.normal(),
+                "step": step,
+            }
+            for i in range(10)
+            for j in range(3)
+        ]
+        (run / f"{step}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in samples))
+    sheet = label(run, n=6, last=2, ask="correct")
+    assert (sheet.of, sheet.has_texts, sheet.rows[0]["from_step"]) == (20, True, 3.0)
+    rows = sheet.table
+    number = rows["prompt_text"].str.extract(r"(\d+)")[0].astype(int)
+    assert (
+        rows["response_text"]
+        == [f"\nIt is {i + j}, I think." for i, j in zip(number, rows["response"], strict=True)]
+    ).all()
+    rows["label"] = (rows["response"] == 1).astype(int)
+    rows.to_json(tmp_path / "labels.jsonl", orient="records", lines=True)
+    scores = load_scores(run, labels=tmp_path / "labels.jsonl")
+    assert (scores.n_items, int(np.isfinite(scores.label).sum())) == (20, 18)
+    assert "response_text" not in scores.extra
+    found = watch(run, labels=tmp_path / "labels.jsonl")
+    assert found.labels["samples"] == 18
+
+
+def shuffled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the rows of each prompt in another order."""
+    mixed = frame.sample(frac=1.0, random_state=4)
+    return mixed.sort_values("prompt_id", key=lambda ids: ids.str[1:].astype(int), kind="stable")
+
+
+@pytest.mark.parametrize("by", ["id", "text", "word"])
+def test_labels_stay_with_their_responses_whatever_the_order_of_rows(by: str, tmp_path: Path) -> None:
+    frame, best = table()
+    frame["rank"] = frame["response_id"].tolist()
+    if by == "word":
+        frame["completion"] = [f"word{j}" for j in frame["rank"]]
+    names = {"id": "response_id", "text": "completion", "word": "completion"}
+    frame["response_id"] = [f"r{j}" for j in frame["rank"]]
+    frame = frame[["prompt_id", names[by], "score"] + (["prompt"] if by == "text" else [])]
+    sheet = filled(label(frame, n=100).table, best)
+    sheet.to_csv(tmp_path / "sheet.csv", index=False)
+    for labels in (sheet, tmp_path / "sheet.csv", sheet.assign(person="a")):
+        joined = load_scores(shuffled(frame), labels=labels)
+        chosen = joined.extra[names[by]][joined.label == 1]
+        rows = joined.item_id[joined.label == 1]
+        wanted = {f"p{i}": int(j) for i, j in enumerate(best)}
+        assert len(rows) == 100
+        assert all(str(wanted[p]) in str(name)[:8] for p, name in zip(rows, chosen, strict=True))
+    bare = sheet[["prompt", "response", "label"]]
+    if by != "text":
+        with pytest.raises(ValueError, match="response"):
+            load_scores(frame, labels=bare)
+
+
+def test_labels_of_another_text_or_id_are_refused() -> None:
+    frame, best = table()
+    sheet = filled(label(frame, n=30).table, best)
+    swapped = sheet.groupby("prompt")["response_text"].transform(lambda texts: texts.to_numpy()[::-1])
+    for wrong in (swapped, sheet["response_text"] + " or not"):
+        with pytest.raises(ValueError, match="'p"):
+            load_scores(frame, labels=sheet.assign(response_text=wrong))
+    named = frame.assign(response_id=[f"r{j}" for j in frame["response_id"]])
+    sheet = filled(label(named, n=30).table, best)
+    assert set(sheet["response_id"]) == {"r0", "r1", "r2"}
+    with pytest.raises(ValueError, match="'q"):
+        load_scores(named, labels=sheet.assign(response_id="q" + sheet["response_id"]))
+    with pytest.raises(ValueError, match="'r"):
+        load_scores(named, labels=sheet.assign(response_text=swapped))
+
+
+def test_a_second_judge_is_joined_by_the_ids_of_responses() -> None:
+    frame, best = table()
+    named = frame.assign(response_id=[f"r{j}" for j in frame["response_id"]])
+    sheet = filled(label(named, n=50).table, best)
+    one, other = (load_scores(named, labels=sheet, second=each) for each in (named, shuffled(named)))
+    np.testing.assert_allclose(one.extra["second"], other.extra["second"])
+    drawn = [label(named, n=40, second=each).rows for each in (named, shuffled(named))]
+    assert [row["inclusion"] for row in drawn[0]] == pytest.approx([row["inclusion"] for row in drawn[1]])
+
+
+def test_order_within_few_prompts_has_room_for_errors() -> None:
+    scores = Scores.from_arrays(np.tile([1.0, 0.0], (15, 1)), [0] * 15)
+    row = next(
+        row
+        for row in evaluate(scores.labelled_as("correct"), resamples=20).rows
+        if row["metric"] == "within_prompt_auroc"
+    )
+    assert row["value"] == row["high"] == 1.0
+    assert row["low"] < 1 - 3 / 15
+
+
+def test_two_judges_are_compared_response_by_response() -> None:
+    frame, best = table()
+    right = best[[int(name[1:]) for name in frame["prompt_id"]]] == frame["response_id"]
+    named = frame.assign(response_id=[f"r{j}" for j in frame["response_id"]])
+    sheet = filled(label(named, n=150).table, best)
+    for a, b in (
+        (load_scores(named, labels=sheet), load_scores(shuffled(named), labels=sheet)),
+        (load_scores(named.assign(is_best=right)), load_scores(shuffled(named.assign(is_best=right)))),
+    ):
+        row = compare(a, b, metrics=["accuracy"]).row("accuracy")
+        assert row is not None
+        assert (row["a"], row["difference"]) == (row["b"], 0.0)
+    everyone = [load_scores(one) for one in (named, shuffled(named))]
+    first, second = on_common_prompts(everyone)
+    np.testing.assert_array_equal(first.reward, second.reward)
+    nameless = frame.assign(is_best=right).drop(columns=["response_id", "prompt", "completion"])
+    with pytest.raises(ValueError, match="responses"):  # labels alone show that the order is another one
+        compare(load_scores(nameless), load_scores(shuffled(nameless)))
+    with pytest.raises(ValueError, match="response_id"):
+        on_common_prompts(
+            [
+                everyone[0],
+                load_scores(named.assign(response_id="x" + named["response_id"]).drop(columns="completion")),
+            ]
+        )

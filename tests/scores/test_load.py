@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,8 @@ def test_everything_missing_or_ambiguous_is_in_one_message(tmp_path: Path) -> No
     (tmp_path / "x.csv").write_text("who,much\na,1\n")
     with pytest.raises(ValueError, match=r"x\.csv") as caught:
         load_scores(tmp_path / "x.csv")
-    assert "--columns reward=NAME" in str(caught.value)
-    assert "--columns prompt=NAME" in str(caught.value)
+    assert "reward=NAME" in str(caught.value)
+    assert "prompt=NAME" in str(caught.value)
     two = LONG.assign(logit=0.5, acc=1)
     with pytest.raises(ValueError, match="reward: could be score or logit") as caught:
         load_scores(two)
@@ -114,7 +115,7 @@ def test_labels_of_every_kind(name: str | None, values: Any, expected: list[floa
 
 @pytest.mark.parametrize("values", [[3.5, 1, 2, 2, 1], [-1, 0, 1, 0, 0], ["good", "so-so", "b", "c", "d"]])
 def test_other_labels_are_refused_with_the_remedy(values: list[Any]) -> None:
-    with pytest.raises(ValueError, match=r"is_best is .*--columns label=NAME"):
+    with pytest.raises(ValueError, match=r"is_best is .*label=NAME"):
         load_scores(LONG.assign(is_best=values))
 
 
@@ -242,7 +243,7 @@ def test_several_rejected_responses_and_a_question_behind_several_pairs() -> Non
 
 def test_responses_without_a_score() -> None:
     table = LONG.assign(score=[1.5, np.nan, 0.25, 3.0, -2.25])
-    with pytest.raises(ValueError, match=r"reward is .*--missing"):
+    with pytest.raises(ValueError, match=r"reward is .*missing"):
         load_scores(table)
     lowest = load_scores(table, missing="lowest")
     assert lowest.reward.tolist() == [1.5, -2.25, 0.25, 3.0, -2.25]
@@ -267,6 +268,17 @@ def test_rows_can_be_written_back() -> None:
     found = load_with_rows(mixed)
     assert mixed["score"].to_numpy()[found.row].tolist() == found.scores.reward.tolist()
     assert list(found.table.columns) == list(LONG)
+
+
+def test_scores_are_named_by_their_file_or_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("prompt_id,response_id,score,is_best\na,x,1,1\na,y,0,0\n")
+    assert load_scores(tmp_path / "mine.csv").manifest["model"] == "mine"
+    (tmp_path / "rollouts").mkdir()
+    rows = [{"input": "q", "output": str(i), "score": 0.1 * i, "acc": i, "step": 1} for i in range(2)]
+    (tmp_path / "rollouts/1.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert load_scores(tmp_path / "rollouts").manifest["model"] == "rollouts"
+    with pytest.raises(FileNotFoundError, match=r"none\.csv"):
+        load_scores(tmp_path / "none.csv")
 
 
 def test_a_run_folder(tmp_path: Path) -> None:

@@ -153,9 +153,9 @@ def test_several_rewards_are_several_judges(tmp_path: Path) -> None:
 def test_what_is_not_clear_is_asked(tmp_path: Path) -> None:
     row = {"input": "p", "output": "o", "score": 1.0, "step": 1, "acc": 0, "correct": 1, "judge": 7.5}
     (tmp_path / "1.jsonl").write_text(json.dumps(row))
-    with pytest.raises(ValueError, match=r"acc or correct.*--columns label=acc"):
+    with pytest.raises(ValueError, match=r"acc or correct.*label=acc"):
         load_rollouts(tmp_path)
-    with pytest.raises(ValueError, match=r"judge is 7.5.*--columns label="):
+    with pytest.raises(ValueError, match=r"judge is 7.5.*label="):
         load_rollouts(tmp_path, {"label": "judge"})
     with pytest.raises(ValueError, match="'nothing'"):
         load_rollouts(tmp_path, {"label": "acc", "reward": "nothing"})

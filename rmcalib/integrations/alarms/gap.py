@@ -22,7 +22,7 @@ class Gap:
     margin: float | None = None
     relative: bool = False
     from_start: bool = False
-    both_sides: bool = True
+    sides: tuple[int, ...] = (1, -1)
 
     def sums(self, step: Observed) -> Sums | None:
         """Return the residuals of the labelled samples."""

@@ -17,15 +17,15 @@ fifth of α, and the bound is added to the margin.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, stdtrit
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.metrics.views import FEWEST
 from rmcalib.repair import Calibrator
 
@@ -38,6 +38,13 @@ LONGER = 4
 _WALKS = 40_000
 _COLUMNS = 5
 Walks = npt.NDArray[np.float32]
+
+
+class Value(NamedTuple):
+    """A value of each sample or prompt (n,), and whose it is."""
+
+    prompt: IntArray
+    value: FloatArray
 
 
 @dataclass(frozen=True)
@@ -56,12 +63,8 @@ class Observed:
         1 for correct, 0 for wrong, a share, NaN if unknown.
     weight : float (N,)
         1/P(the sample is labelled).
-    length : float (N,)
-        NaN if unknown.
-    outside : bool (N,), optional
-        Whether the reward is beyond the range that the calibrator was fitted on.
-    repeated : bool (N,), optional
-        Whether another sample of the prompt has the same text.
+    values : mapping of names to Value
+        What may change, and needs no labels.
     """
 
     prompt: IntArray
@@ -69,9 +72,7 @@ class Observed:
     pair_odds: FloatArray | None
     label: FloatArray
     weight: FloatArray
-    length: FloatArray
-    outside: BoolArray | None = None
-    repeated: BoolArray | None = None
+    values: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class Sums:
     @classmethod
     def merged(cls, parts: Sequence[Sums]) -> Sums:
         """Add up the sums of each prompt."""
+        if len(parts) == 1:
+            return parts[0]
         if not parts:
             return cls(np.empty(0, dtype=np.int64), np.empty((0, _COLUMNS)))
         values = np.concatenate([part.values for part in parts])
@@ -116,7 +119,7 @@ class Check(Protocol):
 
     @property
     def margin(self) -> float | None:
-        """What does not count; None for the margin of the watcher."""
+        """Means up to this size raise no alarm; None for the margin of the watcher."""
 
     @property
     def relative(self) -> bool:
@@ -127,8 +130,8 @@ class Check(Protocol):
         """Whether the mean is compared with that of the first looks, and not with 0."""
 
     @property
-    def both_sides(self) -> bool:
-        """Whether too small is an alarm as well, if the user asks for both sides."""
+    def sides(self) -> tuple[int, ...]:
+        """1 for too large, -1 for too small; the second one only if both sides are asked for."""
 
     def sums(self, step: Observed) -> Sums | None:
         """Return the sums of a step; None if it shows nothing."""
@@ -141,22 +144,24 @@ class Check(Protocol):
 class Moments:
     """Sums of the rows of `Sums`, and of their products, kept up to date without adding up everything again."""
 
-    rows: dict[int, FloatArray] = field(default_factory=dict)
+    rows: FloatArray = field(default_factory=lambda: np.zeros((0, _COLUMNS)))
+    """By the numbers of prompts."""
+    prompts: int = 0
     totals: FloatArray = field(default_factory=lambda: np.zeros(_COLUMNS))
     products: FloatArray = field(default_factory=lambda: np.zeros(3))
     """Of residual², residual · samples, samples²."""
 
     def add(self, sums: Sums) -> None:
         """Add the sums of further samples."""
-        new = sums.values
-        old = np.array([self.rows.get(prompt, _NOTHING) for prompt in sums.prompt.tolist()])
-        both = old + new
-        self.rows.update(zip(sums.prompt.tolist(), both, strict=True))
-        self.totals += new.sum(axis=0)
+        missing = int(sums.prompt.max(initial=-1)) + 1 - len(self.rows)
+        if missing > 0:
+            self.rows = np.pad(self.rows, ((0, missing + len(self.rows)), (0, 0)))
+        old = self.rows[sums.prompt]
+        both = old + sums.values
+        self.rows[sums.prompt] = both
+        self.prompts += int((old[:, 1] == 0).sum())
+        self.totals += sums.values.sum(axis=0)
         self.products += _products(both) - _products(old)
-
-
-_NOTHING = np.zeros(_COLUMNS)
 
 
 def _products(rows: FloatArray) -> FloatArray:
@@ -291,7 +296,7 @@ class Monitor:
 
     def __post_init__(self) -> None:
         """Share the budget between the sides."""
-        self.signs = (1, -1) if self.both_sides and self.check.both_sides else (1,)
+        self.signs = self.check.sides if self.both_sides else self.check.sides[:1]
         tested = self.alpha * (1 - REFERENCE_SHARE) / len(self.signs)
         self._boundary = Boundary(tested, self.horizon, (self.window, LONGER * self.window))
 
@@ -314,6 +319,7 @@ class Monitor:
         self._waiting.append(step)
         look = self._next_look()
         if look is not None:
+            self._all.add(look)
             self._boundary_step(look)
             self._test(step)
 
@@ -340,6 +346,7 @@ class Monitor:
         for step in sorted(self._steps):
             self._waiting.append(step)
             self._next_look()
+        self._all.add(Sums.merged(self._looks))
 
     def _next_look(self) -> Sums | None:
         """Return the steps that are waiting as a look, if they have enough prompts and are not part of the start."""
@@ -351,7 +358,6 @@ class Monitor:
             self._start.append(look)
             return None
         self._looks.append(look)
-        self._all.add(look)
         return look
 
     def _boundary_step(self, look: Sums) -> None:
@@ -360,7 +366,7 @@ class Monitor:
 
     def _test(self, step: float) -> None:
         limit = self._limit
-        means = {"run": Mean.of(len(self._all.rows), self._all.totals, self._all.products)}
+        means = {"run": Mean.of(self._all.prompts, self._all.totals, self._all.products)}
         for window in (self.window, LONGER * self.window):
             if window < len(self._looks):
                 means[f"last {window} looks"] = Mean.over(Sums.merged(self._looks[-window:]))

@@ -22,7 +22,7 @@ class Order:
     margin: float | None = None
     relative: bool = False
     from_start: bool = False
-    both_sides: bool = False
+    sides: tuple[int, ...] = (1,)
 
     def sums(self, step: Observed) -> Sums | None:
         """Return the residuals of the pairs of a correct and a wrong sample."""

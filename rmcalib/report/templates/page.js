@@ -20,6 +20,20 @@
     if (found && found.tagName === "DETAILS") { found.open = true; found.scrollIntoView(); }
   }
 
+  // Commands can be copied; where the browser forbids it, they are selected.
+  for (const command of document.querySelectorAll(".command")) {
+    const text = command.textContent, button = element("button", "Copy"), code = element("code", text);
+    button.type = "button";
+    button.setAttribute("aria-label", `Copy: ${text}`);
+    command.replaceChildren(code, button);
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        button.textContent = "Copied";
+      } catch { getSelection().selectAllChildren(code); }
+    });
+  }
+
   // Tables.
   for (const table of document.querySelectorAll("table")) {
     table.querySelectorAll("thead th").forEach((head, place) => {
@@ -187,21 +201,18 @@
     return { says: says / n, right: right / n, kept: 1 - loss / uniform, n, bins };
   }
 
+  // The points are drawn over the page's own figure, in its coordinates; the first ones are the figure's.
+  const points = byId("first-choice-points"), band = byId("first-choice-band");
+  const drawn = points ? [...points.childNodes] : [];
+
   function diagram(bins, n) {
-    const svg = byId("slider-diagram"), x = (p) => 46 + 300 * p, y = (p) => 290 - 270 * p;
-    svg.replaceChildren();
-    draw("line", { x1: x(0), y1: y(0), x2: x(1), y2: y(1), stroke: "var(--soft)", "stroke-dasharray": "4 3" }, svg);
-    draw("path", { d: `M${x(0)} ${y(1)}V${y(0)}H${x(1)}`, stroke: "var(--soft)", fill: "none" }, svg);
-    for (const tick of [0, 0.5, 1]) {
-      draw("text", { x: x(tick), y: 306, "text-anchor": "middle", "font-size": 12, fill: "var(--soft)" }, svg).textContent = tick;
-      draw("text", { x: 38, y: y(tick) + 4, "text-anchor": "end", "font-size": 12, fill: "var(--soft)" }, svg).textContent = tick;
-    }
-    draw("text", { x: x(0.5), y: 324, "text-anchor": "middle", "font-size": 12, fill: "var(--ink)" }, svg).textContent = "says";
-    const label = draw("text", { x: 12, y: y(0.5), "text-anchor": "middle", "font-size": 12, fill: "var(--ink)", transform: `rotate(-90 12 ${y(0.5)})` }, svg);
-    label.textContent = "right";
+    const [left, top, right, bottom] = data.diagram;
+    points.replaceChildren();
     for (const bin of bins.filter((one) => one.n)) {
-      const point = draw("circle", { cx: x(bin.says / bin.n), cy: y(bin.right / bin.n), r: 2 + 10 * Math.sqrt(bin.n / n), fill: "var(--accent)", "fill-opacity": 0.7 }, svg);
-      draw("title", {}, point).textContent = `${Math.round(bin.n)} prompts: says ${percent(bin.says / bin.n)}, right ${percent(bin.right / bin.n)}`;
+      const says = bin.says / bin.n, share = bin.right / bin.n;
+      const place = { cx: left + says * (right - left), cy: bottom - share * (bottom - top), r: 2 + 10 * Math.sqrt(bin.n / n) };
+      const point = draw("circle", { ...place, fill: "var(--accent)", "fill-opacity": 0.75 }, points);
+      draw("title", {}, point).textContent = `${Math.round(bin.n)} prompts: says ${percent(says)}, right ${percent(share)}`;
     }
   }
 
@@ -215,7 +226,7 @@
   function bar(kept, usable) {
     const svg = byId("information");
     if (!svg) return;
-    const low = parseFloat(svg.dataset.low), high = parseFloat(svg.dataset.high), unit = 600 / (high - low);
+    const low = parseFloat(svg.dataset.low), unit = 600 / (1 - low);
     const value = Math.max(kept, low), box = byId("kept");
     box.setAttribute("x", value > 0 ? -low * unit : (value - low) * unit);
     box.setAttribute("width", Math.abs(value) * unit);
@@ -229,16 +240,18 @@
     byId("temperature-value").textContent = temperature.toPrecision(3);
     const gap = 100 * (at.says - at.right), one = Math.abs(temperature - 1) < 1e-9;
     const words = `${gap >= 0 ? "+" : "−"}${Math.abs(gap).toFixed(1)}`;
-    byId("slider-numbers").textContent = `At T = ${temperature.toPrecision(3)} it says ${percent(at.says)} and is right ${percent(at.right)}: gap ${words} points; kept information ${percent(at.kept)}${data.total > prompts.length ? ", estimated from the prompts on this page" : ""}.`;
+    byId("slider-numbers").textContent = `At T = ${temperature.toPrecision(3)} it says ${percent(at.says)} and is right ${percent(at.right)}: gap ${words} points${data.total > prompts.length ? ", estimated from the prompts on this page" : ""}.`;
     set("says", one ? undefined : percent(at.says));
     set("gap", one ? undefined : `${words} points`);
     set("kept", one ? undefined : percent(at.kept));
     set("lost", one ? undefined : percent(usable - at.kept));
     bar(at.kept, usable);
-    diagram(at.bins, at.n);
+    band.setAttribute("display", one ? "inline" : "none"); // it shows a calibrated model that is as sure as this one
+    if (one) points.replaceChildren(...drawn); else diagram(at.bins, at.n);
   }
 
   if (slider && single.length) {
+    byId("slider").hidden = false;
     if (data.temperature) {
       const place = Math.log10(data.temperature);
       if (Math.abs(place) > 2.5) { slider.min = Math.min(-3, place - 1); slider.max = Math.max(3, place + 1); }
@@ -248,7 +261,7 @@
       byId("temperatures").append(mark);
       const button = byId("temperature-fitted");
       button.hidden = false;
-      button.textContent = `Set to the best T, ${data.temperature.toPrecision(3)}`;
+      button.textContent = `Best T, ${data.temperature.toPrecision(3)}`;
       button.addEventListener("click", () => { slider.value = place; move(data.temperature); });
     }
     byId("temperature-one").addEventListener("click", () => { slider.value = 0; move(1); });

@@ -1,0 +1,226 @@
+"""The document of a watched training run, and its sentences."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rmcalib._util import display
+from rmcalib._util.display import bracketed, count, number, percent
+from rmcalib.integrations.watcher import Watch
+from rmcalib.report import figures
+from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Step, table_of
+
+_REFERENCE = {
+    "stated": "as the rewards state them",
+    "none": "none, because the rewards state nothing about single samples",
+    "calibrator": "the given calibrator",
+    "benchmark": "a fit on the given benchmark",
+    "start": "a fit on the first prompts of the run",
+}
+WATCHED = {
+    "n_samples": Column("samples", page_only=True),
+    "n_prompts": Column("prompts"),
+    "mean_reward": Column("reward", "mean reward"),
+    "n_labels": Column("labels", "samples with a label"),
+    "says": Column("says", "mean probability of all samples", page_only=True),
+    "right": Column("right", "fraction of samples that are correct"),
+    "gap": Column("gap", "mean probability minus right, in points"),
+    "auroc": Column("order", "how often a correct sample beats a wrong one of its prompt"),
+    "length_correlation": Column("with length", "correlation of reward and length", page_only=True),
+    "drift": Column(
+        "drift", "change of the mean reward since the first step, in standard deviations", page_only=True
+    ),
+    "ties": Column("ties", "fraction of samples with the reward of another one", page_only=True),
+    "outside": Column(
+        "outside", "fraction of rewards beyond the range of the calibrator's fit", page_only=True
+    ),
+    "mean_length": Column("length", "mean length in characters", page_only=True),
+    "repeated": Column(
+        "copies", "fraction of samples that repeat another one of their prompt", page_only=True
+    ),
+    "markdown": Column(
+        "markdown", "fraction of samples with headings, lists, tables or bold", page_only=True
+    ),
+    "code": Column("code", "fraction of samples with a code block", page_only=True),
+    "answer": Column("answer", "fraction of samples with a marked final answer", page_only=True),
+    "agreement": Column(
+        "second judge", "how often a second judge orders two samples of a prompt as the reward does"
+    ),
+}
+_PERCENT = ("right", "ties", "says", "outside", "repeated", "markdown", "code", "answer")
+_BRACKETED = ("gap", "auroc", "agreement")
+
+
+def watch_document(found: Watch) -> Document:
+    """Return the document of a watched training run: curves, and one row per step."""
+    first, last = (found.steps[0]["step"], found.steps[-1]["step"]) if found.steps else (0, 0)
+    columns: Columns = {"step": lambda row: Cell(f"{row['step']:g}", row["step"])}
+    for name, column in WATCHED.items():
+        values = [row.get(name) for row in found.steps]
+        # A detail that is 0 in all steps is not shown.
+        if any(_known(value) and (value or not column.page_only) for value in values):
+            columns[column] = partial(step_cell, name)
+    # Unknown numbers are left out of the curves.
+    drawn = [{name: value if _known(value) else None for name, value in row.items()} for row in found.steps]
+    panels = {
+        title: curves
+        for title, curves in figures.WATCHED.items()
+        if any(row.get(name) is not None for row in drawn for name in curves)
+    }
+    label = f"Over the steps: {', '.join(panels)}"
+    return Document(
+        title="Training run",
+        subtitle=f"{count(len(found.steps), 'step')}, {first:g} to {last:g}",
+        sentences=watch_sentences(found),
+        first=[
+            Drawing("curves", partial(figures.curves_figure, drawn, panels), label),
+            table_of("steps", reversed(found.steps), columns),
+        ],
+        steps=watch_steps(found),
+        footer=f"Intervals: 95%, prompts as clusters. Probabilities: {_REFERENCE[found.reference['kind']]}.",
+    )
+
+
+def watch_sentences(found: Watch) -> list[str]:
+    """Return whether the alarm holds, what it is about, what it stands on, and what could not be measured."""
+    chance, effective = f"{1 - found.level:.0%}", 100 * found.reference["margin"]
+    sentences = [f"Alarm at step {alarm['step']:g}: {alarm['reason']}." for alarm in found.alarms]
+    if sentences:
+        sentences.append(
+            f"More than {effective:.2g} points are shown, and a false alarm in the whole run has a chance of at most "
+            f"{chance}."
+        )
+    elif found.waiting:
+        sentences = [
+            f"No alarm yet: the reference needs about {count(found.waiting, 'more labelled prompt')}."
+        ]
+    elif found.reference["kind"] == "none":
+        sentences = [
+            f"No alarm without a reference: {found.reference['reason']}. Give a calibrator: a file, or 'start'."
+        ]
+    elif not found.labels.get("samples"):
+        sentences = ["Without labels there is no alarm: nobody knows which samples are correct."]
+    else:
+        sentences = [f"No alarm: a gap above {effective:.2g} points is not shown."]
+    sentences += _about_labels(found)
+    sentences += [
+        f"Change at step {change['step']:g}: {change['reason']}. That is a change, not an error."
+        for change in found.changes
+    ]
+    if found.reference["kind"] == "stated":
+        what = {"probability": "as probabilities of being correct", "log_odds": "as log-odds"}
+        read = what.get(found.reference["scale"], f"as {found.reference['scale']}")
+        sentences.append(f"Rewards are read {read} ({found.reference['reason']}).")
+    if effective > 100 * found.margin + 0.05:
+        sentences.append(
+            f"The margin of {100 * found.margin:g} points grows to {effective:.2g} by the reference's error."
+        )
+    sentences += _not_measured(found)
+    if found.problems:
+        sentences.append(f"{count(len(found.problems), 'file')} could not be read: {found.problems[-1]}.")
+    return sentences
+
+
+def watch_steps(found: Watch) -> list[Step]:
+    """Return what to do about an alarm, or for lack of labels."""
+    folder, samples = shlex.quote(found.source[0]), shlex.join(found.source)
+    if found.alarm is not None:
+        return _after_alarm(found, found.alarm)
+    if found.steps and not found.labels.get("samples"):
+        return [
+            Step("Label samples, drawn at random.", f"rmcalib label {folder} --output labels"),
+            Step("Watch with these labels.", f"rmcalib watch {samples} --labels labels.jsonl"),
+        ]
+    if found.reference["kind"] == "none":
+        again = f"rmcalib watch {samples} --calibrator start"
+        return [Step("Fit probabilities on the first labelled prompts of the run.", again)]
+    return []
+
+
+def _after_alarm(found: Watch, alarm: Mapping[str, Any]) -> list[Step]:
+    folder, samples = shlex.quote(found.source[0]), shlex.join(found.source)
+    at = f"step {alarm['step']:g}"
+    steps = [
+        Step(
+            f"Look at the samples around {at} that have large rewards and are wrong. Do they share a length, a format, "
+            "a phrase?"
+        )
+    ]
+    if alarm["step"] == found.steps[0]["step"]:
+        again = f"rmcalib watch {samples} --calibrator start"
+        words = (
+            "The alarm holds from the first step, so the rewards may not be read as what they are: fit them."
+        )
+        return [Step(words, again), *steps]
+    if any(one["what"] == "order" for one in found.alarms):
+        words = (
+            f"The reward no longer tells right from wrong: stop, go back to the last checkpoint before {at}, and train "
+            "the reward model on labelled samples of this policy."
+        )
+        return [*steps, Step(words, f"rmcalib label {folder} --last 5 --output labels")]
+    words = (
+        "If the order within prompts is still good, the reward is only too generous: lower its weight, raise the KL "
+        "penalty, or calibrate it on labelled samples of this policy. Otherwise go back to the last checkpoint before "
+        f"{at}."
+    )
+    # Labels of a file may name samples by their texts, which `calibrate` does not join.
+    command = "" if "--labels" in found.source else f"rmcalib calibrate {samples} --to calibrator.json"
+    return [*steps, Step(words, command)]
+
+
+def _not_measured(found: Watch) -> list[str]:
+    """Return which columns are unknown, and why."""
+    labels = bool(found.labels.get("samples"))
+    texts = any(_known(row.get("mean_length")) for row in found.steps)
+    reasons = {
+        "right": "no labels",
+        "auroc": "no prompt has a right and a wrong sample with labels" if labels else "no labels",
+        "gap": "no probabilities yet" if labels else "no labels",
+        "length_correlation": "rewards or lengths are equal within each prompt" if texts else "no texts",
+    }
+    missing = [name for name in found.misses if name != "gap" or found.reference["kind"] != "none"]
+    by_reason: dict[str, list[str]] = {}
+    for name in missing:
+        by_reason.setdefault(reasons.get(name, "all rewards are equal"), []).append(name)
+    listed = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
+    return [f"Not measured: {listed}."] if listed else []
+
+
+def _about_labels(found: Watch) -> list[str]:
+    """Return how many labels there are, what they could show, and what would make the alarm wrong."""
+    about = found.labels
+    if not about.get("samples"):
+        return []
+    share = about["samples"] / about["of"]
+    text = f"{count(about['samples'], 'label')} on {count(about['prompts'], 'prompt')} ({share:.0%} of the samples)"
+    if about["shown_from"] is not None and np.isfinite(about["shown_from"]):
+        text += f"; a gap over the whole run of {100 * about['shown_from']:.0f} points would be shown"
+    sentences = [f"{text}."]
+    if share < 1:
+        sentences.append(
+            "The alarm is wrong if correct samples are labelled more or less often than wrong ones: label at random."
+        )
+    return sentences
+
+
+def _known(value: Any) -> bool:
+    return value is not None and value == value
+
+
+def step_cell(name: str, row: Mapping[str, Any]) -> Cell:
+    """Return a number of a step, in the unit of its column in `WATCHED`."""
+    value = row.get(name)
+    if not _known(value):
+        return Cell("–")
+    if isinstance(value, int):
+        return Cell(f"{value:,}", value)
+    low = row.get(f"{name}_low") if name in _BRACKETED else None
+    both = {"value": value, "low": low if _known(low) else None, "high": row.get(f"{name}_high")}
+    if name == "gap":
+        return Cell(display.points(both), value)
+    return Cell(bracketed(both, percent if name in _PERCENT else number), value)

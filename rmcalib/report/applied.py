@@ -1,0 +1,76 @@
+"""The document of `apply`: rewards with their probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rmcalib._util.display import clean_line, count, percent, temperature_text
+from rmcalib.repair.applying import Applied
+from rmcalib.report import figures
+from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, table_of
+
+_ROWS = 10  # that are shown
+_SHORT = 24  # characters of a text in a terminal
+
+
+def applied_document(found: Applied) -> Document:
+    """Return the document of rows with their probabilities: the first ten of them."""
+    table = found.table
+    used = found.calibrator
+    sentences = [f"Probabilities at T = {temperature_text(used.temperature)}."]
+    if found.n_outside:
+        sentences.append(
+            f"{count(found.n_outside, 'reward')} beyond the range of the fit: probabilities there are extrapolated."
+        )
+    if used.rule is not None:
+        sentences.append(f"{percent(found.accepted)} of the prompts are accepted. The rule: {used.rule}.")
+    if used.rule is not None and found.n_other_sizes:
+        fewest, most = used.rule.responses
+        sentences.append(
+            f"{count(found.n_other_sizes, 'prompt')} with another number of responses than the {fewest} to {most} that "
+            "the rule was tested on: its guarantee is not about them."
+        )
+    stated = [name for name in found.added if name.startswith("probability")]
+    # A terminal has room for the columns that name the rows, and for what was added to single responses.
+    brief = [*_naming(table.head(_ROWS), len(found.given)), *(found.added if len(stated) == 1 else ())]
+    shown: Columns = {
+        Column(str(name), page_only=name not in brief): partial(_applied_cell, name) for name in table.columns
+    }
+    if len(stated) > 1:
+        shown["probabilities"] = partial(_joined, stated)
+    values = np.concatenate([np.asarray(found.added[name], dtype=float) for name in stated])
+    drawn = partial(figures.histogram_figure, values, "probability", "responses")
+    return Document(
+        title="What the rewards mean",
+        subtitle=f"{count(len(table), 'row')}, {count(found.n, 'prompt')}",
+        sentences=sentences,
+        first=[
+            table_of("The first rows", table.head(_ROWS).to_dict("records"), shown),
+            Drawing("probabilities", drawn, "Histogram of the probabilities"),
+        ],
+    )
+
+
+def _naming(table: Any, n_given: int) -> list[Any]:
+    """Return the first column, which has the prompt, and the first one that tells the rows of a prompt apart."""
+    first, *others = table.columns[:n_given]
+    apart = (name for name in others if not table.astype(str).duplicated([first, name]).any())
+    alone = not table.astype(str).duplicated([first]).any()
+    return [first] if alone else [first, *list(apart)[:1]]
+
+
+def _joined(names: Sequence[str], row: Any) -> str:
+    """Return the probabilities of a row that holds several responses; rows may have different numbers of them."""
+    return ", ".join(f"{row[name]:.3f}" for name in names if np.isfinite(row[name]))
+
+
+def _applied_cell(name: str, row: Any) -> Cell:
+    value = row[name]
+    if isinstance(value, int | float):
+        return Cell(f"{value:.4g}" if isinstance(value, float) else str(value), value)
+    text = clean_line(value)
+    return Cell(text[:80], short=text[:_SHORT])

@@ -1,0 +1,120 @@
+"""The document of `decide`, and its sentences."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rmcalib._util.display import count, number, percent
+from rmcalib.repair.decisions import Decisions
+from rmcalib.report import document as doc
+from rmcalib.report import figures
+from rmcalib.report.document import Cell, Columns, Document, Drawing, Tile, entry, table_of
+
+
+def decision_sentences(found: Decisions) -> list[str]:
+    """Return when to accept the first choice, what acting on its probabilities costs, and when to stop drawing."""
+    choice, sure, limit = found.choice, f"{found.level:.0%} confidence", f"{found.wrong_at_most:.0%}"
+    if choice.threshold is None and choice.wrong is None:
+        first = (
+            f"Too few prompts for a threshold: even without an error, {choice.fewest} accepted responses are "
+            f"needed to show that at most {limit} are wrong with {sure}."
+        )
+    elif choice.threshold is None:
+        first = (
+            f"No threshold is shown to keep accepted responses wrong at most {limit} of the time: of its "
+            f"{choice.n:,} surest choices ({count(found.n, 'prompt')} in all), {percent(choice.wrong)} are wrong."
+        )
+    else:
+        p = "calibrated probability" if found.calibrator.fitted_on else "probability"
+        what = " of being correct" if found.calibrator.view == "pointwise" else ""
+        when = "always" if choice.threshold == 0 else f"if its {p}{what} is at least {choice.threshold:.10g}"
+        rest = "" if found.asked == 0 else f" A person decides the other {found.asked:.0%}."
+        first = (
+            f"Accept its first choice {when}: that accepts {choice.accepted:.0%} of the prompts, of which at most "
+            f"{limit} are wrong on prompts like these, with {sure} ({percent(choice.wrong)} here).{rest}"
+        )
+    sentences = [first]
+    if found.left_out:
+        why = (
+            "without a label of their first choice"
+            if found.calibrator.view == "pointwise"
+            else "without exactly one correct response"
+        )
+        sentences.append(f"{count(found.left_out, 'prompt')} {why} are left out.")
+    regret = found.regret
+    if regret is not None:
+        chance = ", which chance can explain" if regret.low <= 0 <= regret.high else ""
+        sentences.append(
+            f"If you act on its own probabilities, you accept above {regret.threshold:.3g} "
+            f"({regret.accepted:.0%} of the prompts) and expect a cost of {regret.believed:.3f} per prompt, where "
+            f"a wrong response costs 1 and asking {found.ask_cost:.2g}. The estimated cost is {regret.cost:.3f}; "
+            f"with calibrated probabilities it is {regret.calibrated_cost:.3f}. The difference is "
+            f"{regret.value:z.3f} [{regret.low:z.3f}, {regret.high:z.3f}]{chance}."
+        )
+    if found.drawing:
+        sentences.append(_drawing_sentence(found))
+    return sentences
+
+
+def _drawing_sentence(found: Decisions) -> str:
+    """Return the cheapest way to draw samples and accept one."""
+    costs = (
+        f"a wrong response costs 1, asking {found.ask_cost:.2g}, a sample {found.sample_cost:.2g} "
+        f"({found.level:.0%} confidence for all rules together)"
+    )
+    best = min(found.drawing, key=lambda row: float(row["cost"]))
+    if best["threshold"] is None:
+        return f"No way to draw samples and accept one is shown to be cheaper than asking at once: {costs}."
+    condition = "" if best["threshold"] == 0 else f" if P(correct) is at least {best['threshold']:.3g}"
+    how = f"Draw {count(best['n'], 'sample')}, and accept the best one{condition}"
+    if best["rule"] == "first":
+        how = f"Draw at most {count(best['n'], 'sample')}, and stop at the first one{condition}"
+    return (
+        f"{how}: that takes {best['samples']:.1f} samples per prompt and accepts {best['accepted']:.0%} of the "
+        f"prompts, of which at most {found.wrong_at_most:.0%} are wrong ({percent(best['wrong'])} here). It costs "
+        f"{best['cost']:.3f} per prompt: {costs}."
+    )
+
+
+def _drawing_table(found: Decisions) -> doc.Table:
+    """Return the rules for drawing samples: their thresholds and costs."""
+    columns: Columns = {
+        "at most": lambda row: Cell(count(row["n"], "sample"), row["n"]),
+        "accept": lambda row: "the best of them" if row["rule"] == "best" else "the first one, and stop",
+        "if P(correct) ≥": entry("threshold", number),
+        "accepts": entry("accepted", percent),
+        "wrong": entry("wrong", percent),
+        "samples per prompt": entry("samples", number),
+        "cost": entry("cost", number),
+    }
+    caption = "Prompts that are not accepted go to a person. The limit of wrong responses holds for all rows at once."
+    return table_of("If you draw samples", found.drawing, columns, caption)
+
+
+def decisions_document(found: Decisions) -> Document:
+    """Return the document of decisions: the threshold, and accuracy by how sure the model is."""
+    choice, sure = found.choice, f"of those, with {found.level:.0%} confidence"
+    above = "–" if choice.threshold is None else f"{choice.threshold:.3g}"
+    return Document(
+        title="When to accept its choice",
+        subtitle=count(found.n, "prompt"),
+        sentences=decision_sentences(found),
+        tiles=[
+            Tile("accept above", above, meaning="probability of its first choice"),
+            Tile("accepts", percent(choice.accepted), meaning="of the prompts"),
+            Tile("wrong, at most", percent(choice.high), meaning=sure),
+        ],
+        first=[
+            decisions_drawing(found),
+            *([_drawing_table(found)] if found.drawing else []),
+            doc.Words(
+                ["How many responses to choose from, and whether more of them do harm: rmcalib best-of-n."]
+            ),
+        ],
+    )
+
+
+def decisions_drawing(found: Decisions) -> Drawing:
+    """Return the figure of decisions."""
+    label = "Accuracy of the surest choices"
+    return Drawing("decisions-figure", partial(figures.decisions_figure, found), label)
