@@ -81,7 +81,9 @@ class Batcher(Generic[F]):
         """Queue samples; raise a `FullError` if too many wait already."""
         job = Job(samples, self.new_future(), sum(sample.size for sample in samples))
         with self._change:
-            if self._closed or (self.waiting and self.waiting + len(samples) > self.most_waiting):
+            if self._closed:
+                raise FullError("no more samples are taken: the reward is closed")
+            if self.waiting and self.waiting + len(samples) > self.most_waiting:
                 raise FullError(f"{self.waiting} samples are waiting already")
             self._queue.append(job)
             self.waiting += len(samples)
@@ -97,6 +99,8 @@ class Batcher(Generic[F]):
         future: Future[Any] = Future()
 
         def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(task())
             except BaseException as error:
@@ -126,8 +130,11 @@ class Batcher(Generic[F]):
             self.on_batch(size)
             try:
                 outcomes = self.score([job.samples for job in jobs])
-            except Exception as error:  # of our own code: no client may wait for ever
-                outcomes = [[error] * len(job.samples) for job in jobs]
+            except BaseException as error:  # no client may wait for ever, not even if a judge calls sys.exit
+                problem = (
+                    error if isinstance(error, Exception) else RuntimeError(f"the judge raised {error!r}")
+                )
+                outcomes = [[problem] * len(job.samples) for job in jobs]
             failures = self._finish(jobs, outcomes, failures)
 
     def _next(self, size: int, failures: int) -> list[Job[F]] | None:
@@ -191,7 +198,7 @@ class Batcher(Generic[F]):
 
 
 def deliver_to_threads(done: list[tuple[Job[Future[list[Outcome]]], list[Outcome]]]) -> None:
-    """Set the results of futures that threads wait for."""
+    """Set the results of futures that threads wait for; a task that waited may have been cancelled."""
     for job, outcomes in done:
-        if not job.cancelled:
+        if job.future.set_running_or_notify_cancel():
             job.future.set_result(outcomes)

@@ -43,7 +43,7 @@ class RewardLog:
         self.folder, self.rotate = Path(folder), rotate
         self.lost = 0
         """Number of rows that could not be written."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             numbers = [
@@ -72,11 +72,11 @@ class RewardLog:
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
+        with self.lock:
             os.close(self._file)
 
     def _append(self, content: bytes, n_rows: int) -> None:
-        with self._lock:
+        with self.lock:
             size = os.fstat(self._file).st_size
             try:
                 if size and size + len(content) > self.rotate:

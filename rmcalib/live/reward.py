@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -115,6 +116,7 @@ class Reward:
         self.counts = Counts()
         self._lock = threading.Lock()
         self._batcher: Batcher[Future[list[Outcome]]] | None = None
+        _REWARDS.add(self)
 
     def __repr__(self) -> str:
         """Return the name of the judge, and what a reward is."""
@@ -205,6 +207,12 @@ class Reward:
                 self._batcher = Batcher(self.score, Future, deliver_to_threads)
         return self._batcher.submit(samples).future
 
+    def renew(self) -> None:
+        """Make a forked process independent: its parent's threads, which may hold locks, are not in it."""
+        self._lock, self._batcher = threading.Lock(), None
+        if self.log is not None:
+            self.log.lock = threading.Lock()
+
     def close(self) -> None:
         """Free what the judge holds, and close the log."""
         if self._batcher is not None:
@@ -268,8 +276,20 @@ def raise_first(outcomes: Sequence[Outcome]) -> list[Scored]:
     return list(outcomes)  # type: ignore[arg-type]
 
 
+_REWARDS: weakref.WeakSet[Reward] = weakref.WeakSet()
 _KEPT: dict[str, Reward] = {}
 _KEPT_LOCK = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _KEPT_LOCK
+    _KEPT_LOCK = threading.Lock()
+    for reward in _REWARDS:
+        reward.renew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def configured_reward() -> Reward:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,8 +26,10 @@ from rmcalib.benchmarks import Item
 from rmcalib.judges import ScoredItem
 from rmcalib.judges._http import ServerError
 from rmcalib.judges._templates import encode
+from rmcalib.judges.apis.samples import as_samples
 from rmcalib.repair.calibrator import Input
 from tests.hub.tiny import save_model, tiny_tokenizer
+from tests.live_rewards.serving import Length
 
 POINTWISE = Calibrator(2.0, 1.8, 2.2, threshold=3.0, reference=(0.0, 3.0, 8.0))
 TOP_1 = Calibrator(2.0, 1.8, 2.2, reference=(0.0, 3.0, 8.0))
@@ -343,6 +348,72 @@ def test_slime_gets_a_number_or_a_list_of_a_group() -> None:
         return await one(None, sample("xxx")), await group(None, [sample("x"), sample("x")])
 
     assert asyncio.run(ask()) == (0.5, [0.5, 0.5])
+
+
+def test_a_task_that_is_cancelled_harms_no_other() -> None:
+    score = Reward(Length(seconds=0.2), output="raw").verl()
+
+    async def ask() -> list[Any]:
+        tasks = [asyncio.ensure_future(score("d", "xx", None, {"prompt": "a"})) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        tasks[0].cancel()  # while it is scored
+        tasks[1].cancel()
+        (third,) = (await asyncio.gather(*tasks, return_exceptions=True))[2:]
+        return [third, await asyncio.wait_for(score("d", "xx", None, {"prompt": "a"}), 20)]
+
+    assert [one["score"] for one in asyncio.run(ask())] == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_a_judge_that_ends_the_thread_leaves_nobody_waiting(raised: BaseException) -> None:
+    failures: list[BaseException] = [raised]
+
+    def judge(_: Any, responses: Sequence[str]) -> list[float]:
+        if failures:
+            raise failures.pop()
+        return [1.0] * len(responses)
+
+    reward = Reward(judge, output="raw")
+    (outcome,) = reward.submit(as_samples(["a"], ["b"])).result(20)
+    assert isinstance(outcome, Exception)
+    assert type(raised).__name__ in str(outcome)
+    (outcome,) = reward.submit(as_samples(["a"], ["b"])).result(20)
+    assert not isinstance(outcome, Exception)
+    reward.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        reward.submit(as_samples(["a"], ["b"]))
+
+
+FORKED = """
+import os, signal, sys, threading, time
+from rmcalib import Reward
+signal.alarm(120)
+busy = threading.Event()
+def judge(_, responses):
+    busy.set(); time.sleep(0.3)
+    return [float(len(text)) for text in responses]
+reward = Reward(judge, output="raw", log=sys.argv[1])
+function = reward.openrlhf()
+function(["ab"], ["a"], [None])
+busy.clear()
+thread = threading.Thread(target=function, args=(["ab"], ["a"], [None]))
+thread.start(); busy.wait()
+child = os.fork()
+if child == 0:  # the parent's threads are not in it, and one of them held the lock
+    signal.alarm(60)
+    ok = reward(["a"], ["bbb"]) == [3.0] and function(["abb"], ["a"], [None])["rewards"] == [2.0]
+    os._exit(0 if ok else 1)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_rewards_of_its_own(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path)], check=False)
+    assert done.returncode == 0
+    rows = [json.loads(line) for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
+    assert sorted(row["reward"] for row in rows) == [1.0, 1.0, 2.0, 3.0]
 
 
 def test_verl_takes_the_prompt_from_extra_info() -> None:
