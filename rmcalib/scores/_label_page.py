@@ -27,7 +27,7 @@ def label_page(rows: Sequence[Mapping[str, Any]], *, ask: str, seed: int) -> str
         responses = [
             {
                 "response": row["response"],
-                "text": _shown(row.get(TEXT)),
+                "text": _shown(row[TEXT]) if TEXT in row else None,
                 "label": row["label"],
                 "about": {ID: _shown(row[ID])} if row.get(ID) else {},
             }
@@ -51,7 +51,7 @@ def label_page(rows: Sequence[Mapping[str, Any]], *, ask: str, seed: int) -> str
         "policy": policy,
         "style": style,
         "script": script,
-        "data": script_json({"ask": ask, "key": json_hash(items)[:16], "items": items}),
+        "data": script_json({"ask": ask, "key": json_hash([ask, items])[:16], "items": items}),
     }
     # In one pass: a text may hold what looks like a place for another part.
     return re.sub(r"@(policy|style|script|data)@", lambda match: parts[match[1]], _asset("label.html"))

@@ -90,7 +90,8 @@ const draw = () => {
     if (best) button(`${number + 1} is the best`, () => choose(number), bar).setAttribute("aria-pressed", String(answer === one.response));
     else [["Correct", 1], ["Wrong", 0]].forEach(([text, value]) =>
       button(text, () => mark(number, value), bar).setAttribute("aria-pressed", String(said === value)));
-    show(one.text || `Response ${one.response} (its text is not in the file)`, card);
+    show(one.text ?? `Response ${one.response} (its text is not in the file)`, card);
+    if (one.text === "") make("p", "(empty)", card);
   });
   for (const name of ["t", "s"]) marks[name]?.setAttribute("aria-pressed", String(answer === name));
   scrollTo(0, 0);

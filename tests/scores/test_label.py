@@ -294,6 +294,9 @@ def test_the_page_is_safe_and_hides_rewards(tmp_path: Path) -> None:
     start = page.index('id="data">') + len('id="data">')
     data = json.loads(page[start : page.index("</script>", start)])
     assert data["items"][0]["responses"][0]["text"] == hostile
+    # A browser keeps labels by page: answers to another question about the same responses are other ones.
+    other = label(frame, n=30, ask="correct").to_html(tmp_path / "other.html").read_text(encoding="utf-8")
+    assert f'"key":"{data["key"]}"' not in other
     orders = {tuple(one["response"] for one in item["responses"]) for item in data["items"]}
     assert len(orders) > 3  # shuffled
     turned = label(table(5, texts=False)[0].replace({"prompt_id": {"p1": "p\u202e1"}}), n=5)
