@@ -10,6 +10,8 @@ from cyclopts.validators import Number
 from rmcalib.cli.options import Common, Folder, InputFile, Name, Seed, Source
 from rmcalib.cli.screen import session
 
+_DOWNLOADED = "~/Downloads/labels.jsonl"  # where most browsers save it
+
 
 def command(
     source: Source,
@@ -44,7 +46,7 @@ def command(
     last
         Draw from the last steps of a training run only.
     labels
-        Earlier labels, for --more.
+        Earlier labels, for --more; not needed if the scores have them, such as those of a run folder.
     more
         Draw further prompts, most where the labels so far show errors.
     second
@@ -60,8 +62,6 @@ def command(
     from rmcalib.scores import label
 
     with session(common) as screen:
-        if more and labels is None:
-            raise ValueError("--more: needs the labels so far, --labels FILE")
         if labels is not None and not more:
             raise ValueError("--labels: has no effect without --more")
         drawn = label(
@@ -86,7 +86,6 @@ def command(
             )
         elif not common.quiet:
             options = [] if columns is None else ["--columns", columns]
-            options += ["--labels", "labels.jsonl"]
             opinion = [] if second is None else ["--second", second]
             commands = [command_line("eval", "--scores", source, *options, *opinion)]
             if drawn.ask == "chosen":
@@ -95,8 +94,8 @@ def command(
                 commands.append(command_line("watch", source, *options))
             print_lines(
                 *textwrap.wrap(f"{drawn.n:,} of {drawn.of:,} prompts, drawn {drawn.how}. {drawn.plan}.", 80),
-                f"Page: {page} (open it, label, save labels.jsonl)",
+                f'Page: {page} (open it in a browser, label, press "Save labels")',
                 f"Sheet: {sheet} (or fill its column `label`, and give it in place of labels.jsonl)",
-                *(f"Next: {command}" for command in commands),
+                *(f"Next: {command} --labels {_DOWNLOADED}" for command in commands),
             )
     return 0

@@ -182,11 +182,11 @@ def _more_sentence(sample: Row | None, gap: Row) -> str:
     """Say what more labels would show."""
     if sample is None or sample["unlike"] or gap["low"] is None:
         return ""
-    margin, more = 50 * (gap["high"] - gap["low"]), min(3 * gap["n"], sample["of"] - gap["n"])
-    after = margin * float(np.sqrt(gap["n"] / (gap["n"] + more)))
+    n, margin = sample["n"], 50 * (gap["high"] - gap["low"])
+    more = min(3 * n, sample["of"] - n)
+    after = margin * float(np.sqrt(n / (n + more)))
     return (
-        f"The gap is known to about ±{margin:.0f} points; {more:,} more labels would show it to ±{after:.0f} "
-        "(`rmcalib label --more --labels FILE` draws them)."
+        f"The gap is known to about ±{margin:.0f} points; {more:,} more labels would show it to ±{after:.0f}."
     )
 
 
@@ -362,7 +362,7 @@ def _uncalibrated_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
 
 def _pointwise_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     start, verdict = _claim(at, "pointwise", facts, "response")
-    found = [f"{start}: {verdict}."] if start else []
+    found = [f"{start}: {verdict}.", _more_sentence(facts["sample"], at["pointwise_gap"])] if start else []
     excess = at.get("fitted_log_loss_excess")
     if excess is not None:
         unstated = "" if start else "Its rewards state nothing about single responses. "
@@ -420,6 +420,17 @@ def _share(row: Row) -> str:
 
 def next_steps(evaluation: Evaluation, source: str = "SCORES") -> list[Step]:
     """Return what to do next, with commands; ``source`` is where the scores are."""
+    sample, steps = evaluation.facts["sample"], _result_steps(evaluation, source)
+    if sample is None or sample["unlike"] or sample["drawn"] != "at random":
+        return steps
+    draw = (
+        f"rmcalib label {quote(source)} --more --n {min(50, sample['of'] - sample['n'])} --output more-labels"
+    )
+    return [*steps, Step("Label more prompts, most where its first choices were wrong so far.", draw)]
+
+
+def _result_steps(evaluation: Evaluation, source: str) -> list[Step]:
+    """Return what to do about the result."""
     at, facts, file = overall_values(evaluation.rows), evaluation.facts, quote(source)
     other = Step("Compare it with another model on the same prompts.", f"rmcalib compare {file} OTHER_SCORES")
     sample = facts["sample"]

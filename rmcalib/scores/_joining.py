@@ -81,6 +81,7 @@ def join_labels(scores: Scores, labels: Any, origin: _files.Table, row: IntArray
     else:
         votes, ties, label = _votes(sheet, scores)
         columns |= {"votes": votes, "ties": ties} if several else {"label": label}
+        about["without_best"] = len(sheet.ballots) - int(np.isfinite(label[scores.offsets[:-1]]).sum())
     if several:
         about["agreement"] = _agreement(sheet, ask)
     if sheet.inclusion:
@@ -159,6 +160,10 @@ def _notes(about: Mapping[str, Any], scores: Scores, source: str) -> list[str]:
             f"{count(about['people'], 'person')} labelled some prompts twice or more and agree in "
             f"{100 * about['agreement']:.0f}% of the pairs of labels.".replace("persons", "people")
         )
+    if about.get("without_best"):
+        notes.append(
+            f"In {count(about['without_best'], 'prompt')}, no response is labelled as the best: not used."
+        )
     unused = int((~np.isnan(np.fmax.reduceat(scores.label, scores.offsets[:-1]))).sum())
     if unused:
         notes.append(
@@ -195,8 +200,8 @@ def label_rows(table: _files.Table, is_prompt: Callable[[str], bool] | None = No
     if not prompts or not (labels or second):
         missing = "label" if prompts else "prompt"
         raise ValueError(
-            f"{table.source}: no column `{missing}` (has {listed(table.columns)}); labels need the columns prompt, "
-            "response and label"
+            f"{table.source}: no column `{missing}` (has {listed(table.columns) or 'none'}); labels need the columns "
+            "prompt, response and label"
         )
     if is_prompt is not None and len(table):
         prompts.sort(key=lambda name: not is_prompt(_raw(table.columns[name][0])))
@@ -389,7 +394,7 @@ class _Responses:
             return None
         certain = place is not None
         if place is None:
-            place = _index([str(number) for number in self.scores.response[rows]], name)
+            place = _index([str(number) for number in self.scores.response[rows]], name.removesuffix(".0"))
             certain = place is not None and self.numbered and not row.response_id
         text = plain_text(row.text or ("" if place is not None else name))
         if self.texts is None or not text:
@@ -415,7 +420,8 @@ def _index(names: Sequence[str], name: str) -> int | None:
 def _find_prompt(prompts: Mapping[str, int], text: str) -> int | None:
     """Return where a prompt is, by its id or its text: the id of a long text is its digest."""
     stripped = text.strip()
-    for spelling in (text, stripped, stripped.removeprefix("'")):  # a sheet has ' before a formula
+    # A sheet has ' before a formula, and pandas writes the number 7 of a column with gaps as 7.0.
+    for spelling in (text, stripped, stripped.removeprefix("'"), stripped.removesuffix(".0")):
         if spelling in prompts:
             return prompts[spelling]
         if len(spelling) > LONGEST_ID and (digest := digest_of(spelling)) in prompts:
@@ -458,9 +464,10 @@ def _votes(sheet: _Sheet, scores: Scores) -> tuple[Any, Any, FloatArray]:
                 votes[first + best] += 1
                 label[first:last] = 0.0
                 label[first + best] = 1.0
-            elif max(ballot.values()) > 0:
+            elif (largest := max(ballot.values())) > 0:
                 ties[first:last] += 1
-                label[first:last] = 1 / (last - first)
+                shared = np.array([ballot.get(place) == largest for place in range(last - first)])
+                label[first:last] = shared / shared.sum()
     return votes, ties, label
 
 

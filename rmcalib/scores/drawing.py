@@ -281,7 +281,7 @@ def _second_phase(scores: Scores, n: int, rng: np.random.Generator) -> tuple[Flo
     inclusion = scores.extra.get(INCLUSION)
     if inclusion is None or not known.any() or np.ptp(inclusion[starts][known]) > 1e-9:
         raise ValueError(
-            'more: needs labels that were drawn at random (those of an earlier draw, filled in: labels="FILE")'
+            'more: needs labels of an earlier draw that was at random (its filled sheet: labels="FILE")'
         )
     confidence, total = confidence_of(scores), scores.n_items
     largest = scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), np.diff(scores.offsets))

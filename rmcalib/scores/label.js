@@ -71,10 +71,12 @@ const next = (from) => {
 const button = (text, act, parent) => { const one = make("button", text, parent); one.type = "button"; one.addEventListener("click", act); return one; };
 
 const marks = {};
+const none = {text: "", responses: []};  // what is shown after the last prompt, so that no key changes a label
+const shown = () => data.items[index] || none;
 const draw = () => {
-  const item = data.items[index], answer = mine()[index], total = data.items.length;
+  const item = shown(), answer = mine()[index], total = data.items.length;
   const done = data.items.filter((_, place) => answered(place)).length;
-  at("progress").textContent = `${done} of ${total} done, this is number ${index + 1}`;
+  at("progress").textContent = `${done} of ${total} done${item === none ? "" : `, this is number ${index + 1}`}`;
   at("done").max = total; at("done").value = done;
   at("question").textContent = done === total ? "All prompts are done. Save your labels."
     : best ? "Which response is the best?" : item.responses.length > 1 ? "Is each response correct?" : "Is the response correct?";
@@ -102,10 +104,12 @@ const record = (answer) => {
   mine()[index] = answer;
   keep();
 };
-const advance = () => { const place = next(index + 1); if (place >= 0) index = place; current = 0; draw(); };
-const choose = (number) => { const one = data.items[index].responses[number]; if (one) { record(one.response); advance(); } };
+const go = (place) => { index = place < 0 ? data.items.length : place; current = 0; draw(); };
+const advance = () => go(next(index + 1));
+const choose = (number) => { const one = shown().responses[number]; if (one) { record(one.response); advance(); } };
 const mark = (number, value) => {
-  const item = data.items[index], before = mine()[index];
+  const item = shown(), before = mine()[index];
+  if (item === none) return;
   record({...(before && before !== "s" ? before : {}), [item.responses[number].response]: value});
   const open = item.responses.findIndex((one) => !(one.response in mine()[index]));
   if (open < 0) advance(); else { current = open; draw(); }
@@ -118,10 +122,11 @@ const undo = () => {
   if (last[1] === undefined || last[1] === null) delete mine()[index]; else mine()[index] = last[1];
   keep(); draw();
 };
-const move = (by) => { index = (index + by + data.items.length) % data.items.length; current = 0; draw(); };
+const move = (by) => { const total = data.items.length; go(shown() === none ? (by < 0 ? total - 1 : 0) : (index + by + total) % total); };
+const answer = (said) => { if (shown() !== none) { record(said); advance(); } };
 const actions = {
-  t: ["Tie (t)", () => { if (best) { record("t"); advance(); } }],
-  s: ["Skip (s)", () => { record("s"); advance(); }],
+  t: ["Tie (t)", () => { if (best) answer("t"); }],
+  s: ["Skip (s)", () => answer("s")],
   u: ["Undo (u)", undo],
 };
 for (const [name, [text, act]] of Object.entries(actions)) if (best || name !== "t") marks[name] = button(text, act, at("actions"));
@@ -129,7 +134,8 @@ button("Previous", () => move(-1), at("actions"));
 button("Next", () => move(1), at("actions"));
 at("keys").textContent = `${best ? "1 to 9: this response is the best. t: tie." : "c: correct. w: wrong."} s: skip. u: undo. Arrows: previous and next. Labels are kept in this browser until you save them.`;
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT") return;
+  // A key that is held down repeats itself, and would label one prompt after the other.
+  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT") return;
   const key = event.key.toLowerCase();
   if (best && /^[1-9]$/.test(key)) choose(Number(key) - 1);
   else if (!best && (key === "c" || key === "w")) mark(current, key === "c" ? 1 : 0);
@@ -166,7 +172,7 @@ at("save").addEventListener("click", () => {
   document.body.append(link); link.click(); link.remove();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   const prompts = new Set(lines.map((row) => row.prompt)).size;
-  at("progress").textContent = `Saved ${prompts} prompts as labels.jsonl, where your browser saves files: --labels labels.jsonl joins them.`;
+  at("progress").textContent = `Saved ${prompts} prompts as labels.jsonl, where your browser saves files ("labels (1).jsonl" if there was one before).`;
 });
 at("person").value = state.person;
 at("person").addEventListener("keydown", (event) => { if (event.key === "Enter") at("person").blur(); });
@@ -179,8 +185,7 @@ at("person").addEventListener("change", () => {
     delete state.labels[""]; delete state.undo[""];
   }
   state.person = name; keep();
-  index = Math.max(next(0), 0); current = 0; draw();
+  go(next(0));
 });
-index = Math.max(next(0), 0);
-draw();
+go(next(0));
 })();

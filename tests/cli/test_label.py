@@ -49,6 +49,12 @@ def test_from_scores_without_labels_to_the_gap(tmp_path: Path, invoke: Invoke) -
     content = json.loads(next((tmp_path / "runs").rglob("metrics.json")).read_text(encoding="utf-8"))
     assert (content["facts"]["sample"]["n"], content["facts"]["sample"]["of"]) == (80, 300)
     assert content["facts"]["sample"]["drawn"] == "at random"
+    page = next((tmp_path / "runs").rglob("report.html")).read_text(encoding="utf-8")
+    run = next((tmp_path / "runs").rglob("scores.parquet")).parent
+    assert f"rmcalib label {run} --more" in page
+    place = ("--more", "--n", "20", "--output", str(tmp_path / "next"))
+    assert invoke("label", str(run), *place).code == 0  # the labels are in the run
+    assert pd.read_csv(tmp_path / "next" / "sheet.csv")["label"].notna().sum() == 240
     for command in (("calibrate", source), ("decide", source), ("compare", source, source)):
         place = ("--output", str(tmp_path / "out")) if command[0] != "decide" else ()
         done = invoke(*command, *labels, *place, "--json")
@@ -66,7 +72,7 @@ def test_bad_labels_are_one_line(tmp_path: Path, invoke: Invoke) -> None:
     for arguments, name in (
         (("eval", "--scores", source, "--labels", str(tmp_path / "wrong.csv")), "nobody"),
         (("eval", "--scores", source, "--labels", str(tmp_path / "none.csv")), "none.csv"),
-        (("label", source, "--more", "--output", str(tmp_path / "x")), "--more"),
+        (("label", source, "--more", "--output", str(tmp_path / "x")), "more"),
         (("label", source, "--by", "colour", "--output", str(tmp_path / "x")), "colour"),
         (("label", source, "--n", "0", "--output", str(tmp_path / "x")), "--n"),
     ):
@@ -82,7 +88,7 @@ def test_the_next_commands_have_what_the_draw_had(tmp_path: Path, invoke: Invoke
     source, place = str(tmp_path / "mine.csv"), ("--output", str(tmp_path / "labels"))
     done = invoke("label", source, "--n", "9", "--second", source, "--ask", "chosen", *place)
     assert done.code == 0, done.err
-    commands = [line for line in done.out.splitlines() if "--labels labels.jsonl" in line]
+    commands = [line for line in done.out.splitlines() if line.endswith("labels.jsonl")]
     assert [("--second" in line, "best-of-n" in line) for line in commands] == [(True, False), (False, True)]
     assert len(done.out.splitlines()[0]) <= 80
     run = tmp_path / "run"

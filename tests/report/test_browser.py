@@ -177,22 +177,25 @@ def test_a_page_that_leaves_out_prompts_counts_them(tmp_path: Path, monkeypatch:
 
 
 LABELLING = """
-const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+const press = (key, repeat) => document.dispatchEvent(new KeyboardEvent("keydown", {key, repeat, bubbles: true}));
 const kept = () => JSON.parse(Object.entries(localStorage).find(([name]) => name.startsWith("rmcalib-label"))[1]);
 at("person").value = "Ann"; at("person").dispatchEvent(new Event("change"));
 for (let i = 0; i < 18; i++) press(String(1 + i % 3));
-press("u"); press("t"); press("s"); press("9");
-seen.progress = at("done").value; press("2"); seen.done = at("done").value; seen.most = at("done").max;
-seen.kept = Object.keys(kept().labels.Ann).length;
+press("u"); press("t"); press("s"); press("9"); press("1", true);
+seen.progress = at("done").value;
 seen.foreign = document.querySelectorAll("main script, main img, main a").length;
 seen.code = document.querySelectorAll("main pre code").length;
+press("2"); seen.done = at("done").value; seen.most = at("done").max;
+seen.kept = Object.keys(kept().labels.Ann).length;
+const before = JSON.stringify(kept()); press("3"); press("s"); seen.after = JSON.stringify(kept()) === before;
 let saved; URL.createObjectURL = (blob) => { saved = blob; return "#"; };
 at("save").click(); seen.saved = await saved.text();
 const [name] = Object.entries(localStorage).find(([name]) => name.startsWith("rmcalib-label"));
 const other = kept(); other.labels.Ben = {0: "t"}; localStorage.setItem(name, JSON.stringify(other)); // another tab
 press("u"); press("3"); seen.people = Object.keys(kept().labels).sort();
 localStorage.setItem = () => { throw new Error("full"); }; Storage.prototype.setItem = localStorage.setItem;
-press("1"); seen.warned = !at("warning").hidden; at("save").click(); seen.last = (await saved.text()).includes('"Ben"');
+press("u"); press("1"); seen.warned = !at("warning").hidden;
+at("save").click(); seen.last = (await saved.text()).includes('"Ben"');
 """
 
 
@@ -223,6 +226,7 @@ def test_prompts_are_labelled_by_keyboard(width: int, tmp_path: Path) -> None:
     assert seen["code"] >= 4
     # 17 choices, a tie and a skip; then the last one.
     assert (seen["progress"], seen["done"], seen["most"], seen["kept"]) == (19, 20, 20, 20)
+    assert seen["after"]  # no key changes a label once all prompts are done
     assert (seen["people"], seen["warned"], seen["last"]) == (["Ann", "Ben"], True, True)
     (tmp_path / "labels.jsonl").write_text(seen["saved"], encoding="utf-8")
     scores = load_scores(table, labels=tmp_path / "labels.jsonl")

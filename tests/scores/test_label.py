@@ -154,6 +154,19 @@ def test_a_half_filled_sheet_is_fine_and_the_best_alone_may_be_marked() -> None:
         load_scores(frame, labels=label(frame, n=50).table)
 
 
+def test_marks_that_name_no_single_best_response() -> None:
+    frame, best = table()
+    sheet = filled(label(frame, n=50).table, best)
+    prompts = sheet["prompt"].unique()
+    sheet.loc[sheet["prompt"] == prompts[0], "label"] = 0.0
+    sheet.loc[sheet["prompt"] == prompts[1], "label"] = [1.0, 1.0, 0.0]
+    scores = load_scores(frame, labels=sheet)
+    of_prompt = dict(zip(scores.item_id[scores.offsets[:-1]], scores.label.reshape(N, M), strict=True))
+    assert np.isnan(of_prompt[prompts[0]]).all()
+    assert of_prompt[prompts[1]].tolist() == [0.5, 0.5, 0.0]
+    assert any("1 prompt" in note for note in scores.manifest["notes"])
+
+
 def test_labels_are_joined_by_text() -> None:
     frame, best = table(20)
     long = "A question that is so long that its digest is its id. " * 4
@@ -435,6 +448,8 @@ def test_sheets_that_a_spreadsheet_saved(form: dict[str, Any], tmp_path: Path) -
     assert known.sum() == 8
     assert (scores.label.reshape(30, M).argmax(axis=1) == best)[known].all()
     assert set(scores.extra["inclusion"][np.isfinite(scores.extra["inclusion"])]) == {9 / 30}
+    as_floats = sheet.assign(prompt=sheet["prompt"] + ".0", response=sheet["response"].astype(str) + ".0")
+    assert (np.isnan(load_scores(frame, labels=as_floats).label) == np.isnan(scores.label)).all()
     by_text = sheet.drop(columns="response").rename(columns={"response_text": "completion"})
     assert (np.isnan(load_scores(frame, labels=by_text).label) == np.isnan(scores.label)).all()
 
