@@ -52,8 +52,8 @@ def test_from_scores_without_labels_to_the_gap(tmp_path: Path, invoke: Invoke) -
     page = next((tmp_path / "runs").rglob("report.html")).read_text(encoding="utf-8")
     run = next((tmp_path / "runs").rglob("scores.parquet")).parent
     assert f"rmcalib label {run} --more" in page
-    place = ("--more", "--n", "20", "--output", str(tmp_path / "next"))
-    assert invoke("label", str(run), *place).code == 0  # the labels are in the run
+    further = ("--more", "--n", "20", "--output", str(tmp_path / "next"))
+    assert invoke("label", str(run), *further).code == 0  # the labels are in the run
     assert pd.read_csv(tmp_path / "next" / "sheet.csv")["label"].notna().sum() == 240
     for command in (("calibrate", source), ("decide", source), ("compare", source, source)):
         place = ("--output", str(tmp_path / "out")) if command[0] != "decide" else ()
