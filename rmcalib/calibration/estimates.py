@@ -306,11 +306,20 @@ def _paired(a: Estimate, b: Estimate) -> tuple[FloatArray | None, list[FloatArra
         return None, []
     base = b.if_right - a.if_right
     if a.ranks is None or b.ranks is None:
-        jump = np.abs(b.if_wrong - a.if_wrong - base)  # either model may be the one that was surer
-        return base, [base - jump, base + jump]
+        jump = _typical(np.abs(b.if_wrong - a.if_wrong - base), a.if_right, b.if_right)
+        return base, [base - jump, base + jump]  # either model may be the one that was surer
     # One model may be right and the other wrong, even if that was never seen.
     step = 1.0 if a.step is None else a.step
     return base, [] if _same_ranks(a.ranks, b.ranks) else [base - step, base + step]
+
+
+def _typical(jump: FloatArray, a: FloatArray, b: FloatArray) -> float:
+    """Return the mean of the jumps (n,) of losses where a choice is wrong, given the losses ``a`` and ``b`` if right.
+
+    The surer a model is, the smaller its loss if right, and the rarer its errors: so each prompt counts √(a·b).
+    """
+    weight = np.sqrt(np.maximum(a * b, 0.0))
+    return float(jump.mean() if weight.sum() == 0 else (weight * jump).sum() / weight.sum())
 
 
 def _same_ranks(one: FloatArray, other: FloatArray) -> bool:

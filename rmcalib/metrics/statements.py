@@ -38,6 +38,8 @@ def statement_tests(
     if whole.scores.view == "pointwise":
         return _gap_test(whole, "pointwise", settings)
     tests = _gap_test(whole, "votes", settings)
+    if whole.by_majority:
+        return tests
     if one is None:
         return tests | _gap_test(whole, "pairs", settings)
     if len(one) < FEWEST:

@@ -183,6 +183,11 @@ class Part:
         return np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
 
     @cached_property
+    def by_majority(self) -> bool:
+        """Whether the correct response is what most of several people prefer: more often than any single person."""
+        return self.scores.labels == "votes" and bool((self.scores.n_votes > 1).any())
+
+    @cached_property
     def has_pointwise(self) -> bool:
         """Whether responses are measured one by one: by their labels, or because a judge states P(yes)."""
         return self.scores.view == "pointwise" or bool(

@@ -65,7 +65,8 @@ class Evaluation(Shown):
         The bins, and the isotonic curves, of the diagrams of all responses.
     facts : dict
         What the sentences need besides the metrics: view ("top_1": one response is the best; "pointwise": each is
-        correct or not), prompts, responses, clusters, chance (accuracy of a random
+        correct or not), by_majority (the best response is what most of several people prefer), prompts, responses,
+        clusters, chance (accuracy of a random
         choice), smallest_gap (that these prompts can show), gain (of a temperature on other prompts, with its
         interval), tests (the p-value of each statement against the model: gap, cancels, groups, scale, check),
         shown (those statements that hold after the correction for all of them).
@@ -288,8 +289,8 @@ def evaluate(
     single = None if reason else whole.prompts("one")
     drawn = whole.prompts("labelled")
     is_weighted = drawn is not None and drawn.weight is not None  # then there are means and decisions
-    plain = None if is_weighted else single
-    if group_by and single is None:
+    plain = None if is_weighted or whole.by_majority else single
+    if group_by and (single is None or whole.by_majority):
         raise ValueError(f"group by: {reason or 'no prompts with one correct response, so there is no gap'}")
     named = None if metrics is None else [one.name for one in wanted]
     rows = tables.metric_rows(whole, wanted, settings)
@@ -303,8 +304,9 @@ def evaluate(
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
         rows=rows,
         group_rows=_flagged(groups, tests, level),
-        facts=_facts(whole, single, settings, reason)
+        facts=_facts(whole, single, settings, reason, len(tests))
         | {
+            "by_majority": whole.by_majority,
             "sample": sample,
             "in_fit": in_fit,
             "view": view,
@@ -329,7 +331,7 @@ def evaluate(
 def _flagged(groups: list[Row], tests: Mapping[str, float], level: float) -> list[Row]:
     """Return groups that are flagged after the correction for all groups, and for the other statements of a page."""
     if "groups" not in tests:
-        return groups
+        return [row | {"flagged": False} for row in groups]
     smallest = tests["groups"]  # 0 if a gap is beyond all chance
     factor = corrected(tests)["groups"] / smallest if smallest else float(len(tests))
     for row in groups:
@@ -372,10 +374,14 @@ def _no_labels(scores: Scores) -> str:
 
 
 def _first_choice(whole: Part, single: Part | None, settings: Settings) -> list[Row]:
-    """Return the bins of the first screen: of first choices, or of responses if each is correct or not."""
+    """Return the bins of the first screen: of first choices, of responses if each is correct or not, or of votes."""
     if whole.scores.view == "pointwise":
         labelled = whole.prompts("labelled")
         return [] if labelled is None else tables.bin_rows(labelled.pointwise, settings, band=True)
+    if whole.by_majority:
+        voted = whole.prompts("votes")
+        votes = None if voted is None else voted.votes
+        return [] if votes is None else tables.bin_rows(votes, settings, band=True)
     return [] if single is None else tables.bin_rows(single.first_choice, settings, band=True)
 
 
@@ -415,7 +421,9 @@ def _columns(scores: Scores, texts: Benchmark | None) -> Mapping[str, Mapping[st
     return columns
 
 
-def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None) -> dict[str, Any]:
+def _facts(
+    whole: Part, one: Part | None, settings: Settings, reason: str | None, statements: int
+) -> dict[str, Any]:
     scores = whole.scores
     facts: dict[str, Any] = {
         "scale": asdict(scores.scale),
@@ -435,9 +443,10 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
         "smallest_gap": None,
         "gain": None,
     }
-    if one is None or len(one) < FEWEST:
+    if one is None or len(one) < FEWEST or whole.by_majority:
         return facts
-    facts["smallest_gap"] = smallest_gap(one, level=settings.level)
+    # A gap is shown if its test passes the correction for all statements.
+    facts["smallest_gap"] = smallest_gap(one, level=1 - (1 - settings.level) / max(statements, 1))
     before, after = (
         tables.estimate_of(catalogue()[name], whole, settings) for name in ("nll_at_temperature", "nll")
     )

@@ -178,7 +178,7 @@ def _first_choice(result: Evaluation) -> Drawing:
         ),
         f"What it says against how often it is right: {seen}",
         _DIAGRAM.format("responses" if single else "prompts"),
-        slider=not single,
+        slider=not single and not result.facts["by_majority"],
     )
 
 
@@ -199,7 +199,7 @@ def _tiles(result: Evaluation, at: Mapping[str, Row]) -> list[Tile]:
         if metric in at
     ]
     if result.facts["gain"] is not None and "temperature" in at:
-        if sentences.temperature_helps(result.facts) and sentences.is_usable(at):
+        if sentences.offers_temperature(result):
             tiles.append(_tile(at["temperature"], "temperature", "best temperature", key="best-temperature"))
         else:
             tiles.append(Tile("best temperature", "none", "not shown to help"))

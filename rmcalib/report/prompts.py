@@ -13,6 +13,7 @@ from rmcalib._util.texts import script_json
 from rmcalib.benchmarks import Item
 from rmcalib.benchmarks._official import tied_categories
 from rmcalib.report.figures import FIRST_CHOICE
+from rmcalib.report.sentences import offers_temperature
 
 if TYPE_CHECKING:
     from rmcalib.report.evaluation import Evaluation
@@ -63,6 +64,7 @@ def prompt_data(evaluation: Evaluation) -> dict[str, Any]:
         "strata": [[len(places), weight] for places, weight in strata],
         "texts": len(texts),
         "temperature": best,
+        "repairs": offers_temperature(evaluation),
         "diagram": FIRST_CHOICE,
         "calibrated": evaluation.facts["no_calibration"] is None and evaluation.facts["view"] == "top_1",
     }

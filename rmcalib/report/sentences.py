@@ -151,7 +151,9 @@ def evaluation_sentences(evaluation: Evaluation) -> list[str]:
         found = _pointwise_sentences(at, facts)
     else:
         found = _vote_sentences(at, facts)
-        if facts["one_answer"] == 1:
+        if facts["by_majority"]:
+            found += _majority_sentences(at, facts)
+        elif facts["one_answer"] == 1:
             found.append("One prompt shows nothing about calibration.")
         elif facts["one_answer"]:
             found += _choice_sentences(evaluation, at)
@@ -290,6 +292,11 @@ def temperature_helps(facts: Row) -> bool:
     return "scale" in facts["shown"] and facts["gain"] is not None and bool(facts["gain"]["value"] > 0)
 
 
+def offers_temperature(evaluation: Evaluation) -> bool:
+    """Return whether a page offers the best temperature: it is shown to help, and rewards are shown to be useful."""
+    return temperature_helps(evaluation.facts) and is_usable(overall_values(evaluation.rows))
+
+
 def _temperature_sentence(at: Mapping[str, Row], facts: Row) -> str:
     if "temperature" not in at or not is_usable(at):
         return ""
@@ -401,7 +408,15 @@ def _vote_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     best = at.get("vote_agreement_ceiling")
     if best is not None and best["n"] >= FEWEST:
         found.append(f"With the best choices, about {percent(best['value'])} would agree (estimated).")
-    return [*found, "Counting the most preferred response as the correct one:"]
+    return found if facts["by_majority"] else [*found, "Counting the most preferred response as the correct one:"]
+
+
+def _majority_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
+    """Say how often the first choice is what most people prefer, which a forecast of votes does not state."""
+    reverse = _reversed_sentence(at, facts)
+    if reverse or "accuracy" not in at:
+        return [reverse]
+    return [f"Its first choice is the most preferred response {percent(at['accuracy']['value'])} of the time."]
 
 
 def _share(row: Row) -> str:
@@ -461,7 +476,8 @@ def _result_steps(evaluation: Evaluation, source: str) -> list[Step]:
         return [Step(f"Take more prompts: fewer than {FEWEST} show nothing about calibration.")]
     if "calibrator" in evaluation.manifest and not facts["shown"]:
         return [Step("Use the calibrator: on these prompts no error of its probabilities is shown.")]
-    return [*_repair_steps(evaluation, at, file, other), *_acting_steps(evaluation, file)]
+    repair = [other] if facts["by_majority"] else _repair_steps(evaluation, at, file, other)
+    return [*repair, *_acting_steps(evaluation, file)]
 
 
 def _repair_steps(evaluation: Evaluation, at: Mapping[str, Row], file: str, other: Step) -> list[Step]:

@@ -252,7 +252,7 @@
 
   if (slider && single.length) {
     byId("slider").hidden = false;
-    if (data.temperature) {
+    if (data.repairs) {
       const place = Math.log10(data.temperature);
       if (Math.abs(place) > 2.5) { slider.min = Math.min(-3, place - 1); slider.max = Math.max(3, place + 1); }
       const mark = element("option");
