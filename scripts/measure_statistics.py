@@ -12,6 +12,8 @@ it stopped.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,33 +23,28 @@ from worlds import ACCURATE, SETTINGS, Setting, drawn_part, truths
 
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.table import estimate_of, find_value
+from rmcalib.metrics.table import OVERALL, estimate_of
 from rmcalib.metrics.views import whole_part
 from rmcalib.report import evaluate
 from rmcalib.scores import Scores
 
 HOW = Settings(resamples=199)
+SAMPLED = 100  # prompts with samples of a policy
 LOW, HIGH = 0.93, 0.97
-MOST = 5  # times as many data sets are drawn for intervals that are rarely shown
+MOST = 5  # times as many data sets are drawn for intervals that are rarely shown, and for doubtful tests
+DOUBTFUL = 0.065  # a test that rejects so many calibrated forecasts may do so by chance
 POINTWISE = (
     "pointwise_gap",
     "pointwise_accuracy",
     "pointwise_confidence",
     "pointwise_ece",
     "pointwise_log_loss",
+    "fitted_log_loss_excess",
 )
-ACCUSING = ["overconfidence", "accuracy", "kept_information", "confidence_ece", "confidence_ece_p_value"]
-ACCUSED: dict[str, tuple[int, int, float, list[int] | None]] = {
-    "pairs, 350 prompts": (350, 2, 0.0, None),
-    "four, 100 prompts": (100, 4, 0.0, None),
-    "four, 1,000 prompts": (1000, 4, 0.0, None),
-    "accuracy .97, 183 prompts": (183, 4, 5.55, None),
-    "80 questions × 5": (400, 4, 0.0, [5] * 80),
-    "20 questions × 15": (300, 4, 0.0, [15] * 20),
-    "one question has a tenth of 300": (300, 4, 0.0, [30] + [1] * 270),
-    "one question has half of 300": (300, 4, 0.0, [150] + [1] * 150),
-}
-"""Worlds of a calibrated model: prompts, responses, the advantage of one, the sizes of questions."""
+ACCUSING = [
+    "overconfidence", "accuracy", "kept_information", "confidence_ece", "confidence_ece_p_value",
+    "pointwise_gap", "within_prompt_auroc", "vote_gap",
+]  # fmt: skip
 
 
 def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
@@ -55,7 +52,11 @@ def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
     start, true = time.process_time(), truths(setting)
     found: dict[str, list[tuple[float, float, float, bool | None]]] = {name: [] for name in true}
     for run in range(MOST * runs):
-        wanted = {name: rows for name, rows in found.items() if run < runs or 0 < len(rows) < runs}
+        wanted = {
+            name: rows
+            for name, rows in found.items()
+            if run < runs or 0 < len(rows) < runs or is_doubtful(name, true[name], rows[:runs])
+        }
         if not wanted:
             break
         part = drawn_part(setting, np.random.default_rng([run, setting.n, SETTINGS.index(setting)]))
@@ -69,6 +70,17 @@ def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
             rows.append((estimate.value, limits.low, limits.high, rejected))
     seconds = time.process_time() - start
     return [summary(setting, name, true[name], rows, runs, seconds) for name, rows in found.items() if rows]
+
+
+def is_doubtful(name: str, truth: float, rows: list[Any]) -> bool:
+    """Whether the test of a calibrated forecast rejects more than chance easily explains."""
+    tested = [row[3] for row in rows if row[3] is not None]
+    return is_null(name, truth) and bool(tested) and float(np.mean(tested)) > DOUBTFUL
+
+
+def is_null(name: str, truth: float) -> bool:
+    """Whether a forecast is calibrated, so that its test should reject 5%."""
+    return abs(truth) < 1e-6 and name != "ece_at_temperature"
 
 
 def summary(
@@ -134,10 +146,9 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
             }
         )
     tested = [row for row in rows if row["rejected"] not in (None, "")]
-    calibrated = [
-        row for row in tested if float(row["truth"]) == 0 and row["measure"] != "ece_at_temperature"
-    ]
+    calibrated = [row for row in tested if is_null(row["measure"], float(row["truth"]))]
     rates = [float(row["rejected"]) for row in calibrated] or [float("nan")]
+    again = sum(int(row["shown"]) > runs for row in calibrated)
     against = sum(int(float(row["contradictions"])) for row in tested)
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
     gaps = [row for row in rows if row["measure"] == "overconfidence" and abs(float(row["truth"])) < 2e-3]
@@ -153,8 +164,9 @@ is uncertain by about {uncertainty(runs):.3f}, so an exact interval shows {LOW} 
 **Lowest coverage: {float(worst["coverage"]):.3f}, for {worst["measure"]} ({worst["setting"]},
 {worst["prompts"]} prompts, shown in {worst["shown"]} data sets).** {sum(map(is_low, rows))} of {len(rows)} coverages
 are more than two standard errors below {LOW}. The null tests reject {min(rates):.3f} to {max(rates):.3f} of the
-calibrated forecasts at 5%. Interval and test disagree about 0 in {against} of
-{sum(int(row["shown"]) for row in tested)} data sets and measures.
+calibrated forecasts at 5%; {again} tests that rejected more than {DOUBTFUL:.1%} of the first {runs} data sets had
+{MOST * runs:,} (a rate of 5% is then uncertain by {uncertainty(MOST * runs):.3f}).
+Interval and test disagree about 0 in {against} of {sum(int(row["shown"]) for row in tested)} data sets and measures.
 A calibrated model is called over- or under-confident in at most {called:.1%} of the data
 sets of any setting. Reports without an interval are not counted. "T is at least 0.3, without upper limit" is
 an interval, too; its infinite width is left out of the mean width. Rewards with nearly no information have a finite
@@ -175,7 +187,8 @@ the side of the misses, and the rejection rates.
 
 ## Every response on its own
 
-100 prompts with 2 to 64 responses each (log-uniform), calibrated response by response. Prompts differ in difficulty.
+{SAMPLED} prompts with 2 to 64 responses each (log-uniform), calibrated response by response. Prompts differ in
+difficulty.
 
 {each_response}
 
@@ -216,29 +229,15 @@ Metrics of people's votes are measured in [votes.md](votes.md).
 
 def pointwise_rows(runs: int) -> list[dict[str, Any]]:
     """Measure responses that are each correct or not: from 2 to 64 of a prompt."""
-
-    def draw(n: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
-        sizes = np.exp(rng.uniform(np.log(2), np.log(65), size=n)).astype(int)
-        prompt = np.repeat(np.arange(n), sizes)
-        odds = rng.normal(scale=1.5, size=n)[prompt] + rng.normal(size=len(prompt))
-        return prompt, odds, rng.random(len(prompt)) < expit(odds)
-
-    p = expit(draw(100_000, np.random.default_rng(12345))[1])
+    p = expit(samples(np.random.default_rng(12345), 100_000)[1])
     true = dict.fromkeys(POINTWISE, 0.0)
     true |= {"pointwise_accuracy": float(p.mean()), "pointwise_confidence": float(p.mean())}
     true["pointwise_log_loss"] = float(entr(p).mean() + entr(1 - p).mean())
+    true["fitted_log_loss_excess"] = true["pointwise_log_loss"] - float(entr(p.mean()) + entr(1 - p.mean()))
     held: dict[str, list[bool]] = {name: [] for name in true}
     rejected = []
     for run in range(runs):
-        prompt, odds, correct = draw(100, np.random.default_rng([run, 64]))
-        columns = {
-            "item_id": prompt.astype(str),
-            "category": np.full(len(prompt), "all"),
-            "response": np.arange(len(prompt)) - np.searchsorted(prompt, prompt),
-            "is_correct": correct,
-            "reward": odds,
-        }
-        part = whole_part(Scores.from_columns(columns).labelled_as("correct"))
+        part = whole_part(sampled(np.random.default_rng([run, 64])))
         for name in POINTWISE:
             found = estimate_of(catalogue()[name], part, HOW)
             limits = None if found is None else found.interval()
@@ -251,30 +250,83 @@ def pointwise_rows(runs: int) -> list[dict[str, Any]]:
     return [line | {"pointwise_ece: rejects": f"{np.mean(rejected):.3f}"}]
 
 
+def samples(rng: np.random.Generator, n: int) -> tuple[Any, Any, Any]:
+    """Return the prompt of each response, its log-odds of being correct, and whether it is."""
+    sizes = np.exp(rng.uniform(np.log(2), np.log(65), size=n)).astype(int)
+    prompt = np.repeat(np.arange(n), sizes)
+    odds = rng.normal(scale=1.5, size=n)[prompt] + rng.normal(size=len(prompt))
+    return prompt, odds, rng.random(len(prompt)) < expit(odds)
+
+
+def sampled(rng: np.random.Generator) -> Scores:
+    """Draw responses that are calibrated one by one."""
+    prompt, odds, correct = samples(rng, SAMPLED)
+    columns = {
+        "item_id": prompt.astype(str),
+        "category": np.full(len(prompt), "all"),
+        "response": np.arange(len(prompt)) - np.searchsorted(prompt, prompt),
+        "is_correct": correct,
+        "reward": odds,
+    }
+    return Scores.from_columns(columns).labelled_as("correct")
+
+
+def voted(rng: np.random.Generator, n: int, voters: int) -> Scores:
+    """Draw votes on pairs from the forecast fractions."""
+    rewards = rng.normal(scale=1.2, size=(n, 2))
+    first = rng.binomial(voters, expit(rewards[:, 0] - rewards[:, 1]))
+    groups = [f"group {i}" for i in rng.integers(5, size=n)]
+    return Scores.from_arrays(rewards, votes=np.column_stack([first, voters - first]), category=groups)
+
+
+def chosen(
+    rng: np.random.Generator, n: int, m: int, advantage: float = 0.0, sizes: list[int] | None = None
+) -> Scores:
+    """Draw n prompts with one best of m responses, perhaps with an advantage, from questions of these sizes."""
+    cluster = np.arange(n) if sizes is None else np.repeat(np.arange(len(sizes)), sizes)
+    utility = rng.normal(scale=1.0 if advantage else 1.5, size=(int(cluster.max()) + 1, m))[cluster]
+    utility += 0.2 * rng.normal(size=(n, m)) * (sizes is not None)
+    utility[np.arange(n), rng.integers(m, size=n)] += advantage
+    shared = rng.random((n, 1)) < (0.0 if sizes is None else 0.8)
+    noise = np.where(shared, rng.gumbel(size=(int(cluster.max()) + 1, m))[cluster], rng.gumbel(size=(n, m)))
+    groups = [f"group {i}" for i in rng.integers(5, size=n)]
+    names = None if sizes is None else cluster.astype(str).tolist()
+    return Scores.from_arrays(utility, (utility + noise).argmax(axis=1), category=groups, cluster=names)
+
+
+ACCUSED: dict[str, Callable[[np.random.Generator], Scores]] = {
+    "pairs, 350 prompts": partial(chosen, n=350, m=2),
+    "four, 100 prompts": partial(chosen, n=100, m=4),
+    "four, 1,000 prompts": partial(chosen, n=1000, m=4),
+    "accuracy .97, 183 prompts": partial(chosen, n=183, m=4, advantage=5.55),
+    "80 questions × 5": partial(chosen, n=400, m=4, sizes=[5] * 80),
+    "20 questions × 15": partial(chosen, n=300, m=4, sizes=[15] * 20),
+    "one question has a tenth of 300": partial(chosen, n=300, m=4, sizes=[30] + [1] * 270),
+    "one question has half of 300": partial(chosen, n=300, m=4, sizes=[150] + [1] * 150),
+    "each response correct or not, 100 prompts": sampled,
+    "300 pairs with 10 votes": partial(voted, n=300, voters=10),
+    "300 pairs with 1 vote": partial(voted, n=300, voters=1),
+}
+"""Worlds of a calibrated model."""
+
+
 def accusation_rows(runs: int) -> list[dict[str, Any]]:
     """Return how often a calibrated model is accused of anything, in several worlds."""
     rows = []
-    for name, (n, m, advantage, sizes) in ACCUSED.items():
+    for number, (name, draw) in enumerate(ACCUSED.items()):
         any_shown, any_alone, verdict = 0, 0, 0
         for run in range(runs):
-            rng = np.random.default_rng([run, n, m])
-            cluster = np.arange(n) if sizes is None else np.repeat(np.arange(len(sizes)), sizes)
-            utility = rng.normal(scale=1.0 if advantage else 1.5, size=(int(cluster.max()) + 1, m))[cluster]
-            utility += 0.2 * rng.normal(size=(n, m)) * (sizes is not None)
-            utility[np.arange(n), rng.integers(m, size=n)] += advantage
-            shared = rng.random((n, 1)) < (0.0 if sizes is None else 0.8)
-            noise = np.where(
-                shared, rng.gumbel(size=(int(cluster.max()) + 1, m))[cluster], rng.gumbel(size=(n, m))
+            found = evaluate(
+                draw(np.random.default_rng([run, number])), metrics=ACCUSING, resamples=HOW.resamples
             )
-            groups = [f"group {i}" for i in rng.integers(5, size=n)]
-            names = None if sizes is None else cluster.astype(str).tolist()
-            winner = (utility + noise).argmax(axis=1)
-            scores = Scores.from_arrays(utility, winner, category=groups, cluster=names)
-            found = evaluate(scores, metrics=ACCUSING, resamples=HOW.resamples)
-            kept, right = (find_value(found.rows, each) for each in ("kept_information", "accuracy"))
-            worse = kept is not None and kept["high"] is not None and kept["high"] < 0
-            below = right is not None and right["high"] is not None and right["high"] < 1 / m
-            any_shown += bool(found.facts["shown"]) or worse or below
+            upper = {row["metric"]: row["high"] for row in found.rows if row["category"] == OVERALL}
+            least = {"kept_information": 0.0, "accuracy": found.facts["chance"], "within_prompt_auroc": 0.5}
+            worse = any(
+                upper.get(metric) is not None and upper[metric] < guess for metric, guess in least.items()
+            )
+            any_shown += (
+                bool(found.facts["shown"]) or worse or any(row["flagged"] for row in found.group_rows)
+            )
             any_alone += any(p <= 0.05 for p in found.facts["tests"].values())
             verdict += bool(found.facts["tests"])
         rows.append(

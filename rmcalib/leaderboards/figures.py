@@ -31,7 +31,7 @@ _SIZE = 8  # points
 _DPI = 300
 _LOOKS = {SPLIT_HALVES: (BLUE, 0.85), SAME_PROMPTS: (GREY, 0.55)}  # colour and opacity of bars
 _OVERALL = (LEADERBOARD, "accuracy")  # targets that are not categories
-_AXIS_NAMES = {"ece": "top-1 ECE", "ece_score": "ece_score: 1 − mean P(chosen)"}
+_AXIS_NAMES = {"ece_score": "ece_score: 1 − mean P(chosen)"}
 
 
 # The rows of a leaderboard.
@@ -117,7 +117,7 @@ def top_10_figure(rows: Table, *, error: str = "ece", n_models: int) -> Figure:
     --------
     >>> rows = [{"model": "org/rm", "value": 0.02, "low": 0.01, "high": 0.03, "null_mean": 0.01}]
     >>> top_10_figure(rows, n_models=12).axes[0].get_xlabel()
-    'top-1 ECE'
+    'ECE (all responses)'
     """
     figure = _figure(1.1 + 0.22 * len(rows))
     axes = figure.subplots()

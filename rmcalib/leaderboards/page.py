@@ -45,8 +45,8 @@ _WRITERS = {".csv": write_csv, ".json": write_json, ".md": write_text, ".html": 
 _BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
 _GUESS = "worse than a uniform guess, or not shown to be right more often than by chance"
 _SAYS = (
-    "Below the line: over-confident (▼). Above: under-confident (▲). Circles: not shown to be either, each by its own "
-    "interval. Numbers, if there are any, are places in the table."
+    "Below the line: over-confident (▼). Above: under-confident (▲). Circles: not shown to be either, {}. Numbers, if "
+    "there are any, are places in the table."
 )
 _CORRELATED = (
     "Positive: models that are better by the error have better scores. With split halves, the error comes from one "
@@ -137,8 +137,11 @@ def _says_right(board: Board) -> list[Drawing]:
         return []
     place = {row["model"]: i for i, row in enumerate(board.models)}
     rows = sorted(board.metrics, key=lambda row: place[row["model"]])
+    gaps = {row["model"]: row["gap"]["shown"] for row in board.models if row.get("gap")}
     label = "What each model says against how often it is right"
-    return [Drawing("says_right", partial(figures.says_right_figure, rows), label, _SAYS)]
+    how = "after a correction for looking at all of them" if gaps else "each by its own interval"
+    draw = partial(figures.says_right_figure, rows, gaps or None)
+    return [Drawing("says_right", draw, label, _SAYS.format(how))]
 
 
 def _paper_figures(board: Board) -> list[Drawing]:
@@ -356,7 +359,7 @@ def report_document(report: Report) -> Document:
         for i, (name, board) in enumerate(report.boards.items())
     ]
     drawings = [
-        replace(drawing, name=f"{drawing.name}-{i}", caption=f"{name}. {_SAYS if i == 0 else ''}")
+        replace(drawing, name=f"{drawing.name}-{i}", caption=f"{name}. {drawing.caption if i == 0 else ''}")
         for i, (name, board) in enumerate(report.boards.items())
         for drawing in _says_right(board)
     ]

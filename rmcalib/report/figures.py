@@ -268,13 +268,17 @@ def best_of_n_figure(found: Any, *, ax: Axes | None = None) -> Figure:
 # Several models.
 
 
-def says_right_figure(table: Table, *, ax: Axes | None = None) -> Figure | None:
+def says_right_figure(
+    table: Table, gaps: Mapping[str, bool] | None = None, *, ax: Axes | None = None
+) -> Figure | None:
     """Draw what each model says (mean confidence) against how often it is right (accuracy).
 
     Parameters
     ----------
     table : rows of model, category, metric, value, low, high
         Rows of `mean_confidence`, `accuracy` and `overconfidence` are used.
+    gaps : mapping of str to bool, optional
+        Whether a test shows the gap of a model; default whether its interval leaves out 0.
     ax : matplotlib Axes, optional
         Where to draw; default a new figure.
 
@@ -303,7 +307,11 @@ def says_right_figure(table: Table, *, ax: Axes | None = None) -> Figure | None:
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
     short = short_names(known)
     for i, (name, own) in enumerate(known.items(), start=1):
-        says, right, (colour, marker) = own["mean_confidence"]["value"], own["accuracy"], _look(own)
+        says, right, (colour, marker) = (
+            own["mean_confidence"]["value"],
+            own["accuracy"],
+            _look(name, own, gaps),
+        )
         label = shown_text(f"{i}  {short[name]}", 44) if named else None
         axes.plot(says, right["value"], marker, color=colour, markersize=6, label=label)
         if right["low"] is not None:
@@ -322,10 +330,15 @@ def says_right_figure(table: Table, *, ax: Axes | None = None) -> Figure | None:
     return figure
 
 
-def _look(own: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+def _look(
+    name: str, own: Mapping[str, Mapping[str, Any]], gaps: Mapping[str, bool] | None
+) -> tuple[str, str]:
     """Return the colour and the marker of a model: over-confident, under-confident, or not shown to be either."""
     gap = own.get("overconfidence")
-    if gap is None or gap["low"] is None or gap["low"] <= 0 <= gap["high"]:
+    if gap is None or gap["low"] is None:
+        return GREY, "o"
+    shown = not gap["low"] <= 0 <= gap["high"] if gaps is None else gaps.get(name, False)
+    if not shown:
         return GREY, "o"
     return (BAD, "v") if gap["value"] > 0 else (BLUE, "^")
 

@@ -408,7 +408,11 @@ def _vote_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     best = at.get("vote_agreement_ceiling")
     if best is not None and best["n"] >= FEWEST:
         found.append(f"With the best choices, about {percent(best['value'])} would agree (estimated).")
-    return found if facts["by_majority"] else [*found, "Counting the most preferred response as the correct one:"]
+    return (
+        found
+        if facts["by_majority"]
+        else [*found, "Counting the most preferred response as the correct one:"]
+    )
 
 
 def _majority_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
@@ -416,7 +420,9 @@ def _majority_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     reverse = _reversed_sentence(at, facts)
     if reverse or "accuracy" not in at:
         return [reverse]
-    return [f"Its first choice is the most preferred response {percent(at['accuracy']['value'])} of the time."]
+    return [
+        f"Its first choice is the most preferred response {percent(at['accuracy']['value'])} of the time."
+    ]
 
 
 def _share(row: Row) -> str:

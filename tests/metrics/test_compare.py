@@ -279,6 +279,22 @@ def test_noise_on_saturated_pairs_names_nobody() -> None:
     assert named <= 3
 
 
+def test_wrong_choices_that_were_not_seen_are_those_of_unsure_prompts() -> None:
+    """The Brier scores of sure and wrong choices differ little, those of unsure ones by more."""
+    rng, missed = np.random.default_rng(0), 0
+    true = 0.0016
+    for _ in range(80):
+        utilities = rng.normal(size=(100, 4))
+        utilities[:, 0] += 5.5
+        correct = (utilities + rng.gumbel(size=(100, 4))).argmax(axis=1)
+        a, b = (scale * (utilities + 0.1 * rng.normal(size=(100, 4))) for scale in (1.0, 1.5))
+        row = compare(Scores.from_arrays(a, correct), Scores.from_arrays(b, correct), metrics=["brier"]).rows[
+            0
+        ]
+        missed += not row["low"] <= true <= row["high"]
+    assert missed <= 4  # 12% are 10
+
+
 def test_an_error_in_one_bin_is_not_better() -> None:
     sharp = calibrated_scores(300, confidence=2.0)
     flat = sharp.at_temperature(1000.0)

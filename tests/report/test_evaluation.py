@@ -14,6 +14,7 @@ import pytest
 
 from rmcalib.metrics import metric
 from rmcalib.metrics.audit import audit
+from rmcalib.metrics.comparison import smallest_gap
 from rmcalib.metrics.views import whole_part
 from rmcalib.report import evaluate
 from rmcalib.report.document import to_markdown
@@ -156,6 +157,10 @@ def test_a_temperature_is_offered_only_if_it_helps_beyond_chance() -> None:
     assert off.facts["gain"]["low"] > 0
     assert "scale" in off.facts["shown"]
     assert off.value("temperature") == pytest.approx(3.0, rel=0.25)
+    assert [one.document().data["repairs"] for one in (right, off)] == [False, True]
+    least = smallest_gap(whole_part(right.scores))
+    assert least is not None
+    assert right.facts["smallest_gap"] > 1.05 * least  # a gap is shown after a correction for all statements
 
 
 @pytest.mark.parametrize("n", [1, 2, 12])
@@ -211,6 +216,7 @@ def test_votes_and_samples_of_a_policy_have_their_own_tiles() -> None:
     assert voted.facts["view"] == "top_1"  # although many votes are tied
     assert "pointwise_gap" not in set(voted.table["metric"])
     assert len(voted.document().tiles) >= 3
+    assert [*voted.facts["tests"]] == ["votes"]
     labels = rng.random((60, 4)) < 0.4
     columns = {
         "item_id": np.repeat([f"p{i}" for i in range(60)], 4),
@@ -222,6 +228,23 @@ def test_votes_and_samples_of_a_policy_have_their_own_tiles() -> None:
     sampled = evaluate(Scores.from_columns(columns), resamples=20)
     assert sampled.value("pointwise_gap") is not None
     assert sampled.document().tiles[0].value.endswith("%")
+
+
+def test_a_forecast_of_votes_is_not_judged_by_what_the_majority_prefers() -> None:
+    """Of ten people, more than the stated 70% of majorities prefer a response that each prefers with 70%."""
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(scale=1.2, size=(300, 2))
+    first = rng.binomial(10, 1 / (1 + np.exp(rewards[:, 1] - rewards[:, 0])))
+    category = [f"c{i % 2}" for i in range(300)]
+    scores = Scores.from_arrays(rewards, votes=np.column_stack([first, 10 - first]), category=category)
+    found = evaluate(scores, resamples=50)
+    assert found.value("accuracy") > found.value("mean_confidence") + 0.1  # type: ignore[operator]
+    assert (found.facts["shown"], found.group_rows, found.facts["gain"]) == ([], [], None)
+    assert (
+        sum(row["count"] for row in found.first_choice_rows) == 300
+    )  # all, and not only those with a majority
+    with pytest.raises(ValueError, match="group by"):
+        evaluate(scores, group_by=["responses"], resamples=20)
 
 
 def test_many_categories_are_bounded_and_said() -> None:

@@ -234,3 +234,9 @@ def test_gaps_of_calibrated_models_are_corrected_for_looking_at_all_of_them() ->
     gaps = {row["model"]: row["gap"] for row in leaderboard(models, resamples=20).models}
     assert [name for name, gap in gaps.items() if gap["shown"]] == ["over-confident"]
     assert gaps["over-confident"]["value"] > 0
+    figure = next(
+        block for block in alone.document().first if getattr(block, "name", "") == "says_right"
+    ).draw()
+    assert {line.get_marker() for line in figure.axes[0].lines[1:]} == {
+        "o"
+    }  # as the tests say, not each interval
