@@ -34,8 +34,8 @@ _PAUSES = (1.0, 2.0, 4.0)  # seconds between attempts if the Hub does not answer
 SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
 _PICKLE_WEIGHTS = ("pytorch_model.bin", "pytorch_model-*.bin", "adapter_model.bin")
-OWN_CODE = "runs its own Python code: pass -J trust_remote_code=yes if you trust it"
-PICKLE = "which can run code when loaded: pass -J allow_pickle=yes if you trust it"
+OWN_CODE = "runs its own Python code: pass trust_remote_code=True if you trust it"
+PICKLE = "which can run code when loaded: pass allow_pickle=True if you trust it"
 PICKLE_ONLY = f"has pickle weights only, {PICKLE}"
 
 

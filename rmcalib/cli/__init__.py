@@ -10,7 +10,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter
+from cyclopts import (
+    App,
+    CycloptsError,
+    Group,
+    MissingArgumentError,
+    Parameter,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 
 from rmcalib import __version__
 from rmcalib._util.display import clean_line
@@ -155,10 +163,30 @@ def _seconds_to_wait(error: Exception) -> float:
     return _OTHERS_WAIT if rank else 0.0
 
 
+def _usage_line(error: CycloptsError, line: str) -> str:
+    """Return what is wrong with the words of a command, and the option that was meant."""
+    command = f"rmcalib {' '.join(error.command_chain or ())}"
+    if isinstance(error, UnusedCliTokensError):
+        remedy = (
+            "give scores with --scores FILE, a model with --model ID"
+            if command == "rmcalib eval"
+            else "see --help"
+        )
+        return f"{clean_line((error.unused_tokens or [''])[0])}: `{command}` does not take it here; {remedy}"
+    if isinstance(error, UnknownOptionError):
+        from rmcalib.cli.sources import setting_names
+
+        option = error.token.keyword or ""
+        name = option.removeprefix("--").replace("-", "_")
+        if name in setting_names() and any("--judge" in each.names for each in error.argument_collection):
+            return f"{option}: a setting of the judge: -J {name}=..."
+    return f"{line} See: {command} --help" if isinstance(error, MissingArgumentError) else line
+
+
 def _one_line(error: Exception) -> str:
     line = masked(clean_line(with_options(str(error)))) or type(error).__name__
-    if isinstance(error, MissingArgumentError):
-        return f"{line} See: rmcalib {' '.join(error.command_chain or ())} --help"
+    if isinstance(error, CycloptsError):
+        return _usage_line(error, line)
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         return f"standard output, or a file: {error.strerror}"
     if isinstance(error, (*_BAD_INPUT, PeerError)):

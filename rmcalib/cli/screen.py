@@ -163,10 +163,11 @@ def say(text: str) -> None:
     sys.stderr.write(f"rmcalib: {masked(clean_line(with_options(text)))}\n")
 
 
-_ARGUMENT = re.compile(
-    r'\b(?:(ask|backend|benchmark|columns|format|labels|labels_are|missing|official|scale)="([^"]+)"'
-    r"|(bradley_terry_only|fresh|ignore_memory)=True)"
-)
+_ARGUMENT = re.compile(r'\b([a-z_]+)=(?:"([^"]+)"|(\.\.\.)|True\b)')
+_OPTIONS = {
+    *("ask", "backend", "benchmark", "bradley_terry_only", "columns", "format", "fresh", "ignore_memory"),
+    *("labels", "labels_are", "missing", "official", "scale"),
+}
 _OPTION = {"official": "leaderboard"}
 
 
@@ -175,12 +176,16 @@ def with_options(text: str) -> str:
 
     >>> with_options('no column of rewards; name it: columns="reward=NAME"')
     'no column of rewards; name it: --columns reward=NAME'
-    >>> with_options("score again with fresh=True")
-    'score again with --fresh'
+    >>> with_options('score again with fresh=True, or with dtype="float32"')
+    'score again with --fresh, or with -J dtype=float32'
     """
 
     def option(match: re.Match[str]) -> str:
-        name = match[1] or match[3]
-        return f"--{_OPTION.get(name, name).replace('_', '-')} {match[2] or ''}".rstrip()
+        name, value = match[1], match[2] or match[3]
+        if name in _OPTIONS:
+            return f"--{_OPTION.get(name, name).replace('_', '-')} {value or ''}".rstrip()
+        from rmcalib.cli.sources import setting_names
+
+        return f"-J {name}={value or 'yes'}" if name in setting_names() else match[0]
 
     return _ARGUMENT.sub(option, text)

@@ -52,6 +52,15 @@ def model_names(judged: Judged, recipes: Sequence[Any] = ()) -> list[str]:
     return names
 
 
+def setting_names() -> dict[str, str]:
+    """Return the settings of judges that are loaded by name, and a kind of judge that has each."""
+    from rmcalib.judges._load import KINDS
+    from rmcalib.judges._settings import field_types
+
+    # The first kind that has a setting is named.
+    return {name: label for label, kind in reversed(KINDS.items()) for name in field_types(kind.settings)}
+
+
 def judge_options(judge: Sequence[str], model: str = "", **places: str | None) -> dict[str, Any]:
     """Return the settings of -J as `load_judge` takes them: checked against the kind of judge.
 
@@ -63,7 +72,7 @@ def judge_options(judge: Sequence[str], model: str = "", **places: str | None) -
     Traceback (most recent call last):
     ValueError: -J devise: unknown setting (did you mean 'device'?)
     """
-    from rmcalib.judges._load import KINDS, judge_settings, registered_judges
+    from rmcalib.judges._load import judge_settings, registered_judges
     from rmcalib.judges._registry import check_names
     from rmcalib.judges._settings import field_types, parsed_settings
 
@@ -80,13 +89,10 @@ def judge_options(judge: Sequence[str], model: str = "", **places: str | None) -
         return {**where, **given}  # a judge of another package has its own settings
     try:
         settings = judge_settings(kind, {**where, **given})
-        every: dict[str, str] = {}
-        for label, one in KINDS.items():
-            every = dict.fromkeys(field_types(one.settings), label) | every
-        own = field_types(settings)
-        check_names(given, every, have=own)
+        every, of_kind = setting_names(), field_types(settings)
+        check_names(given, every, have=of_kind)
         for name in given:
-            if name not in own:
+            if name not in of_kind:
                 raise ValueError(
                     f"{name}: a setting of the kind of judge {every[name]!r} (`rmcalib list judges`)"
                 )

@@ -162,7 +162,7 @@ class ChatApi:
             )
 
     def _no_logprobs(self) -> str:
-        return f"{self.name}: the server returns no log-probabilities: use sampled answers (-J judging=votes)"
+        return f'{self.name}: the server returns no log-probabilities: use sampled answers (judging="votes")'
 
 
 def shown_tokens(answer: Any) -> dict[str, float]:

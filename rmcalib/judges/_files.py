@@ -93,7 +93,7 @@ def find_files(name: str, options: LoadOptions, *, small_files_only: bool = Fals
     found = options.find_recipe(name)
     recipe = found.recipe
     if found.source:
-        warnings.warn(f"{name}: read with {found.source} (-J recipe=... names another)", stacklevel=2)
+        warnings.warn(f"{name}: read with {found.source} (recipe=... names another)", stacklevel=2)
     if recipe.status == "unsupported":
         raise HubError(f"{name}: not supported: {recipe.reason}")
     if recipe.trust_remote_code and not options.trust_remote_code:

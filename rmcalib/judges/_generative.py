@@ -188,7 +188,7 @@ class GenerativeJudge:
             if question.asks == "best" and len(item.responses) > len(LETTERS):
                 raise ValueError(
                     f"{self.name}: prompt {item.id!r} has {len(item.responses)} responses, but there are "
-                    f"only {len(LETTERS)} letters: use -J judging=yes-no or rating"
+                    f'only {len(LETTERS)} letters: use judging="yes-no" or judging="rating"'
                 )
             responses = [self._cut(response) for response in item.responses]
             prompt: Any = (

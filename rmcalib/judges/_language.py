@@ -137,7 +137,7 @@ class LanguageModel:
         if len(ids) >= self.max_length:
             raise ValueError(
                 f"the question has {len(ids)} tokens, but the limit is {self.max_length}: increase "
-                "-J max_length=... if the model can read more, or cut long texts with -J max_characters=..."
+                "max_length=... if the model can read more, or cut long texts with max_characters=..."
             )
         return ids
 
@@ -151,7 +151,7 @@ class LanguageModel:
         if not found:
             raise ValueError(
                 f"the model's vocabulary has no token for the label {label!r}: use other labels, or sampled "
-                "answers (-J judging=votes)"
+                'answers (judging="votes")'
             )
         return sorted(found)
 

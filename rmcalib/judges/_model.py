@@ -219,7 +219,7 @@ def load_tokenizer(files: ModelFiles) -> Any:
             tokenizer = AutoTokenizer.from_pretrained(files.tokenizer, **files.code(model=False))
     if template is None and not getattr(tokenizer, "chat_template", None):
         raise HubError(
-            f"{name}: the tokenizer has no chat template; -J recipe=org/name takes that of a known model, and "
+            f"{name}: the tokenizer has no chat template; recipe=... takes that of a known model, and "
             f"`template` in a recipe of your own is one of {known} (docs/models.md){_remedy(files)}"
         )
     return tokenizer
@@ -275,7 +275,7 @@ def prepare(files: ModelFiles) -> Prepared:
             raise HubError(
                 f"{name}: transformers {transformers.__version__} has no architecture "
                 f"{values['model_type']!r}{_remedy(files)}. A recipe can name a similar one (`architecture`), "
-                "and own code needs -J trust_remote_code=yes"
+                "and own code needs trust_remote_code=True"
             )
     local_rank = int(os.environ.get("LOCAL_RANK", "0")) if process_rank()[1] > 1 else 0
     device = devices.choose_device(files.options.device, local_rank=local_rank)
@@ -321,7 +321,7 @@ def loading_options(files: ModelFiles, prepared: Prepared) -> dict[str, Any]:
     raise HubError(
         f"{files.name}: the weights need about {prepared.bytes / 1e9:.3g} GB, and {', '.join(map(str, gpus))} "
         f"can take {sum(room.values()) / 1e9:.3g} GB: use more GPUs in one process (without torchrun and "
-        "without -J device=...), or a narrower dtype, such as -J dtype=bfloat16"
+        'without device=...), or a narrower dtype, such as dtype="bfloat16"'
     )
 
 
@@ -396,7 +396,7 @@ def _settle_dtype(files: ModelFiles, config: Any, device: torch.device) -> tuple
     if dtype == torch.float32:
         warnings.warn(
             f"{files.name}: the checkpoint is in float32 and runs in float32, which is several times slower "
-            "than bfloat16 on a GPU: consider -J dtype=bfloat16",
+            'than bfloat16 on a GPU: consider dtype="bfloat16"',
             stacklevel=2,
         )
     return dtype, "checkpoint"
@@ -491,7 +491,7 @@ def _check_complete(files: ModelFiles, missing: Iterable[str]) -> None:
         raise HubError(
             f"{files.name}: the checkpoint lacks {', '.join(names[:3])}{more}, so it cannot be used as it "
             f"stands{_remedy(files)}. A head with another name needs a recipe (`head`), and own code "
-            "-J trust_remote_code=yes"
+            "trust_remote_code=True"
         )
 
 
@@ -499,12 +499,13 @@ def _remedy(files: ModelFiles) -> str:
     """Return which recipes would fit a model, or how a language model judges, for the end of a sentence."""
     fitting = fitting_recipes(files.weights, registry(files.options.recipes))
     if fitting:
-        return f"; try {' or '.join(f'-J recipe={model}' for model in fitting)}"
+        names = [f'recipe="{model}"' for model in fitting]
+        return f"; try {' or '.join(names)}"
     config = files.weights / "config.json"
     classes = _files.read_json(files.name, config).get("architectures") if config.is_file() else None
     if any(str(name).endswith(("CausalLM", "LMHeadModel")) for name in classes or ()):
         return (
-            "; it is a language model without a score head: -J judging=letter lets it judge (docs/judges.md)"
+            '; it is a language model without a score head: judging="letter" lets it judge (docs/judges.md)'
         )
     return ""
 

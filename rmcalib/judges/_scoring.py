@@ -297,7 +297,7 @@ class ItemScorer:
                         return done, sum(map(row_length, rows))
                     raise MemoryError(
                         f"a response of {len(batch[0])} tokens does not fit into the memory of "
-                        f"{self.model.device}: lower -J max_length=..., or use a narrower -J dtype=..."
+                        f"{self.model.device}: lower max_length=..., or use a narrower dtype=..."
                     ) from error
                 if self.sharing is None or self._checked:  # if sharing is known to work, this is a real error
                     raise

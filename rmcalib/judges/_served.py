@@ -343,7 +343,7 @@ class EndpointJudge:
             warnings.warn(
                 f"{self.name}: the server at {self.client.url} counts {counts[place]} tokens where the model's "
                 f"tokenizer counts {own[place]}: it reads other texts. `rmcalib doctor --model {self.name} "
-                "--endpoint URL` says more; -J tokenize_here=yes sends tokens",
+                "--endpoint URL` says more; tokenize_here=True sends tokens",
                 stacklevel=2,
             )
 

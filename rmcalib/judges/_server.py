@@ -98,7 +98,7 @@ def find_server(
         api = _recognised(client, cards, chat=chat)
     if api is UNKNOWN and not chat:
         names = ", ".join(api.name for api in APIS if api.paths)
-        raise ServerError(f"{client.url}: the kind of server is unknown: give -J endpoint_kind=... ({names})")
+        raise ServerError(f"{client.url}: the kind of server is unknown: give endpoint_kind=... ({names})")
     server = Server(client, name, served_name, api)
     if not api.cards:
         return dataclasses.replace(server, model=served_name or name if chat else None)
@@ -142,7 +142,7 @@ def _card_of(client: Client, cards: Sequence[Mapping[str, Any]], wanted: str) ->
     have = ", ".join(repr(printable(card.get("id"))) for card in cards[:5]) or "no model"
     raise ServerError(
         f"{client.url}: the server has {have}, not {wanted!r}: give the model that it serves, or the "
-        "server's name for it with -J served_name=..."
+        "server's name for it with served_name=..."
     )
 
 

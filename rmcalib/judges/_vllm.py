@@ -118,7 +118,7 @@ class Process:
         if code is None:
             return
         raise ServerError(
-            f"{self.name}: vLLM ended with code {code}; its last lines: {self.last_lines()} (-J python=... or "
+            f"{self.name}: vLLM ended with code {code}; its last lines: {self.last_lines()} (python=... or "
             f"{ENVIRONMENT} names the Python that has vLLM)"
         )
 
@@ -153,7 +153,7 @@ class VllmJudge:
         """Check the settings; nothing is started yet."""
         if process_rank()[1] > 1:
             raise ValueError(
-                "backend: vLLM uses several GPUs by itself: start one process (-J tensor_parallel=...)"
+                "backend: vLLM uses several GPUs by itself: start one process (tensor_parallel=...)"
             )
         self.name, self.settings = name, settings
         plain = dataclasses.replace(settings, backend="transformers")

@@ -38,7 +38,7 @@ def decision_sentences(found: Decisions) -> list[str]:
         why = (
             "without a label of their first choice"
             if found.calibrator.view == "pointwise"
-            else "without exactly one correct response"
+            else "without a label, or without exactly one correct response,"
         )
         sentences.append(f"{count(found.left_out, 'prompt')} {why} are left out.")
     regret = found.regret

@@ -730,6 +730,6 @@ def _answer_notes(scores: Scores) -> list[str]:
     if found.get("label_mass", 1.0) < _LITTLE_MASS:
         notes.append(
             f"The labels have only {found['label_mass']:.1%} of the next token's probability: the judge "
-            "tends to write something else first. Use sampled answers instead (-J judging=votes)."
+            'tends to write something else first. Use sampled answers instead (judging="votes").'
         )
     return notes

@@ -415,7 +415,7 @@ class _Running:
         for part in itertools.chain([first], others):
             if part.identity not in (None, first.identity):
                 raise ValueError(
-                    "the nodes of the cluster would score differently: set what differs, for example -J dtype=float32 "
+                    'the nodes of the cluster would score differently: set what differs, for example dtype="float32" '
                     f"({first.identity} and {part.identity})"
                 )
             if part.scored:

@@ -208,8 +208,8 @@ def test_a_killed_run_resumes_and_the_key_is_nowhere(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("chat", "named"),
     [
-        (Chat(top=None), "-J judging=votes"),
-        (Chat(refuses=("logprobs",), owner="other"), "-J judging=votes"),
+        (Chat(top=None), 'judging="votes"'),
+        (Chat(refuses=("logprobs",), owner="other"), 'judging="votes"'),
         (Chat(model="org/other"), "org/other"),
         (Chat(owner="other", faults={1: Reply({"error": "maximum context length"}, 400)}), "prompt 'p0'"),
         (Chat(owner="other", faults={1: Reply([1, 2])}), "prompt 'p0'"),

@@ -413,5 +413,5 @@ def test_where_the_dtype_comes_from_is_kept(plain: Path, tmp_path: Path) -> None
     assert chosen(half, dtype=None, device="cuda") == (torch.float16, "checkpoint")
     assert chosen(half, "bfloat16", device="cuda") == (torch.bfloat16, "recipe")
     assert chosen(half, "bfloat16", device="cpu") == (torch.float32, "cpu")
-    with pytest.warns(UserWarning, match="dtype=bfloat16"):
+    with pytest.warns(UserWarning, match='dtype="bfloat16"'):
         assert chosen(plain, device="cuda")[0] == torch.float32
