@@ -190,7 +190,7 @@ def revealed(scores: Scores, sheet: LabelSheet, second: Scores | None = None) ->
     each = np.repeat(inclusion, np.diff(scores.offsets))
     extra = {**scores.extra, "inclusion": each}
     if second is not None:
-        extra["second"] = second_opinion(scores, second)
+        extra["second"] = second_opinion(scores, second, singly=scores.view == "pointwise")
     return replace(scores, label=np.where(np.isnan(each), np.nan, scores.label), extra=extra)
 
 

@@ -58,7 +58,7 @@ def setting_names() -> dict[str, str]:
     from rmcalib.judges._settings import field_types
 
     # The first kind that has a setting is named.
-    return {name: label for label, kind in reversed(KINDS.items()) for name in field_types(kind.settings)}
+    return {name: label for label, kind in reversed([*KINDS.items()]) for name in field_types(kind.settings)}
 
 
 def judge_options(judge: Sequence[str], model: str = "", **places: str | None) -> dict[str, Any]:

@@ -60,9 +60,8 @@ class Missing(Exception):
 
 def says(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Mean stated probability."""
-    if view == "first_choice" and part.population is not None:  # what it says is known of all prompts
-        every = part.population.first_choice
-        return replace(Estimate.stated(every.p, cluster=every.cluster), n=len(part))
+    if (every := part.says_of_all(view)) is not None:
+        return every
     events = _events(part, view)
     return Estimate.stated(events.per_prompt(events.p), cluster=events.cluster, weight=events.weight)
 
@@ -82,10 +81,11 @@ def right(part: Part, _: Settings, view: ViewName) -> Estimate:
         return replace(wider, ranks=estimate.ranks, step=estimate.step)
     events = _events(part, view)
     values, weight = events.per_prompt(events.y), events.weight
-    if view != "first_choice":
+    if view != "first_choice" and part.population is None:
         return Estimate.proportion(values, cluster=events.cluster, weight=weight)
-    exact = Estimate.proportion(values + part.shift, cluster=events.cluster, weight=weight).limits
-    estimate = _jumping(part, view, lambda outcomes: outcomes.y + part.shift, (0.0, 1.0))
+    moved = part.shift(view)
+    exact = Estimate.proportion(values + moved, cluster=events.cluster, weight=weight).limits
+    estimate = _jumping(part, view, lambda outcomes: outcomes.y + moved, (0.0, 1.0))
     if part.population is None and weight is None:
         return replace(estimate, limits=exact)
 
@@ -99,10 +99,10 @@ def right(part: Part, _: Settings, view: ViewName) -> Estimate:
 
 def gap(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Mean stated probability minus how often it happened."""
-    if view == "first_choice" and part.population is not None:
-        # What it says is known of all prompts; only how often it is right is estimated.
-        says_all = float(part.population.first_choice.p.mean())
-        return _jumping(part, view, lambda events: says_all - events.y - part.shift, (-1.0, 1.0))
+    every = part.says_of_all(view)
+    if every is not None and every.value is not None:  # only how often it is right is estimated
+        says_all, moved = every.value, part.shift(view)
+        return _jumping(part, view, lambda events: says_all - events.y - moved, (-1.0, 1.0))
     return _jumping(part, view, lambda events: events.p - events.y, (-1.0, 1.0), counts=True)
 
 

@@ -219,32 +219,49 @@ class Part:
 
     def _drawn_from(self, mask: BoolArray, which: str) -> Part | None:
         """Return all prompts that those of a mask were drawn from, if the outcome does not decide who is one."""
-        if which != "one" or "inclusion" not in self.scores.extra:
+        singly = self.scores.view == "pointwise"
+        if which != ("labelled" if singly else "one") or "inclusion" not in self.scores.extra:
             return None
         drawn = np.isfinite(self.scores.extra["inclusion"][self.starts])
+        if singly:
+            complete = not np.isnan(self.label[np.repeat(mask, self.sizes)]).any()
+            return self if complete and drawn[mask].all() else None
         labelled = self._masks["labelled"] & self.one_answer
         if not drawn[labelled].all() or not mask[labelled].all():
             return None
         return self if self.one_answer.all() else self.take(self.one_answer)
 
-    @cached_property
-    def shift(self) -> FloatArray:
-        """What to add to each outcome of the first choice (n,), with expectation 0, for a narrower interval.
+    def says_of_all(self, view: ViewName) -> Estimate | None:
+        """Return what is stated for all that these prompts were drawn from; None if that is not known."""
+        every = self.population
+        if every is None or view not in ("first_choice", "pointwise"):
+            return None
+        if view == "first_choice":
+            stated = Estimate.stated(every.first_choice.p, cluster=every.cluster)
+        else:
+            clusters = as_groups(every._own_clusters()[every.prompt], len(every.reward))
+            stated = Estimate.stated(self._stated_singly(every), cluster=clusters)
+        return replace(stated, n=len(getattr(self, view)))
+
+    def shift(self, view: ViewName) -> FloatArray:
+        """What to add to each outcome of a view, with expectation 0, for a narrower interval.
 
         λ(F − f): f is a number that is known of all prompts of the population, with mean F, and the smallest
         variance decides λ between 0 and 1 (difference estimator). It is a second judge's probability of the first
-        choice, or the model's own at the best temperature, which does not depend on the scale of the rewards.
+        choice or of each response; or the model's own, of the first choice at the best temperature, which does not
+        depend on the scale of the rewards.
         """
-        n, population = len(self), self.population
-        if population is None or n < FEWEST:
-            return np.zeros(n)
-        y, w = self.first_choice.y, np.ones(n) if self.weight is None else self.weight
-        of_labelled, every = self._predicted(self), self._predicted(population)
+        events: Events = getattr(self, view)
+        if self.population is None or len(self) < FEWEST or view not in ("first_choice", "pointwise"):
+            return np.zeros(len(events))
+        predict = self._predicted if view == "first_choice" else self._predicted_singly
+        y, w = events.y, np.ones(len(events)) if events.weight is None else events.weight
+        of_labelled, every = predict(self), predict(self.population)
         f, right = of_labelled - (w * of_labelled).mean(), y - (w * y).mean()
         spread = float((w**2 * f**2).sum())
         slope = float(np.clip((w**2 * right * f).sum() / spread, 0.0, 1.0)) if spread > 1e-12 else 0.0
         moved: FloatArray = slope * (every.mean() - of_labelled)
-        return moved if 0 < float((w * (y + moved)).mean()) < 1 else np.zeros(n)
+        return moved if 0 < float((w * (y + moved)).mean()) < 1 else np.zeros(len(events))
 
     def _predicted(self, part: Part) -> FloatArray:
         """Return a prediction (n,) that the first choice of each prompt of another part is right; see `shift`."""
@@ -255,6 +272,16 @@ class Part:
         return np.exp(
             np.maximum.reduceat(part.pl.at_temperature(self.scale.fit.temperature).log_top_1(), part.starts)
         )
+
+    def _predicted_singly(self, part: Part) -> FloatArray:
+        """Return a prediction (N,) that each response of another part is correct; see `shift`."""
+        second = part.scores.extra.get("second")
+        return self._stated_singly(part) if second is None else np.asarray(second, dtype=np.float64)
+
+    def _stated_singly(self, part: Part) -> FloatArray:
+        """Return P(correct) of each response of another part (N,) as these prompts' calibrator states it."""
+        t, b = self.calibrator
+        return np.asarray(expit((part.reward - b) / t))
 
     @cached_property
     def _masks(self) -> dict[str, BoolArray]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
+from scipy.special import expit
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib._util.display import count
@@ -505,29 +506,45 @@ def _agreement(sheet: _Sheet, ask: str) -> float | None:
     return agree / pairs if pairs else None
 
 
-def second_opinion(scores: Scores, other: Scores) -> FloatArray:
-    """Return another judge's probability of each prompt's first choice, on each row of the prompt: (N,)."""
+def second_opinion(scores: Scores, other: Scores, *, singly: bool) -> FloatArray:
+    """Return another judge's probability of each prompt's first choice, on each row of the prompt: (N,).
+
+    ``singly``, it is the probability that each response is correct.
+    """
     ids, others = id_columns(scores), id_columns(other)
     shared = next((name for name in ids if name in others), None)
     number: Sequence[Any] = (
         scores.extra.get(CHOSEN, scores.response).tolist() if shared is None else ids[shared]
     )
     numbers: Sequence[Any] = other.response.tolist() if shared is None else others[shared]
-    place = dict(zip(zip(other.item_id.tolist(), numbers, strict=True), other.probabilities, strict=True))
+    says = _each_correct(other) if singly else other.probabilities
+    place = dict(zip(zip(other.item_id.tolist(), numbers, strict=True), says, strict=True))
     starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
-    first = np.flatnonzero(scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), sizes))
-    prompt = np.repeat(np.arange(scores.n_items), sizes)[first]
-    keys = [(str(scores.item_id[row]), number[row]) for row in first.tolist()]
+    largest = scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), sizes)
+    rows = np.arange(len(scores)) if singly else np.flatnonzero(largest)
+    keys = [(str(scores.item_id[row]), number[row]) for row in rows.tolist()]
     missing = list(dict.fromkeys(name for name, number in keys if (name, number) not in place))
     if missing:
         raise ValueError(f"second: no scores of prompt {missing[0]!r} ({len(missing):,} prompts are missing)")
     p = np.array([place[key] for key in keys], dtype=np.float64)
+    if singly:
+        return p
+    prompt = np.repeat(np.arange(scores.n_items), sizes)[rows]
     return np.repeat(np.bincount(prompt, p) / np.bincount(prompt), sizes)
 
 
+def _each_correct(scores: Scores) -> FloatArray:
+    """Return P(correct) of each response (N,): as stated, or with rewards on a scale of their own."""
+    reward = scores.reward
+    if not scores.scale.states_correct:
+        reward = (reward - reward.mean()) / max(float(reward.std()), 1e-12)
+    return np.asarray(expit(reward))
+
+
 def with_second(scores: Scores, other: Scores) -> Scores:
-    """Return scores that know a second judge's probability of each prompt's first choice."""
-    return replace(scores, extra={**scores.extra, SECOND: second_opinion(scores, other)})
+    """Return scores that know what a second judge says of them; see `second_opinion`."""
+    opinion = second_opinion(scores, other, singly=scores.view == "pointwise")
+    return replace(scores, extra={**scores.extra, SECOND: opinion})
 
 
 def with_shares(scores: Scores, by: str) -> Scores:

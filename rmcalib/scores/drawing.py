@@ -141,7 +141,7 @@ def label(
     second : Scores, DataFrame or path, optional
         A second judge's scores of the same prompts. Prompts where it is unsure are drawn more often: half
         of the probability is equal, half is proportional to √(p(1 − p)), where p is its probability of the
-        first choice. It helps the gap; the model's own confidence does not.
+        first choice, or that a response is correct. It helps the gap; the model's own confidence does not.
     last : int, optional
         Draw from the last steps of a training run only, this many; results are then about these steps.
     benchmark : str or Benchmark, optional
@@ -184,11 +184,8 @@ def label(
     if more:
         inclusion, drawn, how = _second_phase(own, n, rng)
     elif second is not None:
-        other = np.clip(second_opinion(own, load_scores(second))[own.offsets[:-1]], 0.0, 1.0)
-        inclusion, how = (
-            unequal_inclusion(np.sqrt(other * (1 - other)), n),
-            "more where a second judge is unsure",
-        )
+        inclusion = unequal_inclusion(_unsure(own, load_scores(second), asked), n)
+        how = "more where a second judge is unsure"
         drawn = systematic(inclusion, rng.permutation(own.n_items), rng)
     else:
         inclusion = np.full(own.n_items, min(n / own.n_items, 1.0))
@@ -237,6 +234,15 @@ def systematic(inclusion: FloatArray, order: IntArray, rng: np.random.Generator)
 def confidence_of(scores: Scores) -> FloatArray:
     """Return the largest probability of each prompt (n,)."""
     return np.asarray(np.maximum.reduceat(scores.probabilities, scores.offsets[:-1]))
+
+
+def _unsure(scores: Scores, second: Scores, ask: Ask) -> FloatArray:
+    """Return the standard deviation of a prompt's labels (n,) if a second judge's probabilities are right."""
+    p = np.clip(second_opinion(scores, second, singly=ask != "best"), 0.0, 1.0)
+    variance = p * (1 - p)
+    if ask == "chosen":
+        return np.sqrt(variance[chosen_of(scores)])
+    return np.sqrt(np.add.reduceat(variance, scores.offsets[:-1]) / np.diff(scores.offsets))
 
 
 def _last_steps(loaded: Loaded, last: int | None) -> tuple[Loaded, float | None]:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from rmcalib import Scores, best_of_n, compare, evaluate, label, load_scores, watch
 from rmcalib.metrics.comparison import on_common_prompts
@@ -247,6 +248,29 @@ def test_labels_that_are_correct_or_not() -> None:
     np.testing.assert_array_equal(majority.label, scores.label)
     two = load_scores(frame, labels=pd.concat([sheet.assign(person="a"), sheet.assign(person="c")]))
     np.testing.assert_array_equal(two.label, scores.label)
+
+
+def test_single_responses_use_what_is_known_of_all_prompts() -> None:
+    rng = np.random.default_rng(1)
+    odds = rng.normal(size=(1000, 1))
+    correct = rng.random(odds.shape) < expit(odds)
+    scores = Scores.from_arrays(1.6 * odds, scale="log_odds")
+    second = Scores.from_arrays(4.0 * correct - 2.0 + rng.normal(size=odds.shape), scale="log_odds")
+    widths = []
+    for other in (None, second):
+        sheet = label(scores, n=200, ask="correct", second=other).table
+        right = correct[sheet["prompt"].astype(int), sheet["response"].astype(int)]
+        labelled = load_scores(scores, labels=sheet.assign(label=right.astype(float)), second=other)
+        report = evaluate(labelled, resamples=20)
+        says, share, gap = (
+            report.value(f"pointwise_{name}") or 0.0 for name in ("confidence", "accuracy", "gap")
+        )
+        assert says == pytest.approx(expit(1.6 * odds).mean())
+        assert gap == pytest.approx(says - share)
+        assert share == pytest.approx(correct.mean(), abs=0.1)
+        row = next(row for row in report.rows if row["metric"] == "pointwise_gap")
+        widths.append(row["high"] - row["low"])
+    assert widths[1] < 0.8 * widths[0]
 
 
 def test_labels_of_the_source_are_replaced() -> None:
