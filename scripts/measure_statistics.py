@@ -23,7 +23,7 @@ from worlds import ACCURATE, SETTINGS, Setting, drawn_part, truths
 
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.table import OVERALL, estimate_of
+from rmcalib.metrics.table import estimate_of
 from rmcalib.metrics.views import whole_part
 from rmcalib.report import evaluate
 from rmcalib.scores import Scores
@@ -43,7 +43,7 @@ POINTWISE = (
 )
 ACCUSING = [
     "overconfidence", "accuracy", "kept_information", "confidence_ece", "confidence_ece_p_value",
-    "pointwise_gap", "within_prompt_auroc", "vote_gap",
+    "pointwise_gap", "pointwise_ece", "pointwise_ece_p_value", "vote_gap",
 ]  # fmt: skip
 
 
@@ -195,8 +195,8 @@ difficulty.
 ## Statements against a calibrated model
 
 The fraction of evaluations of a calibrated model in which the page reports any fault: over- or under-confident,
-errors that cancel, groups, scale, check, worse than a guess, reversed. One correction covers all of them; "without"
-is the fraction if each had its own 5%.
+errors that cancel, groups, scale, order, check. One correction covers all of them; "without" is the fraction if each
+had its own 5%. "Worse than a guess" needs a wrong scale, and "right less often than by chance" needs a gap.
 
 {accused}
 
@@ -319,14 +319,7 @@ def accusation_rows(runs: int) -> list[dict[str, Any]]:
             found = evaluate(
                 draw(np.random.default_rng([run, number])), metrics=ACCUSING, resamples=HOW.resamples
             )
-            upper = {row["metric"]: row["high"] for row in found.rows if row["category"] == OVERALL}
-            least = {"kept_information": 0.0, "accuracy": found.facts["chance"], "within_prompt_auroc": 0.5}
-            worse = any(
-                upper.get(metric) is not None and upper[metric] < guess for metric, guess in least.items()
-            )
-            any_shown += (
-                bool(found.facts["shown"]) or worse or any(row["flagged"] for row in found.group_rows)
-            )
+            any_shown += bool(found.facts["shown"]) or any(row["flagged"] for row in found.group_rows)
             any_alone += any(p <= 0.05 for p in found.facts["tests"].values())
             verdict += bool(found.facts["tests"])
         rows.append(

@@ -1,15 +1,16 @@
 """Which statements against a model a page may make: one gate for all of them together.
 
 A page looks at a model in several ways: its gap, errors that cancel in it, groups of prompts, the scale of the
-rewards, the check by the ECE. If each of them had its own 5%, 10 to 18% of the pages of calibrated models would
-report a fault. So their p-values are corrected together by Holm's method: the probability that any
-statement is wrong is at most 1 − level.
+rewards, the order of responses, the check by the ECE. If each of them had its own 5%, 10 to 18% of the pages of
+calibrated models would report a fault. So their p-values are corrected together by Holm's method: the probability that
+any statement is wrong is at most 1 − level.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.intervals import Limits
 from rmcalib.metrics.audit import cancelling, holm
 from rmcalib.metrics.catalogue import catalogue
@@ -25,6 +26,7 @@ GAPS = {
 }
 """Statements about gaps, with their metrics."""
 _MOST = 6  # statements of a page
+_FEWEST_MIXED = 5  # prompts with correct and wrong responses
 
 
 def statement_tests(
@@ -36,7 +38,8 @@ def statement_tests(
     computed, ``groups`` the rows of `audit`. p-values of intervals are no smaller than any correction needs.
     """
     if whole.scores.view == "pointwise":
-        return _gap_test(whole, "pointwise", settings)
+        tests = _gap_test(whole, "pointwise", settings) | _order_test(whole, settings)
+        return tests | (_check_test(rows, "pointwise_ece") if "pointwise" in tests else {})
     tests = _gap_test(whole, "votes", settings)
     if whole.by_majority:
         return tests
@@ -47,9 +50,8 @@ def statement_tests(
     tests |= _gap_test(whole, "gap", settings)
     if not tests:  # too few clusters for any statement
         return tests
-    check = find_value(rows, "confidence_ece_p_value", OVERALL)
-    if check is not None and check["value"] is not None:
-        tests["check"] = float(check["value"])
+    tests |= _check_test(rows, "confidence_ece")
+    if "check" in tests:
         p = cancelling(one.first_choice, bins=settings.bins, resamples=settings.resamples, seed=settings.seed)
         # Errors of both signs are errors: the check must see them, too.
         tests["cancels"] = max(p, tests["check"])
@@ -85,11 +87,32 @@ def p_of_interval(limits: Callable[[float], Limits | None], value: float, level:
 def _gap_test(whole: Part, name: str, settings: Settings) -> dict[str, float]:
     """Return the p-value of a gap by its statement; empty if there is none, or too little data."""
     gap = estimate_of(catalogue()[GAPS[name]], whole, settings)
-    if gap is None or gap.value is None or gap.n < FEWEST or gap.why_no_interval:
+    if gap is None or gap.n < FEWEST:
+        return {}
+    return _interval_test(gap, name, 0.0, settings)
+
+
+def _order_test(whole: Part, settings: Settings) -> dict[str, float]:
+    """Return the p-value of correct responses that beat wrong ones less often than by chance."""
+    order = estimate_of(catalogue()["within_prompt_auroc"], whole, settings)
+    if order is None or order.value is None or order.n < _FEWEST_MIXED:
+        return {}
+    return _interval_test(order, "order", 0.5, settings) if order.value < 0.5 else {"order": 1.0}
+
+
+def _interval_test(estimate: Estimate, name: str, value: float, settings: Settings) -> dict[str, float]:
+    """Return the p-value of a value by the interval of an estimate; empty if there is none."""
+    if estimate.value is None or estimate.why_no_interval:
         return {}
 
     def limits(level: float) -> Limits | None:
-        interval = gap.interval(level)
+        interval = estimate.interval(level)
         return None if interval is None else (interval.low, interval.high)
 
-    return {name: p_of_interval(limits, 0.0, settings.level)}
+    return {name: p_of_interval(limits, value, settings.level)}
+
+
+def _check_test(rows: list[Row], error: str) -> dict[str, float]:
+    """Return the p-value of a calibration error; empty if it was not computed."""
+    check = find_value(rows, f"{error}_p_value", OVERALL)
+    return {} if check is None or check["value"] is None else {"check": float(check["value"])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -30,7 +30,7 @@ from rmcalib.metrics.statements import corrected, shown_statements, statement_te
 from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
 from rmcalib.repair.calibration import Calibration
-from rmcalib.repair.calibrator import Calibrator, as_calibrator
+from rmcalib.repair.calibrator import Calibrator, CalibratorCheck, as_calibrator
 from rmcalib.repair.decisions import Decisions, decide
 from rmcalib.report.calibrations import check_words
 from rmcalib.report.document import to_html
@@ -272,11 +272,10 @@ def evaluate(
         own = replace(own, manifest={**own.manifest, "model": model})
     if own.labels is None:
         raise ValueError(f"{own.name}: {_no_labels(own)}")
-    notes: list[str] = []
-    in_fit = 0
+    check: CalibratorCheck | None = None
     used = None if calibrator is None else as_calibrator(calibrator)
     if used is not None:
-        own, notes, in_fit = _calibrated(own, used)
+        own, check = _calibrated(own, used)
     texts = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     name = clean_line(own.manifest.get("model") or "unknown model")
     reason = own.refusal()
@@ -299,6 +298,7 @@ def evaluate(
     # Labelled prompts that are unlike the others allow no statement about all.
     unlike = sample is not None and sample["unlike"]
     tests = {} if unlike else statement_tests(whole, single, rows, groups, settings)
+    shown = shown_statements(tests, level)
     return Evaluation(
         model=name,
         benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
@@ -308,10 +308,10 @@ def evaluate(
         | {
             "by_majority": whole.by_majority,
             "sample": sample,
-            "in_fit": in_fit,
+            "in_fit": 0 if check is None else check.used,
             "view": view,
             "tests": tests,
-            "shown": shown_statements(tests, level),
+            "shown": shown,
         },
         first_choice_rows=[] if reason or is_weighted else _first_choice(whole, plain, settings),
         reliability_rows=[] if reason or is_weighted else tables.reliability_rows(whole, settings, view),
@@ -319,7 +319,7 @@ def evaluate(
         decisions=None
         if single is None or unlike or metrics is not None
         else _decisions(single, used, level, seed),
-        notes=[*notes, *score_notes(own, texts, whole)],
+        notes=[*_check_notes(used, check, {*tests} - {*shown}), *score_notes(own, texts, whole)],
         settings=settings,
         manifest=own.manifest,
         made_from=made_from(own, texts, settings, named, groupings[1:], curve, ties),
@@ -393,16 +393,29 @@ def _decisions(part: Part, used: Calibrator | None, level: float, seed: int) -> 
     return replace(found, calibrator=replace(used, rule=found.calibrator.rule))
 
 
-def _calibrated(scores: Scores, used: Calibrator) -> tuple[Scores, list[str], int]:
-    """Return calibrated scores, whether the calibrator holds on them, and how many prompts it was fitted on."""
+def _calibrated(scores: Scores, used: Calibrator) -> tuple[Scores, CalibratorCheck | None]:
+    """Return calibrated scores, and whether the calibrator holds on them; None if they are too few to tell."""
     try:
         check = used.check(scores)
-    except ValueError:  # no labels, or too few, to check it on
-        return used.apply(scores), [], 0
-    notes = [check_words(used, check)]
+    except ValueError:
+        check = None
+    return used.apply(scores), check
+
+
+def _check_notes(
+    used: Calibrator | None, check: CalibratorCheck | None, not_shown: Collection[str]
+) -> list[str]:
+    """Return whether a calibrator holds, and which of its prompts are here."""
+    if used is None or check is None:
+        return []
     if check.used:
-        notes.append(f"Its numbers here are of all prompts, with the {check.used:,} of the fit.")
-    return used.apply(scores), notes, check.used
+        return [
+            check_words(used, check),
+            f"Its numbers here are of all prompts, with the {check.used:,} of the fit.",
+        ]
+    if "scale" in not_shown and check.holds is False:  # its interval alone, without the page's correction
+        check = replace(check, holds=True)
+    return [check_words(used, check)]
 
 
 def _columns(scores: Scores, texts: Benchmark | None) -> Mapping[str, Mapping[str, str]]:

@@ -74,8 +74,13 @@ UNDECIDED = (
     "It gives all responses of a prompt the same reward, so it prefers none of them, and there is no first choice to "
     "judge."
 )
+_NO_REPAIR = "No repair is needed: no error is shown. More prompts could show smaller errors."
+_NO_USE = "Do not act on its probabilities: they are not shown to be better than a uniform guess."
 _LITTLE_MASS = 0.5
 _REPEATED = 0.05  # of all prompts
+_SAME = (
+    1e-5  # of the spread of rewards: by chance, two prompts with several responses are hardly ever so near
+)
 _READ_AS = {
     "reward": "rewards",
     "probability": "probabilities",
@@ -148,7 +153,7 @@ def evaluation_sentences(evaluation: Evaluation) -> list[str]:
             if sentence
         ]
     if facts["view"] == "pointwise":
-        found = _pointwise_sentences(at, facts)
+        found = [*_pointwise_sentences(at, facts), _check_sentence(evaluation, at, "pointwise_ece")]
     else:
         found = _vote_sentences(at, facts)
         if facts["by_majority"]:
@@ -258,6 +263,9 @@ def _reversed_sentence(at: Mapping[str, Row], facts: Row) -> str:
     right, pairs, chance = at.get("accuracy"), at.get("pairwise_accuracy"), facts["chance"]
     if right is None or right["high"] is None or chance is None or right["n"] < 5 or right["high"] >= chance:
         return ""
+    # A model that is right so rarely is over-confident.
+    if facts["tests"] and not {"gap", "votes", "pairs"} & {*facts["shown"]}:
+        return ""
     start = f"It is right {percent(right['value'])} of the time, less often than a random choice ({percent(chance)})"
     if pairs is not None and (pairs["high"] is None or pairs["high"] >= 0.5):
         return f"{start}."
@@ -269,7 +277,7 @@ def _information_sentence(at: Mapping[str, Row], facts: Row) -> str:
     if kept is None or lost is None or usable is None:
         return ""
     start = f"Its probabilities keep {_share(kept)} of the information that decides a prompt"
-    if kept["high"] is not None and kept["high"] < 0:
+    if kept["high"] is not None and kept["high"] < 0 and "scale" in facts["shown"]:
         start = f"Its probabilities are worse than a uniform guess (kept information {_share(kept)})"
     elif kept["low"] is not None and kept["low"] <= 0:
         start = f"Its probabilities are not shown to be better than a uniform guess (kept information {_share(kept)})"
@@ -278,6 +286,8 @@ def _information_sentence(at: Mapping[str, Row], facts: Row) -> str:
         return f"{start}{more}."
     if not is_usable(at):
         return f"{start}, and no temperature is shown to make them better than that."
+    if not temperature_helps(facts):
+        return f"{start}."
     return f"{start}; its rewards would give {_share(usable)} at the best temperature."
 
 
@@ -340,9 +350,9 @@ def _groups_sentence(evaluation: Evaluation) -> str:
     return f"Gaps beyond chance, {looked}: {named}{more}."
 
 
-def _check_sentence(evaluation: Evaluation, at: Mapping[str, Row]) -> str:
-    """Return the check that does not cancel: the ECE of the first choice, and what a calibrated model shows."""
-    error, null, p = (at.get(f"confidence_ece{end}") for end in ("", "_null_mean", "_p_value"))
+def _check_sentence(evaluation: Evaluation, at: Mapping[str, Row], metric: str = "confidence_ece") -> str:
+    """Return the check that does not cancel: the ECE, and that of a calibrated model."""
+    error, null, p = (at.get(f"{metric}{end}") for end in ("", "_null_mean", "_p_value"))
     if error is None or null is None or p is None:
         return ""
     shown = p_text(p["value"], 1 / (evaluation.settings.resamples + 1))
@@ -352,7 +362,7 @@ def _check_sentence(evaluation: Evaluation, at: Mapping[str, Row]) -> str:
             f"; corrected for {count(len(evaluation.facts['tests']), 'statement')}, that is within chance"
         )
     return (
-        f"Check: its {metric_name('confidence_ece')} is {number(error['value'])}; a calibrated model would show about "
+        f"Check: its {metric_name(metric)} is {number(error['value'])}; a calibrated model would show about "
         f"{number(null['value'])} ({shown}){chance}."
     )
 
@@ -381,7 +391,7 @@ def _pointwise_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     if order is None:
         return found
     beats = f"Within a prompt, a correct response beats a wrong one {percent(order['value'])} of the time"
-    if order["n"] >= 5 and order["high"] is not None and order["high"] < 0.5:
+    if "order" in facts["shown"]:
         found.insert(0, f"{beats}: {_REVERSED}")
     else:
         found.append(f"{beats}.")
@@ -429,7 +439,7 @@ def _share(row: Row) -> str:
     """Return a fraction with its interval as a percentage."""
     digits = 0 if abs(row["value"]) >= 0.0995 else 1
     huge = max(abs(row[name] or 0.0) for name in ("value", "low", "high")) >= HUGE
-    form = ".2e" if huge else f",.{digits}f"
+    form = ".2e" if huge else f"z,.{digits}f"
     value, low, high = (
         None if row[name] is None else f"{100 * row[name]:{form}}" for name in ("value", "low", "high")
     )
@@ -470,7 +480,7 @@ def _result_steps(evaluation: Evaluation, source: str) -> list[Step]:
             Step("Check it on the other half.", other_half),
         ]
     if facts["view"] == "pointwise":
-        return _pointwise_steps(at, file, other)
+        return _pointwise_steps(at, facts, file, other)
     if facts["no_calibration"] or not facts["one_answer"] or "overconfidence" not in at:
         return [other]
     if _reversed_sentence(at, facts).endswith(_REVERSED):
@@ -488,12 +498,10 @@ def _result_steps(evaluation: Evaluation, source: str) -> list[Step]:
 
 def _repair_steps(evaluation: Evaluation, at: Mapping[str, Row], file: str, other: Step) -> list[Step]:
     """Return how to repair probabilities, or that nothing is shown to need it, or to help."""
-    facts = evaluation.facts
+    facts, kept = evaluation.facts, at.get("kept_information")
     if not facts["shown"]:
-        return [
-            Step("No repair is needed: no error is shown. More prompts could show smaller errors."),
-            other,
-        ]
+        guess = kept is not None and kept["low"] is not None and kept["low"] <= 0
+        return [Step(_NO_USE if guess else _NO_REPAIR), other]
     if not is_usable(at):
         words = (
             "Do not act on its probabilities, and do not repair them: no temperature is shown to make them useful. "
@@ -532,9 +540,9 @@ def _acting_steps(evaluation: Evaluation, file: str) -> list[Step]:
     return [Step(words, f"rmcalib decide {file}{fitted} --to rule.json")]
 
 
-def _pointwise_steps(at: Mapping[str, Row], file: str, other: Step) -> list[Step]:
-    excess, order = at.get("fitted_log_loss_excess"), at.get("within_prompt_auroc")
-    if order is not None and order["n"] >= 5 and order["high"] is not None and order["high"] < 0.5:
+def _pointwise_steps(at: Mapping[str, Row], facts: Row, file: str, other: Step) -> list[Step]:
+    excess = at.get("fitted_log_loss_excess")
+    if "order" in facts["shown"]:
         return [
             Step("Check the labels and the sign of the rewards. Wrong choices are under All prompts."),
             other,
@@ -546,11 +554,13 @@ def _pointwise_steps(at: Mapping[str, Row], file: str, other: Step) -> list[Step
             ),
             other,
         ]
+    fit = Step(
+        "Fit what a reward means, a threshold b and a temperature T.",
+        f"rmcalib calibrate {file} --to calibrator.json",
+    )
+    is_right = "pointwise_gap" in at and facts["tests"] and not facts["shown"]
     return [
-        Step(
-            "Fit what a reward means, a threshold b and a temperature T.",
-            f"rmcalib calibrate {file} --to calibrator.json",
-        ),
+        Step(_NO_REPAIR) if is_right else fit,
         Step("See how many samples are worth drawing.", f"rmcalib best-of-n {file}"),
     ]
 
@@ -688,8 +698,12 @@ def _repeated_prompts(scores: Scores) -> list[str]:
     """Propose clusters if many prompts have the same rewards and labels as another one."""
     if scores.cluster is not None or len(np.unique(scores.reward)) < max(20, len(scores) / 20):
         return []  # few different rewards, such as ratings, are equal by chance
-    order = np.lexsort((scores.reward, np.repeat(np.arange(scores.n_items), np.diff(scores.offsets))))
-    both = np.column_stack([scores.reward, scores.label])[order]
+    sizes, reward = np.diff(scores.offsets), scores.reward
+    unit = _SAME * float(reward.std())
+    if sizes.min() > 1 and unit > 0:  # scored again, a prompt may differ by rounding
+        reward = np.round(reward / unit) + 0.0
+    order = np.lexsort((reward, np.repeat(np.arange(scores.n_items), sizes)))
+    both = np.column_stack([reward, scores.label])[order]
     first, times = np.unique(both[scores.offsets[:-1], 0], return_inverse=True, return_counts=True)[1:]
     shared = np.flatnonzero(times[first] > 1)  # prompts whose smallest reward another one has, too
     ends = zip(scores.offsets[shared].tolist(), scores.offsets[shared + 1].tolist(), strict=True)
@@ -698,7 +712,7 @@ def _repeated_prompts(scores: Scores) -> list[str]:
     if repeated < max(5, _REPEATED * scores.n_items):
         return []
     return [
-        f"{count(repeated, 'prompt')} of {scores.n_items:,} have exactly the rewards and labels of another one. "
+        f"{count(repeated, 'prompt')} of {scores.n_items:,} have the rewards and labels of another one. "
         "If prompts are repeated, intervals are too narrow: say which ones belong together with --cluster."
     ]
 

@@ -135,10 +135,17 @@ def test_one_dominant_cluster_has_no_verdict() -> None:
     ("copies", "cluster", "proposed"), [(5, False, True), (5, True, False), (1, False, False)]
 )
 def test_repeated_prompts_propose_clusters(copies: int, cluster: bool, proposed: bool) -> None:
-    rewards = np.repeat(np.random.default_rng(0).normal(size=(40, 4)), copies, axis=0)
+    rng = np.random.default_rng(0)
+    rewards = np.repeat(rng.normal(size=(40, 4)), copies, axis=0)
+    rewards += 1e-9 * rng.normal(size=rewards.shape)  # scored again, they differ by rounding
     names = np.repeat(np.arange(40), copies).astype(str).tolist() if cluster else None
     found = evaluate(Scores.from_arrays(rewards, cluster=names), metrics=["accuracy"], resamples=20)
     assert any("--cluster" in note for note in found.notes) == proposed
+    few = evaluate(
+        Scores.from_arrays(np.concatenate([rng.normal(size=(300, 4)), rewards[:copies]])),
+        metrics=["accuracy"],
+    )
+    assert not any("--cluster" in note for note in few.notes)  # a few may be copies by mistake
     ratings = np.random.default_rng(0).integers(1, 6, size=(200, 2)).astype(float)
     plain = evaluate(Scores.from_arrays(ratings), metrics=["accuracy"], resamples=20)
     assert not any("--cluster" in note for note in plain.notes)
@@ -245,6 +252,29 @@ def test_a_forecast_of_votes_is_not_judged_by_what_the_majority_prefers() -> Non
     )  # all, and not only those with a majority
     with pytest.raises(ValueError, match="group by"):
         evaluate(scores, group_by=["responses"], resamples=20)
+
+
+def test_the_order_and_the_scale_of_single_responses_are_tested() -> None:
+    rng = np.random.default_rng(0)
+    odds = rng.normal(size=(150, 1)) + rng.normal(size=(150, 4))
+    labels = rng.random(odds.shape) < 1 / (1 + np.exp(-odds))
+    shown = {}
+    for factor in (1.0, 3.0, -1.0):
+        columns = {
+            "item_id": np.repeat(np.arange(150), 4).astype(str),
+            "category": ["c"] * 600,
+            "response": np.tile(np.arange(4), 150),
+            "is_correct": labels.ravel(),
+            "reward": factor * odds.ravel(),
+        }
+        found = evaluate(Scores.from_columns(columns).labelled_as("correct"), resamples=100)
+        assert [*found.facts["tests"]] == ["pointwise", "order", "check"]
+        shown[factor] = found.facts["shown"]
+    assert shown == {
+        1.0: [],
+        3.0: ["check"],
+        -1.0: ["order", "check"],
+    }  # the labels are balanced: there is no gap
 
 
 def test_many_categories_are_bounded_and_said() -> None:
