@@ -11,6 +11,7 @@ import dataclasses
 import importlib
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -217,6 +218,10 @@ def load_tokenizer(files: ModelFiles) -> Any:
         if tokenizer is None:
             _check_protobuf(name, files.tokenizer)
             tokenizer = AutoTokenizer.from_pretrained(files.tokenizer, **files.code(model=False))
+    if not isinstance(
+        getattr(tokenizer, "model_max_length", None), int | float
+    ):  # it is compared with every length
+        tokenizer.model_max_length = sys.maxsize
     if template is None and not getattr(tokenizer, "chat_template", None):
         raise HubError(
             f"{name}: the tokenizer has no chat template; recipe=... takes that of a known model, and "

@@ -16,7 +16,7 @@ from rmcalib._util.hub import HubError
 from rmcalib._util.processes import isolated
 from rmcalib.benchmarks import Item
 from rmcalib.judges import load_judge, load_model
-from rmcalib.judges._templates import encode
+from rmcalib.judges._templates import encode, text_ids
 from tests.judges.folders import adapter_of, copied
 from tests.judges.layouts import LAYOUTS
 from tests.judges.tiny import tiny_tokenizer
@@ -64,11 +64,14 @@ def test_files_that_are_no_objects_are_refused(file: str, content: str, plain: P
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("length", ["many", 0])
+@pytest.mark.parametrize("length", ["many", 0, [4]])
 def test_an_odd_longest_text_of_a_tokenizer_is_ignored(length: Any, plain: Path, tmp_path: Path) -> None:
     folder = copied(plain, tmp_path / "m")
     change(folder / "tokenizer_config.json", model_max_length=length)
-    assert load_model(str(folder), device="cpu").max_length == load_model(str(plain), device="cpu").max_length
+    model, same = load_model(str(folder), device="cpu"), load_model(str(plain), device="cpu")
+    assert model.max_length == same.max_length
+    (ids, _), *_ = text_ids(["a b"], model.tokenizer, max_length=9)
+    assert ids == text_ids(["a b"], same.tokenizer, max_length=9)[0][0]
 
 
 @pytest.mark.parametrize("cut", [0, 9, 1000])
