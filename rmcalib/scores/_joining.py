@@ -219,7 +219,7 @@ def label_rows(table: _files.Table, is_prompt: Callable[[str], bool] | None = No
 
     for row in range(len(table)):
         drawn = None if inclusion is None else as_number(table.columns[inclusion][row])
-        if drawn is not None and not 0 < drawn <= 1:
+        if cell(inclusion, row) and (drawn is None or not 0 < drawn <= 1):
             raise table.error(row, str(inclusion), "a probability above 0, and at most 1")
         label = cell(next(iter(labels), None), row)
         if label and response is not None and not 0 <= value_of(label) <= 1:
@@ -372,9 +372,25 @@ class _Responses:
     """Whether the source numbers the responses; see `are_numbered`."""
 
     @cached_property
-    def ids(self) -> list[list[str]]:
-        """What tells the responses apart: columns of ids or texts (N,)."""
-        return [*id_columns(self.scores).values()]
+    def ids(self) -> list[dict[tuple[int, str], list[int]]]:
+        """The places of responses by each column of ids or texts that tells them apart."""
+        return [self._places(own) for own in id_columns(self.scores).values()]
+
+    @cached_property
+    def _by_number(self) -> dict[tuple[int, str], list[int]]:
+        return self._places(map(str, self.scores.response.tolist()))
+
+    @cached_property
+    def _by_text(self) -> dict[tuple[int, str], list[int]]:
+        return self._places(map(plain_text, self.texts or []))
+
+    def _places(self, names: Iterable[str]) -> dict[tuple[int, str], list[int]]:
+        """Return where responses of the same name (N,) are in their prompt, by the prompt's index and the name."""
+        sizes, found = np.diff(self.scores.offsets), dict[tuple[int, str], list[int]]()
+        rows = ((prompt, place) for prompt, size in enumerate(sizes.tolist()) for place in range(size))
+        for (prompt, place), name in zip(rows, names, strict=False):
+            found.setdefault((prompt, name), []).append(place)
+        return found
 
     @cached_property
     def prompts(self) -> dict[str, int]:
@@ -387,20 +403,20 @@ class _Responses:
 
     def place(self, index: int, row: LabelRow) -> int | None:
         """Return the place of a row's response in its prompt; None if the prompt has no such response."""
-        rows = slice(*self.scores.offsets[index : index + 2].tolist())
         name = (row.label if row.response is None else row.response).strip()
         by_id = row.response_id if row.response_id and self.ids else name
-        place = next((i for own in self.ids if (i := _index(own[rows], plain_text(by_id))) is not None), None)
+        key = index, plain_text(by_id)
+        place = next((own[key][0] for own in self.ids if key in own), None)
         if by_id != name and place is None:
             return None
         certain = place is not None
         if place is None:
-            place = _index([str(number) for number in self.scores.response[rows]], name.removesuffix(".0"))
+            place = next(iter(self._by_number.get((index, name.removesuffix(".0")), [])), None)
             certain = place is not None and self.numbered and not row.response_id
         text = plain_text(row.text or ("" if place is not None else name))
         if self.texts is None or not text:
             return place if certain or not (self.ids or row.response_id) else None
-        same = [i for i, own in enumerate(self.texts[rows]) if plain_text(own) == text]
+        same = self._by_text.get((index, text), [])
         if place in same or (place is None and row.text):
             return place
         if not certain and len(same) == 1:  # the number is that of a row in another order
@@ -412,10 +428,6 @@ class _Responses:
             f"the text of response {(row.response_id or name)[:60]!r} of prompt {row.prompt[:60]!r} {problem} in the "
             "scores: join labels with scores of the responses that were labelled"
         )
-
-
-def _index(names: Sequence[str], name: str) -> int | None:
-    return names.index(name) if name in names else None
 
 
 def _find_prompt(prompts: Mapping[str, int], text: str) -> int | None:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -199,8 +200,9 @@ def test_unknown_rows_are_named() -> None:
         load_scores(frame, labels=wrong)
     with pytest.raises(ValueError, match="maybe"):
         load_scores(frame, labels=sheet.assign(label="maybe"))
-    with pytest.raises(ValueError, match="inclusion"):
-        load_scores(frame, labels=sheet.assign(inclusion=7.0))
+    for inclusion in (7.0, "a third"):
+        with pytest.raises(ValueError, match="inclusion"):
+            load_scores(frame, labels=sheet.assign(inclusion=inclusion))
     halves = np.arange(len(sheet)) % 2
     with pytest.raises(ValueError, match="inclusion"):
         load_scores(frame, labels=sheet.assign(inclusion=0.5 + halves / 4))
@@ -215,6 +217,15 @@ def test_unknown_rows_are_named() -> None:
         load_scores(frame, labels=pd.concat([sheet, sheet.assign(label=1 - sheet["label"])]))
     with pytest.raises(ValueError, match="not in the scores"):
         load_scores(frame, labels=sheet.rename(columns={"prompt": "response", "response": "prompt"}))
+
+
+def test_a_prompt_may_have_many_responses() -> None:
+    n = 30_000
+    frame = pd.DataFrame({"prompt_id": "p", "response_id": np.arange(n), "score": np.arange(n) / n})
+    labels = pd.DataFrame({"prompt": "p", "response": np.arange(n)[::-1], "label": np.arange(n) % 3 == 0})
+    start = time.process_time()
+    assert load_scores(frame, labels=labels).label.sum() == n / 3
+    assert time.process_time() - start < 30
 
 
 def test_several_people_become_votes() -> None:
