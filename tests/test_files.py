@@ -41,6 +41,13 @@ def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path, monkeypatch: py
     assert json.loads(target.read_text()) == {"value": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
+    def read_only(_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", read_only)
+    with pytest.raises(ValueError, match="No space left on device"):
+        write_json(target, {"value": 2})
+
 
 def test_nan_is_refused_in_json(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):

@@ -90,8 +90,8 @@ def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
         temporary.replace(target)
         _sync_folder(target.parent)
     except BaseException as error:
-        if temporary.parent.is_dir():
-            temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a read-only disk; the first error is the one to show
+            temporary.unlink()
         if isinstance(error, OSError):
             raise ValueError(f"{target}: cannot be written: {error.strerror or error}") from error
         raise

@@ -47,7 +47,7 @@ def label_function(place: str, rollouts: str | Path) -> Callable[[dict[str, Any]
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"label_from: {file} failed: {type(error).__name__}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):

@@ -142,9 +142,13 @@ def _alarm_texts(alarms: list[str]) -> dict[str, str]:
 
 
 def _webhook(url: str) -> Send:
+    from http.client import HTTPException
     from urllib.request import Request, urlopen
 
-    place = urlsplit(url).hostname  # the rest of a URL may be a secret
+    try:
+        place = urlsplit(url).hostname  # the rest of a URL may be a secret
+    except ValueError:
+        raise ValueError("log_to: the URL is not an address like https://host/path") from None
 
     def send(row: Mapping[str, Any], alarms: list[str]) -> None:
         numbers = {name.removeprefix("watch/"): value for name, value in _numbers(row).items()}
@@ -153,7 +157,7 @@ def _webhook(url: str) -> Send:
         try:
             with urlopen(request, timeout=_SECONDS):
                 pass
-        except OSError as error:
+        except (OSError, ValueError, HTTPException) as error:  # the last ones for names that no host can have
             reason = getattr(error, "code", None) or type(getattr(error, "reason", error)).__name__
             raise ValueError(f"log_to: {place} did not take a step ({reason})") from None
 

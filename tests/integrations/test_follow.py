@@ -209,17 +209,22 @@ def test_labels_are_made_by_a_function_of_the_user(tmp_path: Path) -> None:
     check = tmp_path / "check.py"
     check.write_text(
         "def exact(row):\n    return row['output'] == row['gts']\n\ndef bad(row):\n    return row['x']\n"
+        "def ends(row):\n    raise SystemExit\n"
     )
     (row,) = rmcalib.watch(run, label_from=label_function(f"{check}:exact", run)).steps
     assert row["right"] == pytest.approx(0.5)
     with pytest.raises(ValueError, match=r"1\.jsonl.*line 1.*KeyError"):
         rmcalib.watch(run, label_from=label_function(f"{check}:bad", run))
+    with pytest.raises(ValueError, match=r"1\.jsonl.*line 1.*SystemExit"):
+        rmcalib.watch(run, label_from=label_function(f"{check}:ends", run))
     (run / "check.py").write_text(check.read_text())
+    (ending := tmp_path / "ending.py").write_text("raise SystemExit\n")
     (run / "link.py").symlink_to(check)
     for place, named in (
         (f"{run}/check.py:exact", "never run"),
         (f"{run}/link.py:exact", "never run"),
         (f"{check}:none", "none"),
+        (f"{ending}:exact", r"ending\.py.*SystemExit"),
         (f"{check}", "FILE.py"),
     ):
         with pytest.raises(ValueError, match=named):
@@ -252,6 +257,22 @@ def test_a_webhook_gets_numbers_and_alarms() -> None:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:secret@localhost/x",
+        "http://127.0.0.1:1/secret x",
+        "http://[secret",
+        "http://a..secret/\ud800",
+    ],
+)
+def test_a_webhook_that_cannot_be_keeps_its_secrets(url: str) -> None:
+    with pytest.raises(ValueError, match="log_to") as raised, tracker(url) as send:
+        send({"step": 1.0}, [])
+    assert "\n" not in str(raised.value)
+    assert "secret" not in str(raised.value).replace("a..secret", "")
 
 
 def test_trackers_get_numbers_and_alarms(

@@ -315,6 +315,6 @@ def _made_label(function: Labeller, sample: Sample, path: Path) -> Any:
     """Return the label that the user's function makes; its own errors name the sample."""
     try:
         return function(sample.values)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         kind = type(error).__name__
         raise ValueError(f"{path}: {sample.line}: label_from failed: {kind}: {error}") from error
