@@ -11,6 +11,7 @@ with the same seed repeats a case. As root, everything outside a temporary folde
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import copy
 import functools
@@ -65,6 +66,14 @@ VALUES: tuple[Any, ...] = (
     *([], {}, [[]], [None], [[[["x"]]]], ["\ud800"], {"": None}, {"role": "user"}),
     [{"role": "assistant", "content": "x"}],
     [{"role": "user", "content": [{"text": 1}]}],
+)
+# What texts may contain that a page must not
+PAGES = (
+    "</script><script>alert(1)</script>",
+    "<!--<script>",
+    "<img src=x>",
+    "@data@ @script@",
+    "\\u003c/script>",
 )
 
 
@@ -246,6 +255,12 @@ def fill(box: Box) -> None:
     ranks = [f"{i % 7},{i % 3},{i % 3 + 1},{(i + 1) % 3 + 1},{(i + 2) % 3 + 1}" for i in range(24)]
     (inputs / "ranks.csv").write_text("x,y,rank_a,rank_b,rank_c\n" + "\n".join(ranks) + "\n")
     (inputs / "notes.txt").write_text("mine")
+    sheet = [f"{i},r{j},{int(j == i % 3)},0.5" for i in range(20) for j in range(3)]
+    (inputs / "labels.csv").write_text("prompt,response,label,inclusion\n" + "\n".join(sheet) + "\n")
+    (inputs / "check.py").write_text(
+        "def right(row): return row['acc']\n\ndef wrong(row): raise SystemExit\n"
+    )
+    (inputs / "rollouts" / "check.py").write_text(CODE)
     (inputs / "empty.csv").touch()
     (inputs / "loop").symlink_to("loop")
     os.mkfifo(inputs / "fifo.csv")
@@ -290,8 +305,13 @@ def one_file(folder: Path, rng: random.Random) -> tuple[Path, Callable[[Path], o
     from tests.benchmarks.shapes import SHAPES, write
     from tests.scores.layouts import LAYOUTS, RECORDS
 
-    kinds = ("benchmark", "benchmark", "scores", "layout", "calibrator", "entry", "table", "recipes", "list")
+    kinds = (
+        *("benchmark", "benchmark", "scores", "layout", "calibrator", "entry", "table", "recipes", "list"),
+        *("labels", "labels", "page"),
+    )
     kind = rng.choice(kinds)
+    if kind in ("labels", "page"):
+        return (labels_file if kind == "labels" else texts_file)(folder, rng)
     if kind == "layout":
         content, columns = LAYOUTS[rng.choice([*LAYOUTS])](RECORDS, folder)
         if isinstance(content, list):
@@ -337,6 +357,75 @@ def one_file(folder: Path, rng: random.Random) -> tuple[Path, Callable[[Path], o
     return path, load_scores if kind == "scores" else lambda path: load_benchmark(str(path), format=format)
 
 
+def responses_to_label() -> list[dict[str, Any]]:
+    """Return responses of a few prompts, with their texts and scores."""
+    return [
+        {
+            "id": f"p{i}",
+            "prompt": f"Question {i} ?",
+            "answer": f"Answer {j} to {i}",
+            "score": float(i * j % 5),
+        }
+        for i in range(4)
+        for j in range(3)
+    ]
+
+
+def labels_file(folder: Path, rng: random.Random) -> tuple[Path, Callable[[Path], object]]:
+    """Write labels in another order, half of them with changed values, and return what joins them with scores."""
+    import pandas as pd
+
+    from rmcalib.scores import label, load_scores
+    from tests.benchmarks.shapes import write
+
+    scores = responses_to_label()
+    rows: Any = label(pd.DataFrame(scores), n=4, ask="correct").rows
+    for row in rows:
+        row["label"] = int(row["response_text"].startswith("Answer 1"))
+    rng.shuffle(rows)
+    rng.shuffle(scores)
+    hostile = rng.random() < 0.5
+    for _ in range(rng.randrange(1, 3) if hostile else 0):
+        rows = changed(rows, rng)
+    path = folder / f"labels{rng.choice(('.csv', '.jsonl', '.json', '.parquet'))}"
+    try:
+        write(path, rows)
+    except Exception:  # such values cannot be in a table
+        path = folder / "labels.json"
+        path.write_text(json.dumps(rows))
+    written = path.read_bytes()
+
+    def join(path: Path) -> None:
+        found = load_scores(pd.DataFrame(scores), labels=path)
+        texts = [
+            row["answer"] for row in sorted(scores, key=lambda row: found.item_id.tolist().index(row["id"]))
+        ]
+        right = [float(text.startswith("Answer 1")) for text in texts]
+        if not hostile and path.read_bytes() == written and found.label.tolist() != right:
+            raise RuntimeError("labels of other responses")
+
+    return path, join
+
+
+def texts_file(folder: Path, rng: random.Random) -> tuple[Path, Callable[[Path], object]]:
+    """Write responses with changed texts, and return what makes a page to label them."""
+    from rmcalib.scores import label
+
+    rows: Any = responses_to_label()
+    for _ in range(rng.randrange(1, 4)):
+        row = rng.choice(rows)
+        row[rng.choice([*row])] = rng.choice((*VALUES, *PAGES))
+    path = folder / "texts.json"
+    path.write_text(json.dumps(rows))
+
+    def draw(path: Path) -> None:
+        page = label(path, n=4).to_html(path.with_suffix(".html")).read_text("utf-8")
+        if page.count("<script") != 2 or page.count("</script") != 2 or "<img" in page:
+            raise RuntimeError("a text became a part of the page")
+
+    return path, draw
+
+
 def recipe_values(rng: random.Random) -> dict[str, Any]:
     """Return an entry of a list of models, with a few fields that any recipe may have, and a few others."""
     values = {
@@ -380,6 +469,10 @@ LINES = (
     "card ../inputs/runs -o out",
     "list models",
     "doctor",
+    "label ../inputs/s.csv --n 5 -o out",
+    "eval --scores ../inputs/s.csv --labels ../inputs/labels.csv --resamples 20 -o out",
+    "watch ../inputs/rollouts --label-from ../inputs/check.py:right -o out",
+    "serve --model demo --host 0.0.0.0 --port 0",  # refused without a token
 )
 # What an option may sensibly be given, by its name; others get any word.
 SENSIBLE = {
@@ -410,7 +503,15 @@ SENSIBLE = {
     "--learner": ("pl", "rpc", "mallows", "x"),
     "--notion": ("sub-k", "top-k", "full-rank", "x"),
     "--k": ("2", "all", "0", "99"),
-    "--labels": ("rank_", "x", "rank_a,rank_b"),
+    "--labels": ("rank_", "x", "rank_a,rank_b", "../inputs/labels.csv", "../inputs/s.csv"),
+    "--label-from": (
+        "../inputs/check.py:right",
+        "../inputs/check.py:wrong",
+        "../inputs/rollouts/check.py:right",
+    ),
+    "--log-to": (f"http://user:{SECRET}@localhost/x", f"http://127.0.0.1:9/{SECRET} x", f"http://[{SECRET}"),
+    "--second": ("../inputs/t.csv", "../inputs/labels.csv"),
+    "--ask": ("best", "correct", "chosen", "x"),
     "--models": ("../inputs/list.yaml", "../inputs/s.csv"),
     "--recipes": ("../inputs/list.yaml", "../inputs/s.csv"),
     "--to": ("out/x.csv", "out/x.json", "-", "../inputs/s.csv", "../inputs/notes.txt", "../inputs/runs"),
@@ -719,8 +820,71 @@ def served() -> tuple[str, int]:
     return "127.0.0.1", int(server.url.rpartition(":")[2])
 
 
+# How frameworks call: a prompt, a response and a label in the places of each.
+CALLS: dict[str, dict[str, Any]] = {
+    "trl": {"prompts": ["Hi!"], "completions": ["Hello."], "answer": ["1"]},
+    "openrlhf": {"queries": ["Hi! Hello."], "prompts": ["Hi! "], "labels": [None]},
+    "slime": {"args": None, "sample": [{"prompt": "Hi!", "response": "Hello.", "label": 1}]},
+    "verl": {
+        "data_source": "x",
+        "solution_str": "Hello.",
+        "extra_info": {"prompt": [{"role": "user", "content": "a"}]},
+    },
+    "swift": {"completions": ["Hello."], "messages": [[{"role": "user", "content": "Hi!"}]]},
+}
+
+
+@functools.cache
+def called() -> Any:
+    """Return a reward that ends its thread, or fails, for some texts."""
+    from rmcalib import Reward
+
+    def length(_: Any, responses: list[str]) -> list[float]:
+        time.sleep(0.001)  # some calls are cancelled meanwhile
+        for text in responses:
+            if text in ("", "\0"):
+                raise SystemExit
+            if "[" in text:
+                raise RuntimeError(text)
+        return [float(len(text)) for text in responses]
+
+    return Reward(length, output="raw")
+
+
+def calls_case(rng: random.Random) -> tuple[str, list[str]]:
+    """Call what frameworks call with changed arguments, and cancel some calls: the next call is answered."""
+    name, reward = rng.choice([*CALLS]), called()
+    function = getattr(reward, name)()
+    arguments = changed(CALLS[name], rng)
+    if not isinstance(arguments, dict):
+        arguments = {}
+    if name == "slime" and isinstance(arguments.get("sample"), list):
+        group = arguments["sample"]
+        arguments["sample"] = [
+            types.SimpleNamespace(**one) if isinstance(one, dict) else one for one in group
+        ]
+    patience = rng.choice((0.0, 0.0005, SECONDS, SECONDS))
+
+    async def ask() -> None:
+        answer = (function() if name == "swift" else function)(**arguments)
+        if asyncio.iscoroutine(answer):
+            await asyncio.wait_for(answer, patience)
+
+    with contextlib.suppress(Exception, SystemExit):
+        asyncio.run(ask())
+    try:
+        score = asyncio.run(asyncio.wait_for(reward.verl()("x", "xxx", None, {"prompt": "a"}), SECONDS))[
+            "score"
+        ]
+    except Exception as error:
+        return f"calls of {name}: {arguments}"[:200], [f"the next call failed: {error!r}"]
+    return f"calls of {name}", [] if score == 3.0 else [f"the next call was answered by {score}"]
+
+
 def requests_case(_: Box, rng: random.Random) -> tuple[str, list[str]]:
     """Send a spoiled request: it is answered or its connection is closed, and the server stays well."""
+    if rng.random() < 0.2:
+        return calls_case(rng)
     path = rng.choice([*BODIES, "/../x", "/metrics", "/health"])
     body = json.dumps(changed(BODIES.get(path, {}), rng)).encode()
     body = damaged(body, rng) if rng.random() < 0.3 else body
@@ -756,6 +920,7 @@ def rollouts_case(box: Box, rng: random.Random) -> tuple[str, list[str]]:
     from rmcalib.integrations import watching
 
     name = rng.choice(sorted(path.name for path in ROLLOUTS.iterdir() if path.is_dir()))
+    label_from = rng.choice((None, lambda row: len(row) % 2))
     with box.case() as problems:
         run = box.work / "given" / name
         shutil.copytree(ROLLOUTS / name, run)
@@ -766,7 +931,7 @@ def rollouts_case(box: Box, rng: random.Random) -> tuple[str, list[str]]:
             for path in rng.sample(sorted(whole), min(len(whole), rng.choice((1, 1, 2)))):
                 spoil_file(path, rng)
             try:
-                rmcalib.watch(run)
+                rmcalib.watch(run, label_from=label_from)
             except ValueError as error:
                 in_one_line([str(error)])
 
@@ -779,7 +944,7 @@ def rollouts_case(box: Box, rng: random.Random) -> tuple[str, list[str]]:
             raise KeyboardInterrupt
 
         def work() -> None:
-            expected = numbers_of(rmcalib.watch(run))
+            expected = numbers_of(rmcalib.watch(run, label_from=label_from))
             actions = [spoil, lambda: None, mend, lambda: None, end]
 
             def sleep(_: float) -> None:
@@ -788,7 +953,7 @@ def rollouts_case(box: Box, rng: random.Random) -> tuple[str, list[str]]:
 
             vars(watching)["time"] = types.SimpleNamespace(sleep=sleep)
             with contextlib.suppress(KeyboardInterrupt):
-                rmcalib.watch(run, follow=True, on_look=seen.append)
+                rmcalib.watch(run, follow=True, label_from=label_from, on_look=seen.append)
             in_one_line(seen[-1].problems)
             if numbers_of(seen[-1]) != expected:
                 raise RuntimeError(f"other steps at the end: {numbers_of(seen[-1])}")
