@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -16,7 +17,6 @@ def command(
     source: options.Source,
     /,
     *,
-    second: Annotated[options.Name | None, Parameter(metavar="RUN")] = None,
     up_to: Annotated[int | None, Parameter(metavar="N", validator=Number(gte=1))] = None,
     cost: Annotated[float | None, Parameter(metavar="COST", validator=Number(gte=0, lt=1))] = None,
     calibrator: options.CalibratorFile = None,
@@ -31,8 +31,6 @@ def command(
 
     Parameters
     ----------
-    second
-        Scores of a second judge of the same samples, to compare.
     up_to
         Largest number of samples; default what nine of ten prompts have.
     cost
@@ -46,10 +44,10 @@ def command(
     from rmcalib.repair import Calibrator
     from rmcalib.report.card import markdown_summary
 
-    sources = [source] if second is None else [source, second]
+    sources = [source] if reading.second is None else [source, reading.second]
     inputs = [*sources, *([str(calibrator)] if calibrator else [])]
     with session(common, inputs, to=to, markdown=markdown) as screen:
-        scores = [reading.open(one) for one in sources]
+        scores = [replace(reading, second=None).open(each) for each in sources]
         if calibrator is not None:
             used = Calibrator.load(calibrator)
             say_if_it_holds(used, scores[0], screen)

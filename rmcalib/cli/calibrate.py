@@ -48,7 +48,7 @@ def command(
         model = judged.model[0] if judged.model else ""
         settings = run_options(judged, model)
         _check_checkpoint(checkpoint, push_to_hub, settings)
-        scores = reading.open(source) if source else _run(judged, screen)
+        scores = reading.open(source, second=False) if source else _run(judged, screen)
         if source and judged.part:
             scores = scores.part(judged.part)
         result = calibrate(scores, seed=seed)

@@ -38,7 +38,7 @@ def command(
     if len(set(runs)) < max(2, len(runs)):
         raise ValueError(f"a panel has at least two different judges (given: {', '.join(runs) or 'none'})")
     with session(common, runs, to=to) as screen:
-        found = [reading.open(run) for run in runs]
+        found = [reading.open(run, second=False) for run in runs]
         names = [str(one.manifest["model"]) for one in found]
         names = names if len(set(names)) == len(names) else list(runs)
         apply = command_line("apply", *runs, "--calibrator", to)

@@ -47,7 +47,7 @@ def command(
 
     inputs = [source, *([str(calibrator)] if calibrator else [])]
     with session(common, inputs, to=to) as screen:
-        scores = reading.open(source)
+        scores = reading.open(source, second=False)
         if part is not None:
             scores = scores.part(part)
         used = None if calibrator is None else Calibrator.load(calibrator)

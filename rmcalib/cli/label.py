@@ -24,7 +24,7 @@ def command(
     last: Annotated[int | None, Parameter(metavar="STEPS", validator=Number(gte=1))] = None,
     labels: InputFile | None = None,
     more: bool = False,
-    second: InputFile | None = None,
+    second: Annotated[Name | None, Parameter(metavar="RUN")] = None,
     benchmark: Annotated[Name | None, Parameter(alias="-b", metavar="NAME")] = None,
     columns: Annotated[str | None, Parameter(metavar="ROLE=COLUMN,...")] = None,
     seed: Seed = 0,

@@ -178,13 +178,13 @@ class Reading:
         What numbers are: rewards of a Bradley-Terry model (utility), log-odds, ratings, ...; by default, what they
         look like, if that is certain.
     labels
-        File of labels to join, such as a filled sheet of `rmcalib label`.
+        File of labels to join, such as a filled sheet of `rmcalib label`; in watch, it may come later.
     labels_are
         What labels mean: one response of a prompt is the best, or each is correct or not; default by their column.
     labels_by
         Column in whose groups prompts were drawn at random, for labels without inclusion probabilities.
     second
-        Scores of a second judge of the same prompts, for narrower intervals where few are labelled.
+        Scores of a second judge of the same prompts: narrower intervals where few are labelled; best-of-n compares it.
     cluster
         Column that says which prompts belong together.
     missing
@@ -199,7 +199,7 @@ class Reading:
     labels: Annotated[InputFile | None, Parameter(group=MAIN)] = None
     labels_are: Annotated[Literal["best", "correct"] | None, Parameter(group=MAIN)] = None
     labels_by: Annotated[str | None, Parameter(metavar="COLUMN")] = None
-    second: InputFile | None = None
+    second: Annotated[Name | None, Parameter(metavar="RUN")] = None
     cluster: Annotated[str | None, Parameter(metavar="COLUMN")] = None
     missing: Literal["refuse", "lowest", "drop"] | None = None
 
@@ -208,8 +208,10 @@ class Reading:
         given = {name: value for name, value in asdict(self).items() if name not in allowed}
         refuse({f"--{name.replace('_', '-')}": value for name, value in given.items()}, why)
 
-    def open(self, source: str) -> Any:
-        """Read the `Scores` of one model from a run folder or a file; the manifest names it."""
+    def open(self, source: str, *, second: bool = True) -> Any:
+        """Read the `Scores` of one model from a run folder or a file; without use for a second judge, refuse one."""
+        if not second:
+            refuse({"--second": self.second}, "it narrows the intervals of eval and compare")
         from rmcalib.scores import load_scores
 
         return load_scores(source, **asdict(self))

@@ -37,7 +37,6 @@ def command(
     *,
     calibrator: Annotated[Name | None, Parameter(metavar="FILE")] = None,
     benchmark: Annotated[Name | None, Parameter(metavar="FILE")] = None,
-    labels: Annotated[Name | None, Parameter(metavar="FILE")] = None,
     label_from: Annotated[Name | None, Parameter(metavar="FILE.py:FUNCTION")] = None,
     follow: bool = False,
     log_to: Annotated[Name | None, Parameter(metavar="NAME")] = None,
@@ -62,9 +61,6 @@ def command(
         The calibrator of the rewards, or 'start' to fit one on the first prompts; default what --scale says.
     benchmark
         Scores of labelled responses to fit the probabilities on, instead of a calibrator.
-    labels
-        Labels of some samples, which may come later: a table with prompt, response, label and, optionally, inclusion
-        and second (a second judge's scores).
     label_from
         Make labels by a function of your own Python file, which is run for that; it gets each sample as a dictionary.
     follow
@@ -94,7 +90,7 @@ def command(
     from rmcalib.integrations.watch_page import WATCHED
     from rmcalib.report.card import markdown_summary
 
-    reading.refuse("rollouts have rewards, by prompt", "columns", "scale", "labels_are")
+    reading.refuse("rollouts have rewards, by prompt", "columns", "scale", "labels", "labels_are")
     conditions = [parse_condition(text, WATCHED) for text in fail_if]
     page = as_path(output) / "report.html"
     logged = nullcontext() if log_to is None else tracker(log_to, str(output))
@@ -108,7 +104,7 @@ def command(
             benchmark=benchmark,
             scale=reading.scale,
             labels_are=reading.labels_are,
-            labels=labels,
+            labels=reading.labels,
             label_from=labeller,
             follow=follow,
             margin=margin,

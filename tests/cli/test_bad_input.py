@@ -74,6 +74,8 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     ((*SCORES, "--limit", "3"), "--limit"),
     (("eval", "--scores", "published"), "--model"),
     (("report", "--table", "t.csv", "--benchmark", "demo"), "--benchmark"),
+    (("decide", "s.csv", "--second", "s.csv"), "--second"),
+    (("calibrate", "s.csv", "--second", "s.csv"), "--second"),
     (("calibrate", "s.csv", "--limit", "3"), "--limit"),
     (("batch", "--scores", "published", "--limit", "3"), "--limit"),
     (("batch", "--dry-run", "-J", "beta=0.1"), "beta"),
@@ -168,3 +170,11 @@ def test_unexpected_errors_are_one_line(invoke: Invoke, monkeypatch: pytest.Monk
     ended = invoke("doctor")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "ZeroDivisionError" in ended.err
+
+
+def test_no_command_has_an_option_twice() -> None:
+    for command in COMMANDS:
+        names = [
+            name for each in app[command].assemble_argument_collection() for name in each.names if name != "*"
+        ]
+        assert len(names) == len({*names}), command
