@@ -18,10 +18,12 @@ import numpy as np
 from scipy.special import expit, logit
 
 from rmcalib._util.files import write_text
-from rmcalib.integrations.alarms import ERRORS, Monitor, Observed
+from rmcalib.integrations import watcher as engine
+from rmcalib.integrations.alarms import Monitor
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair.calibrator import Calibrator, fit_pointwise
 from rmcalib.scores import Scores
+from rmcalib.scores.rollouts import StepSamples
 
 PROMPTS, SAMPLES, MARGIN, LEVEL = 32, 4, 0.03, 0.95
 DIFFICULTY = 1.0  # standard deviation of a prompt's hidden log-odds
@@ -45,7 +47,11 @@ class World:
     pool: int = 0
     """Prompts that return; 0 for fresh ones."""
     reference: int = 0
-    """Prompts that a reference was fitted on; 0 if the rewards are log-odds."""
+    """Prompts that a given reference was fitted on; 0 without."""
+    start: bool = False
+    """Whether a reference is fitted on the first prompts of the run: `--calibrator start`."""
+    unsaid: bool = False
+    """Whether rewards are those of a Bradley-Terry model, and nobody says so: they are assumed to be log-odds."""
     labelled: float = 1.0
     per_prompt: int = SAMPLES
     steps: int = 100
@@ -55,6 +61,11 @@ class World:
     """Standard deviation of a prompt's own offset, which a Bradley-Terry model has."""
     improves: float = 0.0
     """By how much the log-odds of the policy's samples grow until the end."""
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the rewards are no log-odds."""
+        return bool(self.reference or self.start or self.unsaid)
 
 
 def samples(
@@ -76,8 +87,8 @@ def samples(
 
 
 def rewards_of(rng: np.random.Generator, world: World, x: np.ndarray) -> np.ndarray:
-    """Return the rewards that stand for log-odds: 2 x + 1 with offsets of prompts, or whitened."""
-    if not world.reference:
+    """Return log-odds, or the rewards that stand for them: 2 x + 1 with offsets of prompts, or whitened."""
+    if not world.is_raw:
         return x
     rewards = 2 * x + 1 + rng.normal(scale=world.offsets, size=(len(x), 1))
     return (rewards - rewards.mean()) / rewards.std() if world.whitened else rewards
@@ -94,7 +105,7 @@ def reference_of(rng: np.random.Generator, world: World) -> Calibrator | None:
             rng, world, rng.normal(scale=DIFFICULTY, size=n), rng.normal(scale=0.8, size=n), 0.0, False
         )
         columns.append((rewards_of(rng, world, x), y))
-    rewards, labels = (np.concatenate([one[i] for one in columns]) for i in (0, 1))
+    rewards, labels = (np.concatenate([column[i] for column in columns]) for i in (0, 1))
     return fit_pointwise(whole_part(Scores.from_arrays(rewards, labels, labels_are="correct")))
 
 
@@ -102,33 +113,50 @@ def reference_of(rng: np.random.Generator, world: World) -> Calibrator | None:
 class Limits:
     """The limits of a row's looks, found beside the first run."""
 
-    known: dict[str, list[float]] = field(default_factory=dict)
+    by_alarm: dict[str, list[float]] = field(default_factory=dict)
 
     def share(self, monitor: Monitor) -> None:
         """Let a monitor take the limits of an earlier run where there are some."""
-        boundary, known = monitor._boundary, self.known.setdefault(monitor.check.name, [])
+        boundary, limits = monitor._boundary, self.by_alarm.setdefault(monitor.check.name, [])
         follow = boundary.limit
 
         def limit(variance: float) -> float:
-            if boundary.looks < len(known):
+            if boundary.looks < len(limits):
                 boundary.looks += 1
-                return known[boundary.looks - 1]
-            known.append(follow(variance))
-            return known[-1]
+                return limits[boundary.looks - 1]
+            limits.append(follow(variance))
+            return limits[-1]
 
         # A later run may have more looks than the first: its walks begin there, with all of the budget spent before.
         boundary.limit = limit  # type: ignore[method-assign]
 
 
+vars(engine)["CHANGES"] = ()  # not measured here
+
+
+class Watcher(engine.Watcher):
+    """Tests each step, but does not describe it."""
+
+    limits: Limits
+
+    def _begin(self) -> None:
+        super()._begin()
+        for monitor in self._errors:
+            self.limits.share(monitor)
+
+    def _row(self, *_: Any) -> dict[str, Any]:
+        return {}
+
+
 def run(world: World, seed: int, limits: Limits) -> tuple[int | None, str, np.ndarray]:
     """Return the step of the alarm or None, what it was about, and the mean residual of each step."""
     rng = np.random.default_rng(seed)
-    reference = reference_of(rng, world)
-    monitors = [Monitor(check, (1 - LEVEL) * check.share, MARGIN, reference=reference) for check in ERRORS]
-    for monitor in monitors:
-        limits.share(monitor)
+    Watcher.limits = limits
+    watcher = Watcher(engine.START if world.start else None, LEVEL, MARGIN)
+    if (reference := reference_of(rng, world)) is not None:
+        watcher.use("calibrator", reference)
     pool = rng.normal(scale=DIFFICULTY, size=world.pool), rng.normal(scale=0.8, size=world.pool)
-    order, residuals, alarm = np.arange(0), np.full(world.steps, np.nan), None
+    order, residuals = np.arange(0), np.full(world.steps, np.nan)
     for step in range(1, world.steps + 1):
         if world.pool:
             if len(order) < PROMPTS:
@@ -142,27 +170,15 @@ def run(world: World, seed: int, limits: Limits) -> tuple[int | None, str, np.nd
         gap = 0.0 if since <= 0 else world.gap * (min(since / world.grows, 1.0) if world.grows else 1.0)
         level = level + world.improves * step / world.steps
         x, y = samples(rng, world, hidden, level, gap, world.coin and since > 0)
-        rewards = rewards_of(rng, world, x)
-        if reference is not None:
-            assert reference.threshold is not None
-            rewards = (rewards - reference.threshold) / reference.temperature
-        label = np.where(rng.random(y.shape) < world.labelled, y, np.nan).ravel()
-        observed = Observed(
-            np.repeat(ids, world.per_prompt),
-            rewards.ravel(),
-            rewards.ravel(),
-            label,
-            np.ones(len(label)),
-        )
-        with np.errstate(invalid="ignore"):
-            known = ~np.isnan(label)
-            residuals[step - 1] = (expit(rewards.ravel()) - label)[known].mean() if known.any() else np.nan
-        for monitor in monitors if alarm is None else ():
-            monitor.add(step, observed)
-        found = [one for monitor in monitors for one in monitor.alarms]
-        if found and alarm is None:
-            alarm = step, str(found[0]["what"])
-    return (None, "", residuals) if alarm is None else (*alarm, residuals)
+        labelled = rng.random(y.shape) < world.labelled
+        if labelled.any():
+            residuals[step - 1] = (expit(x) - y)[labelled].mean()
+        nothing = np.full(x.size, np.nan)
+        reward, label = rewards_of(rng, world, x).ravel(), np.where(labelled, y, np.nan).ravel()
+        prompt = np.repeat(ids, world.per_prompt)
+        watcher.update([StepSamples(step, prompt, reward, label, nothing, np.ones(x.size), nothing)])
+    alarm = watcher.result().alarm
+    return (None, "", residuals) if alarm is None else (int(alarm["step"]), str(alarm["what"]), residuals)
 
 
 def oracle(residuals: np.ndarray, edge: np.ndarray, gap: float) -> np.ndarray:
@@ -203,6 +219,12 @@ HEALTHY = [
     World("offsets of prompts", reference=800, offsets=2.0),
     World("improving policy", improves=1.5),
     World("improving policy, whitened", improves=1.5, reference=800, whitened=True),
+    World("fitted at the start", start=True),
+    World("fitted at the start, offsets of prompts", start=True, offsets=2.0),
+    World("fitted at the start, gap on the edge after step 50", start=True, gap=MARGIN, after=50),
+    World("fitted at the start, 300 prompts that return", start=True, pool=300),
+    World("Bradley-Terry model, nobody says so", unsaid=True, offsets=2.0),
+    few_labels("Bradley-Terry model, nobody says so, 2% labels", unsaid=True, offsets=2.0),
 ]
 DRIFTS = [
     World("5 points from the start", gap=0.05),
@@ -214,6 +236,11 @@ DRIFTS = [
     World("10 points after step 50, 300 prompts return", gap=0.1, after=50, pool=300),
     World("20 points after step 50, reference of 200", gap=0.2, after=50, reference=200),
     World("20 points after step 50, reference of 800", gap=0.2, after=50, reference=800),
+    World("20 points after step 50, fitted at the start", gap=0.2, after=50, start=True),
+    World(
+        "20 points after step 50, Bradley-Terry, nobody says so", gap=0.2, after=50, unsaid=True, offsets=2.0
+    ),
+    World("2 x + 1 from the start, taken as log-odds", unsaid=True),
     few_labels("2% labels, grows to 35 points in 120 steps", gap=0.35, grows=120, steps=120),
     World("the order is a coin toss after step 50", coin=True, after=50),
 ]
@@ -222,7 +249,7 @@ DRIFTS = [
 def quantiles(steps: np.ndarray, after: int) -> list[str]:
     """Return the median delay of alarms after the change, and the delay within which 90% come."""
     late = np.quantile(np.where(steps > after, steps - after, np.inf), [0.5, 0.9], method="higher")
-    return [f"{one:g}" if np.isfinite(one) else "–" for one in late]
+    return [f"{delay:g}" if np.isfinite(delay) else "–" for delay in late]
 
 
 def main() -> None:
@@ -237,7 +264,9 @@ def main() -> None:
         f"{LEVEL:.0%}, margin {100 * MARGIN:g} points,",
         "window 10 looks, one-sided. Every prompt has a hidden difficulty (standard deviation "
         f"{DIFFICULTY:g} in log-odds). 2% labels: of 8 samples per",
-        "prompt, so about 5 per step. Made by `scripts/measure_alarms.py`.",
+        "prompt, so about 5 per step. Rewards are log-odds x, or 2 x + 1: then a reference was fitted on 200 or 800",
+        "prompts, or is fitted at the start (`--calibrator start`), or nobody says that they are no log-odds. Made by",
+        "`scripts/measure_alarms.py`.",
         "",
         "## Nothing is wrong",
         "",
@@ -251,15 +280,15 @@ def main() -> None:
 
     def measured(world: World) -> tuple[np.ndarray, list[str]]:
         limits = Limits()
-        found = [run(world, seed, limits) for seed in range(given.runs)]
-        residuals[world.name] = np.array([one[2] for one in found])
-        return np.array([np.inf if one[0] is None else one[0] for one in found]), [one[1] for one in found]
+        steps, about, means = zip(*(run(world, seed, limits) for seed in range(given.runs)), strict=True)
+        residuals[world.name] = np.array(means)
+        return np.array([np.inf if step is None else step for step in steps]), [*about]
 
     for world in HEALTHY:
         steps, about = measured(world)
         rates = [
             np.isfinite(steps).mean(),
-            *(np.mean([one == what for one in about]) for what in ("gap", "order")),
+            *(np.mean([alarm == what for alarm in about]) for what in ("gap", "order")),
         ]
         lines.append(f"| {world.name} | {' | '.join(f'{rate:.1%}' for rate in rates)} |")
         print(lines[-1], f"{time.perf_counter() - began:.0f} s", flush=True)
@@ -283,7 +312,7 @@ def main() -> None:
         ]
         cells += quantiles(steps, world.after)
         edge = residuals["fresh prompts, gap on the edge"]
-        if world.gap and not (world.reference or world.pool or world.grows):
+        if world.gap and not (world.is_raw or world.pool or world.grows):
             best = oracle(residuals[world.name], edge, world.gap)
             cells += [
                 f"{(np.isfinite(best) & (best > world.after)).mean():.0%}",

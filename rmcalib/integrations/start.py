@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +15,10 @@ from rmcalib.scores.rollouts.samples import scores_of
 
 FIRST_FIT = 200
 """Labelled prompts before which a reference is not fitted, unless the user says so."""
+_OTHER_SLOPE, _OTHER_SHIFT = (
+    2.0,
+    4.0,
+)  # T and b of log-odds are not surely beyond these, however wrong they are
 _NARROWEST = 0.01  # a reference need not be better than this, however small the margin
 
 
@@ -59,7 +64,7 @@ class StartFit:
         return self._fitted(None if self.prompts is not None else max(self.margin, _NARROWEST))
 
     def _n_prompts(self) -> int:
-        return len({name for one in self._steps.values() for name in one.labelled_prompts.tolist()})
+        return _count_prompts(self._steps.values())
 
     def _fitted(self, most: float | None = None) -> Calibrator | None:
         """Fit b and T, if their error adds at most ``most``; otherwise say how many more prompts are needed."""
@@ -74,3 +79,25 @@ class StartFit:
                 self._needs = max(int(n * min((bound / most) ** 2, 2.0)), n + FEWEST)
                 return None
         return replace(fitted, reference=(float(whole.reward.min()), float(whole.reward.max())))
+
+
+def is_another_scale(steps: Mapping[float, StepSamples]) -> bool:
+    """Return whether rewards that were taken as log-odds are something else, by the first labelled prompts."""
+    first: list[StepSamples] = []
+    for _, samples in sorted(steps.items()):
+        first.append(samples.take(~np.isnan(samples.label)))
+        if _count_prompts(first) >= FIRST_FIT:
+            break
+    fitted = fit_pointwise(whole_part(scores_of(first, "start", "the first steps")))
+    assert fitted.threshold_low is not None
+    assert fitted.threshold_high is not None
+    return (
+        fitted.low > _OTHER_SLOPE
+        or fitted.high < 1 / _OTHER_SLOPE
+        or fitted.threshold_low > _OTHER_SHIFT
+        or fitted.threshold_high < -_OTHER_SHIFT
+    )
+
+
+def _count_prompts(steps: Iterable[StepSamples]) -> int:
+    return len({prompt for samples in steps for prompt in samples.labelled_prompts.tolist()})

@@ -10,6 +10,8 @@ from rmcalib._util.arrays import FloatArray, check_choice
 from rmcalib.scores._meaning import SCALES
 from rmcalib.scores.scale import Scale, refusal
 
+OTHER_SCALE = "assumed, but the first labels show another scale"
+"""The reason after rewards that were taken as log-odds turned out to be none."""
 _EDGE = 1e-8  # smallest distance of a stated probability from 0 and 1
 
 
@@ -74,7 +76,9 @@ def read_numbers(numbers: FloatArray, before: Reading) -> Reading:
         if before.kind == "logprob" and high > 1e-6:
             raise ValueError(f"scale: {high:g} is above 0, so it cannot be a log-probability")
         return before
-    if before.kind == "log_odds" or low < 0 or high > 1:
+    if before.kind == "log_odds":
+        return before
+    if low < 0 or high > 1:
         return Reading("log_odds", "assumed: give a calibrator, or the scale, if they are anything else")
     if before.kind == "probability" or ((numbers > 0) & (numbers < 1)).any():
         return Reading("probability", "all numbers are from 0 to 1")

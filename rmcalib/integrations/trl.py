@@ -28,6 +28,7 @@ from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
 from rmcalib._util.texts import did_you_mean, nearest
 from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.integrations.alarms import CHANGES
 from rmcalib.integrations.training import metric_values, preference_metrics
 from rmcalib.integrations.watcher import START, Watcher
 from rmcalib.judges import LoadOptions, Recipe, RewardModel
@@ -37,13 +38,14 @@ from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.runs._run import Run, score_inputs
 from rmcalib.scores import Scores
 from rmcalib.scores._roles import parse_columns
-from rmcalib.scores.rollouts import FORMS, Labeller, NoSamplesYetError, RolloutReader
+from rmcalib.scores.rollouts import Labeller, NoSamplesYetError, RolloutReader
 
 __all__ = ["BenchmarkCallback", "WatchCallback", "compute_metrics", "pair_rewards", "reward_metrics"]
 
 _WATCHED = (
     *("right", "says", "gap", "gap_low", "gap_high", "auroc", "length_correlation", "n_labels"),
-    *("outside", "mean_length", "repeated", *FORMS, "agreement", "alarm"),
+    *(change.column for change in CHANGES),
+    "alarm",
 )
 _log = logging.getLogger("rmcalib")
 _LONGEST = 1024  # tokens per text, if neither the trainer nor the model has a limit
@@ -264,7 +266,7 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers has 
         self._check_columns(columns)
         # Files of an earlier run in the same folder are left out until they are written again.
         self._old = {path: path.stat().st_mtime_ns for path in self._folder.glob("*.parquet")}
-        self._alarms = 0
+        self._logged: set[tuple[str, int]] = set()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:  # noqa: ARG002
         """Add the steps that were written since the last time; at the end of a step, logging would be lost."""
@@ -326,10 +328,12 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers has 
             if row is not None:
                 # Not the trainer's own `log`, which would write the samples again.
                 Trainer.log(self.trainer, _named("watch", {name: float(row[name]) for name in _WATCHED}))
-        found = self.watcher.result()
-        for alarm in [*found.alarms, *found.changes][self._alarms :]:
-            _log.warning("step %g: %s", alarm["step"], alarm["reason"])
-        self._alarms = len(found.alarms) + len(found.changes)
+        now = self.watcher.result()
+        for alarm in (*now.alarms, *now.changes):
+            about = alarm["what"], alarm["look"]
+            if about not in self._logged:
+                self._logged.add(about)
+                _log.warning("step %g: %s", alarm["step"], alarm["reason"])
 
 
 def _written(path: Path) -> int:

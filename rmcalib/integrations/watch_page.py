@@ -11,6 +11,8 @@ import numpy as np
 
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, count, number, percent
+from rmcalib.integrations.alarms import CHANGES
+from rmcalib.integrations.stated import OTHER_SCALE
 from rmcalib.integrations.watcher import Watch
 from rmcalib.report import figures
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Step, table_of
@@ -36,24 +38,15 @@ WATCHED = {
         "drift", "change of the mean reward since the first step, in standard deviations", page_only=True
     ),
     "ties": Column("ties", "fraction of samples with the reward of another one", page_only=True),
-    "outside": Column(
-        "outside", "fraction of rewards beyond the range of the calibrator's fit", page_only=True
-    ),
-    "mean_length": Column("length", "mean length in characters", page_only=True),
-    "repeated": Column(
-        "copies", "fraction of samples that repeat another one of their prompt", page_only=True
-    ),
-    "markdown": Column(
-        "markdown", "fraction of samples with headings, lists, tables or bold", page_only=True
-    ),
-    "code": Column("code", "fraction of samples with a code block", page_only=True),
-    "answer": Column("answer", "fraction of samples with a marked final answer", page_only=True),
-    "agreement": Column(
-        "second judge", "how often a second judge orders two samples of a prompt as the reward does"
-    ),
+    **{change.column: Column(change.heading, change.about, page_only=change.page_only) for change in CHANGES},
 }
-_PERCENT = ("right", "ties", "says", "outside", "repeated", "markdown", "code", "answer")
-_BRACKETED = ("gap", "auroc", "agreement")
+_PERCENT = (
+    "right",
+    "ties",
+    "says",
+    *(change.column for change in CHANGES if change.page_only and not change.relative),
+)
+_BRACKETED = ("gap", "auroc", *(change.column for change in CHANGES if not change.page_only))
 
 
 def watch_document(found: Watch) -> Document:
@@ -116,6 +109,11 @@ def watch_sentences(found: Watch) -> list[str]:
         what = {"probability": "as probabilities of being correct", "log_odds": "as log-odds"}
         read = what.get(found.reference["scale"], f"as {found.reference['scale']}")
         sentences.append(f"Rewards are read {read} ({found.reference['reason']}).")
+    if found.reference["reason"] == OTHER_SCALE:
+        sentences.append(
+            "Nobody said what the rewards are. They were taken as log-odds, but the first labels show another scale, "
+            "so b and T are fitted on these; if they are log-odds after all, say so: --scale log_odds."
+        )
     if effective > 100 * found.margin + 0.05:
         sentences.append(
             f"The margin of {100 * found.margin:g} points grows to {effective:.2g} by the reference's error."

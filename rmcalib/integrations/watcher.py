@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from rmcalib._util.arrays import FloatArray, as_floats, check_choice
+from rmcalib._util.arrays import as_floats, check_choice
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.intervals import check_level
-from rmcalib.integrations.alarms import CHANGES, ERRORS, Check, Monitor, Observed, Value, agreement
-from rmcalib.integrations.alarms.monitor import HORIZON
-from rmcalib.integrations.start import StartFit
-from rmcalib.integrations.stated import Reading, read_numbers
+from rmcalib.integrations.alarms import CHANGES, ERRORS, Check, Monitor, Observed, Sums
+from rmcalib.integrations.alarms.monitor import HORIZON, Mean
+from rmcalib.integrations.start import StartFit, is_another_scale
+from rmcalib.integrations.stated import OTHER_SCALE, Reading, read_numbers
 from rmcalib.integrations.training import as_array
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.measures import Settings
@@ -26,7 +26,7 @@ from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.repair.calibration import Calibration
 from rmcalib.repair.calibrator import Calibrator, as_calibrator
 from rmcalib.scores import Scores
-from rmcalib.scores.rollouts import FORMS, StepSamples, forms_of
+from rmcalib.scores.rollouts import StepSamples, forms_of
 from rmcalib.scores.scale import Labels, Scale
 
 START = "start"
@@ -166,7 +166,7 @@ class Watcher:
     rows: dict[float, dict[str, Any]] = field(default_factory=dict, init=False, repr=False)
     _samples: dict[float, StepSamples] = field(default_factory=dict, init=False, repr=False)
     _numbers: dict[Any, int] = field(default_factory=dict, init=False, repr=False)
-    _known: set[str] = field(default_factory=set, init=False, repr=False)
+    _measured: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the settings, and load the calibrator."""
@@ -274,8 +274,11 @@ class Watcher:
                 self._add(samples.step, ordered)
         if again:  # rewards are read in another way than before
             self._again()
-        for monitor in (*self._errors, *self._changes):
-            monitor.settle()
+        self._settle()
+        if _alarms(self._errors) and self._is_assumed and is_another_scale(self._samples):
+            self.kind, self.reading = START, replace(self.reading, reason=OTHER_SCALE)
+            self._again()
+            self._settle()
         return problems
 
     def remove(self, step: float) -> None:
@@ -312,25 +315,40 @@ class Watcher:
                 "prompts": len(prompts),
                 "shown_from": gap.reach,
             },
-            misses=tuple(name for name in _FACTS if name not in self._known),
+            misses=tuple(name for name in _FACTS if name not in self._measured),
             level=self.level,
             margin=self.margin,
             waiting=self._start.waiting if self.kind == START and reference is None else 0,
         )
 
+    @property
+    def _is_assumed(self) -> bool:
+        """Whether rewards are taken as log-odds although nobody said so."""
+        return self.kind == "stated" and self.reading.kind == "log_odds" and not self.reading.asked
+
+    def _settle(self) -> None:
+        for monitor in (*self._errors, *self._changes):
+            monitor.settle()
+
     def _begin(self) -> None:
         """Start without evidence."""
-        alpha = 1 - self.level
 
         def monitors(checks: Sequence[Check], both_sides: bool) -> list[Monitor]:
             return [
-                Monitor(check, alpha * check.share, self.margin, self.window, both_sides, self.horizon)
+                Monitor(
+                    check,
+                    (1 - self.level) / len(checks),
+                    self.margin,
+                    self.window,
+                    both_sides,
+                    self.horizon,
+                )
                 for check in checks
             ]
 
         self._errors, self._changes = monitors(ERRORS, self.both_sides), monitors(CHANGES, True)
         self._start = StartFit(self.margin, self._errors[0].alpha, self.start)
-        self.rows, self._known = {}, set()
+        self.rows, self._measured = {}, set()
 
     def _again(self) -> None:
         """Start again with the samples so far, because their rewards are read in another way."""
@@ -358,22 +376,24 @@ class Watcher:
             pair_odds = rewards
         if self.labels_are != "correct":
             log_odds = None
-        values = _values(samples, rewards, reference)
-        observed = Observed(samples.prompt, log_odds, pair_odds, samples.label, samples.weight, values)
-        for monitor in (*self._errors, *self._changes):
-            monitor.add(step, observed)
-        self.rows[step] = self._row(samples, rewards, observed)
-        self._known |= {name for name, value in self.rows[step].items() if value == value}
+        observed = Observed(samples, rewards, log_odds, pair_odds, reference)
+        for monitor in self._errors:
+            monitor.add(step, monitor.check.sums(observed))
+        changes = {change.column: change.sums(observed) for change in CHANGES}
+        for monitor, sums in zip(self._changes, changes.values(), strict=True):
+            monitor.add(step, sums)
+        self.rows[step] = self._row(observed, changes)
+        self._measured |= {name for name, value in self.rows[step].items() if value == value}
 
-    def _row(self, samples: StepSamples, rewards: FloatArray, observed: Observed) -> dict[str, Any]:
-        reward, values = samples.reward, observed.values
+    def _row(self, observed: Observed, changes: Mapping[str, Sums | None]) -> dict[str, Any]:
+        samples, reward = observed.samples, observed.samples.reward
         mean, spread = float(reward.mean()), float(reward.std())
         first = self.rows[min(self.rows)] if self.rows else {"mean_reward": mean, "reward_sd": spread}
-        part = _part(samples, rewards)
+        part = _part(observed)
         labelled = part.prompts("labelled")
         stated = None
         if labelled is not None and observed.log_odds is not None:
-            reference = self.reference
+            reference = observed.reference
             t, b = (1.0, 0.0) if reference is None else (reference.temperature, reference.threshold or 0.0)
             stated = replace(labelled, calibrator=(t, b))
         row: dict[str, Any] = {
@@ -387,12 +407,8 @@ class Watcher:
             "squashed": bool((reward >= 0).all() and (reward <= 1).all()),
             "drift": (mean - first["mean_reward"]) / (first["reward_sd"] or np.nan),
             "says": np.nan if observed.log_odds is None else float(expit(observed.log_odds).mean()),
-            "mean_length": float(samples.length.mean()),
-            **{
-                name: float(values[name].value.mean()) if name in values else np.nan
-                for name in ("outside", "repeated", *FORMS)
-            },
         }
+        row |= {name: np.nan if sums is None else Mean.over(sums).value for name, sums in changes.items()}
         for name, metric, measured in (
             ("right", "pointwise_accuracy", labelled),
             ("gap", "pointwise_gap", stated),
@@ -400,15 +416,18 @@ class Watcher:
             ("length_correlation", "reward_length_correlation", part),
         ):
             row |= _cells(name, None if measured is None else catalogue()[metric].measure(measured, _QUICK))
-        agrees = values.get("agreement")
-        row |= _cells("agreement", None if agrees is None else Estimate.shares(agrees.value))
+        for change in CHANGES:
+            if not change.page_only:
+                sums = changes[change.column]
+                values = None if sums is None else sums.values[:, 0] / sums.values[:, 1]
+                row |= _cells(change.column, None if values is None else Estimate.shares(values))
         return row | {"alarm": any(monitor.alarms for monitor in self._errors)}
 
 
 def _alarms(monitors: Sequence[Monitor]) -> list[dict[str, Any]]:
     """Return the alarms in the order in which they came."""
     every = (alarm for monitor in monitors for alarm in monitor.alarms)
-    return sorted(every, key=lambda alarm: alarm["look"])
+    return sorted(every, key=lambda alarm: alarm["step"])
 
 
 def _cells(name: str, estimate: Estimate | None) -> dict[str, float]:
@@ -421,36 +440,18 @@ def _cells(name: str, estimate: Estimate | None) -> dict[str, float]:
     }
 
 
-def _values(samples: StepSamples, rewards: FloatArray, reference: Calibrator | None) -> dict[str, Value]:
-    """Return what may change without labels, by the names of `CHANGES`."""
-    prompt, values = samples.prompt, {}
-    if reference is not None and len(reference.reference):
-        low, high = min(reference.reference), max(reference.reference)
-        values["outside"] = Value(prompt, ((rewards < low) | (rewards > high)).astype(np.float64))
-    if not np.isnan(samples.length).any():
-        values["length"] = Value(prompt, samples.length)
-    if (repeated := samples.repeated()) is not None:
-        values["repeated"] = Value(prompt, repeated.astype(np.float64))
-    if samples.form is not None:
-        values |= {name: Value(prompt, samples.form[:, i].astype(np.float64)) for i, name in enumerate(FORMS)}
-    agrees = agreement(prompt, samples.reward, samples.second)
-    if len(agrees.prompt):
-        values["agreement"] = agrees
-    return values
-
-
 def _checked(
     step: float, prompt: Any, reward: Any, label: Any, length: Any, text: Any, weight: Any, second: Any
 ) -> StepSamples:
     """Return the samples of a step as arrays of one length."""
-    names = np.array([str(one) for one in prompt], dtype=object)
+    names = np.array([str(value) for value in prompt], dtype=object)
     r = as_floats(as_array(reward).ravel(), f"reward (step {step:g})", ndim=1)
     label, length, second = (
         np.full(len(r), np.nan) if values is None else as_array(values).ravel()
         for values in (label, length, second)
     )
     weight = np.ones(len(r)) if weight is None else as_array(weight).ravel()
-    texts = None if text is None else np.array([str(one) for one in text], dtype=object)
+    texts = None if text is None else np.array([str(value) for value in text], dtype=object)
     every = (names, r, label, length, weight, second, r if texts is None else texts)
     sizes = [len(values) for values in every]
     if len({*sizes}) > 1 or not len(r):
@@ -466,14 +467,16 @@ def _checked(
     return StepSamples(float(step), names, r, label, length, weight, second, texts, form)
 
 
-def _part(samples: StepSamples, rewards: FloatArray) -> Part:
+def _part(observed: Observed) -> Part:
     """Return the samples of a step, which are sorted by prompt, as prompts."""
+    samples = observed.samples
     _, sizes = np.unique(samples.prompt, return_counts=True)
     columns = {
         "item_id": np.char.mod("%d", samples.prompt),
-        "response": np.arange(len(rewards)) - np.repeat(np.cumsum(sizes) - sizes, sizes),
+        "response": np.arange(len(samples)) - np.repeat(np.cumsum(sizes) - sizes, sizes),
         "label": samples.label,
-        "reward": rewards,
+        "reward": observed.rewards,
+        "inclusion": 1 / samples.weight,
     }
     scores = Scores.from_columns(columns, _STATED, labels="correct", source=f"step {samples.step:g}")
     return whole_part(scores, lengths=samples.length)

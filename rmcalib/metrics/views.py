@@ -142,13 +142,7 @@ class Part:
     def weight(self) -> FloatArray | None:
         """What each prompt counts (n,), with mean 1: 1/its probability of being drawn; None if all count the same."""
         inclusion = self.scores.extra.get("inclusion")
-        if (
-            inclusion is None
-            or not np.isfinite(drawn := inclusion[self.starts]).all()
-            or np.ptp(drawn) < 1e-9
-        ):
-            return None
-        return np.asarray(1 / drawn / (1 / drawn).mean())
+        return None if inclusion is None else _weights(inclusion[self.starts])
 
     @cached_property
     def log_p(self) -> FloatArray:
@@ -467,8 +461,8 @@ class Part:
         p, log_p = np.asarray(expit(odds)), np.asarray(log_expit(odds))
         prompt = np.arange(len(odds))  # every response is an observation; its prompt is its cluster
         cluster = as_groups(self._own_clusters()[self.prompt[labelled]], len(odds))
-        weight = None if self.weight is None else self.weight[self.prompt[labelled]]
-        weight = None if weight is None else weight / weight.mean()
+        inclusion = self.scores.extra.get("inclusion")
+        weight = None if inclusion is None else _weights(inclusion[labelled])
         return Events(p, y, prompt, Independent(p), log_p=log_p, logit=odds, cluster=cluster, weight=weight)
 
     def _own_clusters(self) -> IntArray:
@@ -574,6 +568,13 @@ class Part:
             rng=self.seed,
         )
         return replace(self, pl=self.pl.at_temperature(fitted))
+
+
+def _weights(inclusion: FloatArray) -> FloatArray | None:
+    """Return 1/inclusion with mean 1; None if they are unknown, or all the same."""
+    if not len(inclusion) or not np.isfinite(inclusion).all() or np.ptp(inclusion) < 1e-9:
+        return None
+    return np.asarray(1 / inclusion / (1 / inclusion).mean())
 
 
 def whole_part(

@@ -32,7 +32,7 @@ class LateLabels:
 
     Its columns are the prompt, the response, the label, a second judge's score (`second`) or both and, optionally, the
     step and the inclusion probability (`inclusion`). Prompt and response are texts, or the id and the number of the
-    response in the scores of `load_rollouts`.
+    response in the scores of `load_scores`.
     """
 
     path: str | Path

@@ -81,7 +81,7 @@ def load_scores(
         of rewards, a list of rewards, or a list of objects (`candidates`: [{`score`, `correct`}]). Files of
         RewardBench, RewardMATH and LLaMA-Factory (`generated_predictions.jsonl`) are recognised. A folder has
         one run, a data set that `save_to_disk` wrote, or the samples of a training run (see
-        :func:`rmcalib.scores.rollouts.load_rollouts`). Or `real/<model>`, a model of a built-in board (see
+        :mod:`rmcalib.scores.rollouts`). Or `real/<model>`, a model of a built-in board (see
         :func:`load_board`). Scores are returned as they are.
     columns : mapping or str, optional
         Which column is what: ``{"reward": "score", "prompt": "prompt_id"}`` or
@@ -293,11 +293,11 @@ def _in_rollouts(folder: Path, given: Mapping[str, list[str]], otherwise: ValueE
         given = {"reward": ["raw"], **given}
     loaded: dict[str, Found] = {}
     read = RolloutReader(folder, given, texts={}).read()
-    for reward, scores in read.items():
-        table = _files.Table(scores.columns(), str(folder))  # it has the texts, the scores do not
-        columns = {key: values for key, values in table.columns.items() if key not in TEXTS}
+    for reward, (columns, about) in read.items():
+        table = _files.Table(columns, str(folder))  # it has the texts, the scores do not
+        kept = {key: values for key, values in columns.items() if key not in TEXTS}
         name = reward if len(read) > 1 else folder.resolve().name  # which column it is says less
-        loaded[name] = (columns, {**scores.manifest, "model": name}, table, None)
+        loaded[name] = (kept, {**about, "model": name}, table, None)
     return loaded
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rmcalib.integrations.alarms import Gap, Monitor, Observed
+from rmcalib.integrations.alarms import Monitor
+from rmcalib.integrations.alarms.check import Sums
+from rmcalib.integrations.alarms.gap import Gap, gap_sums
 from rmcalib.integrations.alarms.monitor import Boundary, spent
 
 
-def observed(p: float, y: float, first: int, n: int) -> Observed:
-    """Return n prompts with one sample each."""
-    x = np.full(n, np.log(p / (1 - p)))
-    return Observed(np.arange(first, first + n), x, x, np.full(n, y), np.ones(n))
+def sums(p: float, y: float, first: int, n: int) -> Sums:
+    """Return those of n prompts with one sample each."""
+    return gap_sums(np.arange(first, first + n), np.full(n, np.log(p / (1 - p))), np.full(n, y))
 
 
 def test_the_budget_is_never_spent_whole_and_half_of_it_by_the_horizon() -> None:
@@ -43,15 +44,15 @@ def test_limits_spend_the_error_that_they_may(alpha: float) -> None:
 
 def test_samples_that_agree_by_chance_raise_no_alarm() -> None:
     monitor = Monitor(Gap(), 0.025, 0.03, both_sides=True)
-    monitor.add(0, observed(0.85, 1.0, 0, 20))  # all correct, which happens in 4% of such samples
+    monitor.add(0, sums(0.85, 1.0, 0, 20))  # all correct, which happens in 4% of such samples
     assert monitor.alarms == []
-    monitor.add(1, observed(0.85, 0.0, 100, 2000))
+    monitor.add(1, sums(0.85, 0.0, 100, 2000))
     assert [alarm["direction"] for alarm in monitor.alarms] == ["above"]
 
 
 def test_a_look_needs_twenty_prompts() -> None:
     monitor = Monitor(Gap(), 0.025, 0.03)
     for step in range(7):
-        monitor.add(step, observed(0.9, 0.0, 10 * step, 5))
+        monitor.add(step, sums(0.9, 0.0, 10 * step, 5))
     assert monitor.looks == 1
     assert [alarm["step"] for alarm in monitor.alarms] == [3]

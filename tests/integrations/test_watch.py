@@ -14,7 +14,7 @@ from scipy.special import expit
 
 import rmcalib
 from rmcalib.integrations import Watcher
-from rmcalib.integrations.alarms import agreement
+from rmcalib.integrations.alarms.agreement import agreement
 from rmcalib.integrations.alarms.gap import gap_sums
 from rmcalib.integrations.alarms.order import pair_sums
 from rmcalib.repair import Calibrator, calibrate
@@ -118,20 +118,27 @@ def test_rewards_of_any_scale_need_a_reference(tmp_path: Path) -> None:
     """Rewards 5 r + 20 state nothing: as log-odds they are far off, with a reference they are calibrated."""
     file = calibrate(sampled(300, temperature=5.0, threshold=20.0)).calibrator.save(tmp_path / "c.json")
     rng = np.random.default_rng(0)
-    watchers = {"stated": Watcher(), "start": Watcher("start", start=100), "calibrator": Watcher(file)}
+    watchers = {
+        "stated": Watcher(),
+        "said": Watcher(scale="log_odds"),
+        "start": Watcher("start", start=100),
+        "calibrator": Watcher(file),
+    }
     for step in range(12):
         reward, label = samples(rng, 40)
         for one in watchers.values():
             one.add(step, np.repeat(np.arange(40) + 40 * step, 4), 5 * reward + 20, label)
     found = {name: one.result() for name, one in watchers.items()}
-    assert found["stated"].alarm is not None
+    assert found["stated"].alarm is None  # the first labels show that they are no log-odds
+    assert found["stated"].reference["kind"] == "start"
+    assert found["said"].alarm is not None
     assert found["start"].alarm is None
     assert found["calibrator"].alarm is None
     assert found["start"].reference["kind"] == "start"
     known = np.isfinite(found["start"].table["gap"]).tolist()
     assert known == [False] * 3 + [True] * 9  # the steps of the fit say nothing about it
     assert found["start"].reference["temperature"] == pytest.approx(5, rel=0.3)
-    assert abs(found["start"].steps[-1]["gap"]) < 0.15 < found["stated"].steps[-1]["gap"]
+    assert abs(found["start"].steps[-1]["gap"]) < 0.15 < found["said"].steps[-1]["gap"]
     waiting = Watcher("start", start=100)
     waiting.add(0, np.repeat(np.arange(40), 4), reward, label)
     assert waiting.result().waiting == 60
@@ -269,7 +276,7 @@ def test_a_step_that_grows_between_two_looks_is_read_again(tmp_path: Path) -> No
 
 def test_rewards_that_are_probabilities_are_stated_as_they_are() -> None:
     rng = np.random.default_rng(0)
-    watcher, asked = Watcher(), Watcher(scale="probability")
+    watcher, asked = Watcher(margin=0.2), Watcher(scale="probability", margin=0.2)
     for step in range(6):
         x, label = samples(rng, 60)
         for one in (watcher, asked):
@@ -354,6 +361,21 @@ def test_few_labels_are_looked_at_together() -> None:
     assert found.alarm["direction"] == "above"
     assert found.labels["samples"] < 700
     assert found.alarm["reason"]
+
+
+def test_samples_that_were_likelier_to_be_labelled_count_less() -> None:
+    """Correct samples are labelled three times as often, by a rule that is known."""
+    rng, watcher = np.random.default_rng(0), Watcher()
+    for step in range(10):
+        x, label = samples(rng, 100)
+        inclusion = np.where(label == 1, 0.9, 0.3)
+        label = np.where(rng.random(400) < inclusion, label, np.nan)
+        prompt = np.repeat(np.arange(100) + 100 * step, 4)
+        row = watcher.add(step, prompt, x, label, weight=1 / inclusion)
+        weights = (1 / inclusion)[~np.isnan(label)]
+        assert row["right"] == pytest.approx(np.average(label[~np.isnan(label)], weights=weights))
+        assert abs(row["gap"]) < 0.15
+    assert watcher.result().alarm is None
 
 
 def test_alarms_come_again_after_they_were_over() -> None:

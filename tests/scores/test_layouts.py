@@ -17,7 +17,6 @@ from rmcalib import apply, evaluate
 from rmcalib.repair import Calibrator
 from rmcalib.scores import Scores, load_scores
 from rmcalib.scores._load import load_with_rows
-from rmcalib.scores.rollouts import load_rollouts
 from tests.scores.layouts import LAYOUTS, RECORDS, Record, rows
 from tests.scores.test_rollouts import WRITERS
 
@@ -76,8 +75,6 @@ def test_a_folder_of_rollouts_with_one_reward(framework: str, tmp_path: Path) ->
     assert scores.label.tolist() == [1, 0, 1, 0]
     assert load_scores(tmp_path, scale="rating").scale.kind == "rating"
     assert load_scores(tmp_path, labels_are="correct").labels == "correct"
-    said = load_rollouts(tmp_path, scale="rating", labels_are="correct")["score"]
-    assert (said.scale.kind, said.labels) == ("rating", "correct")
 
 
 def test_the_log_of_a_server_is_read_as_the_judges_own_rewards(tmp_path: Path) -> None:

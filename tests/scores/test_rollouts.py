@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmcalib.scores.rollouts import RolloutReader, load_rollouts
+from rmcalib.scores import Scores
+from rmcalib.scores.rollouts import RolloutReader
 
 PROMPTS = ["How far is the moon?", "Add 2 and 3."]
 
@@ -62,6 +63,16 @@ def write_trl(folder: Path, step: int, shift: float = 0.0) -> None:
     pq.write_table(pa.Table.from_pylist(rows), folder / "completions" / f"completions_{step:05d}.parquet")
 
 
+def loaded(reader: RolloutReader) -> dict[str, Scores]:
+    """Return what a reader has as scores, by reward."""
+    return {name: Scores.from_columns(*content) for name, content in reader.read().items()}
+
+
+def load_rollouts(source: Path, columns: Any = None) -> dict[str, Scores]:
+    """Read a folder once."""
+    return loaded(RolloutReader(source, columns))
+
+
 def write_swift(folder: Path, step: int, shift: float = 0.0) -> None:
     rows = samples(step, shift)
     flush = {
@@ -93,19 +104,19 @@ def test_a_run_that_grows_and_is_restarted(framework: str, tmp_path: Path) -> No
     write = WRITERS[framework]
     write(tmp_path, 1)
     reader = RolloutReader(tmp_path)
-    (first,) = reader.read().values()
+    (first,) = loaded(reader).values()
     assert first.reward.tolist() == [1, 2, 1, 2]
     assert first.label.tolist() == [1, 0, 1, 0]
     assert first.extra["step"].tolist() == [1] * 4
     write(tmp_path, 2)
     write(tmp_path, 10)
-    (later,) = reader.read().values()
+    (later,) = loaded(reader).values()
     assert later.extra["step"].tolist() == [1] * 4 + [2] * 4 + [10] * 4
     assert later.n_items == 6
     assert later.cluster is not None
     assert len(set(later.cluster.tolist())) == 2  # prompts that return
     write(tmp_path, 2, shift=100.0)  # again
-    (again,) = reader.read().values()
+    (again,) = loaded(reader).values()
     at_2 = again.reward[again.extra["step"] == 2]
     assert at_2.tolist() == [102, 103, 102, 103]
     assert (again.extra["characters"] > 0).all()
@@ -119,13 +130,13 @@ def test_a_cut_last_line_is_read_next_time(framework: str, tmp_path: Path) -> No
     whole = path.read_text()
     path.write_text(whole[: len(whole) - 20])
     reader = RolloutReader(tmp_path)
-    (cut,) = reader.read().values()
+    (cut,) = loaded(reader).values()
     path.write_text(whole)
-    (full,) = reader.read().values()
+    (full,) = loaded(reader).values()
     assert len(cut) < len(full) == 8
     path.write_text("{oops\n" + whole)
     with pytest.raises(ValueError, match="line 1"):
-        reader.read()
+        loaded(reader)
 
 
 def test_several_rewards_are_several_judges(tmp_path: Path) -> None:
@@ -180,16 +191,16 @@ def test_an_unfinished_parquet_file_is_read_next_time(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:-9])
     reader = RolloutReader(tmp_path)
-    assert set(reader.read()["score"].extra["step"].tolist()) == {1}
+    assert set(loaded(reader)["score"].extra["step"].tolist()) == {1}
     path.write_bytes(whole)
-    assert set(reader.read()["score"].extra["step"].tolist()) == {1, 2}
+    assert set(loaded(reader)["score"].extra["step"].tolist()) == {1, 2}
 
 
 def test_the_last_step_of_ms_swift_written_again_at_once(tmp_path: Path) -> None:
     write_swift(tmp_path, 1)
     write_swift(tmp_path, 2)
     write_swift(tmp_path, 2, shift=100.0)
-    scores = RolloutReader(tmp_path).read()["score"]
+    scores = loaded(RolloutReader(tmp_path))["score"]
     assert scores.reward[scores.extra["step"] == 2].tolist() == [102, 103, 102, 103]
 
 

@@ -17,15 +17,15 @@ fifth of α, and the bound is added to the margin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, stdtrit
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray
+from rmcalib.integrations.alarms.check import COLUMNS, Check, Sums
 from rmcalib.metrics.views import FEWEST
 from rmcalib.repair import Calibrator
 
@@ -36,118 +36,17 @@ HORIZON = 100
 LONGER = 4
 """How many windows the longer window has."""
 _WALKS = 40_000
-_COLUMNS = 5
 Walks = npt.NDArray[np.float32]
-
-
-class Value(NamedTuple):
-    """A value of each sample or prompt (n,), and whose it is."""
-
-    prompt: IntArray
-    value: FloatArray
-
-
-@dataclass(frozen=True)
-class Observed:
-    """The samples of a step, one row per sample: what alarms are made of.
-
-    Attributes
-    ----------
-    prompt : int (N,)
-        Numbers of prompts, which stay over the run.
-    log_odds : float (N,), optional
-        Of the stated probability that a sample is correct; None if nothing is stated.
-    pair_odds : float (N,), optional
-        Their differences are the log-odds that one sample of a prompt is better than another.
-    label : float (N,)
-        1 for correct, 0 for wrong, a share, NaN if unknown.
-    weight : float (N,)
-        1/P(the sample is labelled).
-    values : mapping of names to Value
-        What may change, and needs no labels.
-    """
-
-    prompt: IntArray
-    log_odds: FloatArray | None
-    pair_odds: FloatArray | None
-    label: FloatArray
-    weight: FloatArray
-    values: Mapping[str, Value] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Sums over the samples of each prompt: one row of ``values`` (prompts, 5) for each.
-
-    The columns are the residual (stated − observed, or the value that may change), the number of samples, the variance
-    that was stated, and the derivatives of the stated p by the slope and the shift of the reference.
-    """
-
-    prompt: IntArray
-    values: FloatArray
-
-    @classmethod
-    def of(cls, prompt: IntArray, *columns: FloatArray) -> Sums:
-        """Add up the rows of each prompt; columns that are not given are 0."""
-        owner, index = np.unique(prompt, return_inverse=True)
-        values = np.zeros((len(owner), _COLUMNS))
-        for place, column in enumerate(columns):
-            values[:, place] = np.bincount(index, column, len(owner))
-        return cls(owner, values)
-
-    @classmethod
-    def merged(cls, parts: Sequence[Sums]) -> Sums:
-        """Add up the sums of each prompt."""
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            return cls(np.empty(0, dtype=np.int64), np.empty((0, _COLUMNS)))
-        values = np.concatenate([part.values for part in parts])
-        return cls.of(np.concatenate([part.prompt for part in parts]), *values.T)
-
-
-class Check(Protocol):
-    """An alarm: what is measured, how much of the error budget it has, and how it is said."""
-
-    @property
-    def name(self) -> str:
-        """What the alarm is called."""
-
-    @property
-    def share(self) -> float:
-        """Of the error budget; those of all errors, and those of all changes, sum to 1."""
-
-    @property
-    def margin(self) -> float | None:
-        """Means up to this size raise no alarm; None for the margin of the watcher."""
-
-    @property
-    def relative(self) -> bool:
-        """Whether the margin is a fraction of the mean at the start."""
-
-    @property
-    def from_start(self) -> bool:
-        """Whether the mean is compared with that of the first looks, and not with 0."""
-
-    @property
-    def sides(self) -> tuple[int, ...]:
-        """1 for too large, -1 for too small; the second one only if both sides are asked for."""
-
-    def sums(self, step: Observed) -> Sums | None:
-        """Return the sums of a step; None if it shows nothing."""
-
-    def sentence(self, alarm: dict[str, Any]) -> str:
-        """Say what was seen, in words that follow "Alarm at step 7: "."""
 
 
 @dataclass
 class Moments:
     """Sums of the rows of `Sums`, and of their products, kept up to date without adding up everything again."""
 
-    rows: FloatArray = field(default_factory=lambda: np.zeros((0, _COLUMNS)))
+    rows: FloatArray = field(default_factory=lambda: np.zeros((0, COLUMNS)))
     """By the numbers of prompts."""
     prompts: int = 0
-    totals: FloatArray = field(default_factory=lambda: np.zeros(_COLUMNS))
+    totals: FloatArray = field(default_factory=lambda: np.zeros(COLUMNS))
     products: FloatArray = field(default_factory=lambda: np.zeros(3))
     """Of residual², residual · samples, samples²."""
 
@@ -305,9 +204,8 @@ class Monitor:
         """The number of looks so far."""
         return self._boundary.looks
 
-    def add(self, step: float, observed: Observed) -> None:
-        """Add a step, and test if it completes a look. A step that is replaced is tested by `settle`."""
-        sums = self.check.sums(observed)
+    def add(self, step: float, sums: Sums | None) -> None:
+        """Add the sums of a step, and test if it completes a look. A step that is replaced is tested by `settle`."""
         if step in self._steps:
             self._is_old = True
             del self._steps[step]

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.integrations.alarms.gap import gap_sums, points_over
-from rmcalib.integrations.alarms.monitor import Observed, Sums
+from rmcalib.integrations.alarms.check import Check, Observed, Sums, points_over
+from rmcalib.integrations.alarms.gap import gap_sums
 from rmcalib.metrics.views import decided_pairs
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Check):
     """Of a correct and a wrong sample of a prompt, the preferred one is correct as often as the rewards say."""
 
-    name: str = "order"
-    share: float = 0.5
-    margin: float | None = None
-    relative: bool = False
-    from_start: bool = False
-    sides: tuple[int, ...] = (1,)
+    name = "order"
 
     def sums(self, step: Observed) -> Sums | None:
         """Return the residuals of the pairs of a correct and a wrong sample."""
-        known = ~np.isnan(step.label)
-        if step.pair_odds is None or not known.any():
+        labelled = ~np.isnan(step.samples.label)
+        if step.pair_odds is None or not labelled.any():
             return None
-        return pair_sums(step.prompt[known], step.pair_odds[known], step.label[known])
+        samples = step.samples.take(labelled)
+        return pair_sums(samples.prompt, step.pair_odds[labelled], samples.label)
 
     def sentence(self, alarm: dict[str, Any]) -> str:
         """Say by how much, over what, and from how many prompts."""

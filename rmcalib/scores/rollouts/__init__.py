@@ -6,7 +6,7 @@ step as arrays, and `reader` follows a folder that grows.
 
 from rmcalib.scores.rollouts.columns import Labeller
 from rmcalib.scores.rollouts.frameworks import NoSamplesYetError
-from rmcalib.scores.rollouts.reader import Look, RolloutReader, load_rollouts
+from rmcalib.scores.rollouts.reader import Look, RolloutReader
 from rmcalib.scores.rollouts.samples import FORMS, StepSamples, forms_of, steps_of
 
 __all__ = [
@@ -17,6 +17,5 @@ __all__ = [
     "RolloutReader",
     "StepSamples",
     "forms_of",
-    "load_rollouts",
     "steps_of",
 ]

@@ -9,61 +9,14 @@ from typing import Any
 
 from rmcalib._util.texts import digest_of
 from rmcalib.scores._late import LateLabels
-from rmcalib.scores._load import load_all_scores, load_scores
+from rmcalib.scores._load import load_all_scores
 from rmcalib.scores._roles import parse_columns
-from rmcalib.scores._scores import Scores
 from rmcalib.scores.rollouts.columns import LABEL_FROM, NUMBERS, Labeller, Roles, roles_of, steps_of_flush
 from rmcalib.scores.rollouts.frameworks import Flush, NoSamplesYetError, Place, Sample, files_of
-from rmcalib.scores.rollouts.samples import StepSamples, scores_of, steps_of
+from rmcalib.scores.rollouts.samples import Columns, StepSamples, columns_of, steps_of
 
 State = tuple[int, int]
 """When a file was written, and its size."""
-
-
-def load_rollouts(
-    source: str | Path,
-    columns: str | Mapping[str, Any] | None = None,
-    *,
-    scale: str | None = None,
-    labels_are: str | None = None,
-) -> dict[str, Scores]:
-    """Read the samples of a training run, one `Scores` per reward.
-
-    Parameters
-    ----------
-    source : str or Path
-        The folder into which a framework writes samples (see :mod:`rmcalib.scores.rollouts.frameworks`), or one
-        of its files; or any file of scores, with or without a column of steps.
-    columns : mapping or str, optional
-        Which columns are rewards and labels: ``"reward=score,label=acc"``; ``"reward=a+b"`` is the sum of two
-        rewards, ``"reward=-loss"`` one where lower is better. By default, the label is a column with a name
-        such as ``acc`` or ``correct``, and the rewards are `score` or `reward`, or all other reward functions.
-    scale, labels_are
-        What the numbers and the labels are; as for `load_scores`. The numbers of samples are not guessed.
-
-    Returns
-    -------
-    dict of str to Scores
-        By the name of the reward. A prompt is an id of its own in each step; ``cluster`` says which of them
-        are the same prompt. ``extra`` has the step and the number of characters of each response.
-
-    Raises
-    ------
-    ValueError
-        If nothing can be read, or if it is not clear which column is what; the message lists the columns.
-
-    Examples
-    --------
-    >>> import json, tempfile
-    >>> rows = [{"input": "1 + 1?", "output": str(i), "score": 0.1 * i, "acc": i == 2, "step": 5}
-    ...         for i in range(4)]
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "5.jsonl").write_text("\\n".join(map(json.dumps, rows)))
-    ...     scores = load_rollouts(folder)["score"]
-    >>> scores.n_items, scores.is_correct.tolist(), scores.extra["step"].tolist()
-    (1, [False, False, True, False], [5.0, 5.0, 5.0, 5.0])
-    """
-    return RolloutReader(source, columns).read(scale=scale, labels_are=labels_are)
 
 
 @dataclass(frozen=True)
@@ -95,8 +48,14 @@ class RolloutReader:
 
     Parameters
     ----------
-    source, columns
-        As for `load_rollouts`; ``second`` is the column of a second judge's scores.
+    source : str or Path
+        The folder into which a framework writes samples (see :mod:`rmcalib.scores.rollouts.frameworks`), or one
+        of its files; or any file of scores.
+    columns : mapping or str, optional
+        Which columns are rewards and labels: ``"reward=score,label=acc"``; ``"reward=a+b"`` is the sum of two
+        rewards, ``"reward=-loss"`` one where lower is better, and ``second`` a second judge's scores. By default,
+        the label is a column with a name such as ``acc`` or ``correct``, and the rewards are `score` or `reward`,
+        or all other reward functions.
     label_from : function, optional
         Makes the label of a sample from its row, as it is in the file.
     labels : str or Path, optional
@@ -125,17 +84,21 @@ class RolloutReader:
         self._given = parse_columns(self.columns, ("second",))
         self._late = None if self.labels is None else LateLabels(self.labels)
 
-    def read(self, *, scale: str | None = None, labels_are: str | None = None) -> dict[str, Scores]:
-        """Return the scores of everything that is written so far, by reward; see `load_rollouts`."""
+    def read(self) -> dict[str, tuple[Columns, dict[str, Any]]]:
+        """Return the columns of scores of everything that is written so far, and their manifest, by reward."""
         files, other = files_of(Path(self.source))
         if other is not None:
-            return load_all_scores(other, self.columns, scale=scale, labels_are=labels_are)
-        loaded = {}
-        for name, steps in self._all_steps(files, strict=True)[0].items():
-            samples = [StepSamples.joined(steps[step]) for step in sorted(steps)]
-            scores = scores_of(samples, name, str(self.source), self.texts)
-            loaded[name] = load_scores(scores, scale=scale, labels_are=labels_are)
-        return loaded
+            raise ValueError(f"{other}: it has no samples of a training run")
+        every = self._all_steps(files, strict=True)[0]
+        return {
+            name: columns_of(
+                [StepSamples.joined(steps[step]) for step in sorted(steps)],
+                name,
+                str(self.source),
+                self.texts,
+            )
+            for name, steps in every.items()
+        }
 
     def look(self, *, strict: bool = True) -> Look:
         """Return what has changed since the last look.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +16,29 @@ from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib._util.texts import did_you_mean, digest_of
 from rmcalib.scores._scores import Scores
 
+
+class Form(NamedTuple):
+    """Something that texts may contain: a pattern, and what it matches, in words."""
+
+    pattern: re.Pattern[str]
+    what: str
+
+
 FORMS = {
-    "markdown": re.compile(r"^ {0,3}((?!#### [-$]?\d)#{1,6} |[-*+] |\d+[.)] |\|)|\*\*\S", re.MULTILINE),
-    "code": re.compile(r"```"),
-    "answer": re.compile(r"\\boxed\{|<answer>|^#### [-$]?\d", re.MULTILINE),
+    "markdown": Form(
+        re.compile(r"^ {0,3}((?!#### [-$]?\d)#{1,6} |[-*+] |\d+[.)] |\|)|\*\*\S", re.MULTILINE),
+        "headings, lists, tables or bold",
+    ),
+    "code": Form(re.compile(r"```"), "a code block"),
+    "answer": Form(re.compile(r"\\boxed\{|<answer>|^#### [-$]?\d", re.MULTILINE), "a marked final answer"),
 }
-"""What samples contain: headings, lists, tables or bold; a code block; a marked final answer."""
+"""What samples may contain."""
 
 
 def forms_of(texts: Iterable[str]) -> BoolArray:
-    """Return which texts contain which of `FORMS`: (N, 3)."""
-    found = [[form.search(text) is not None for form in FORMS.values()] for text in texts]
-    return np.array(found, dtype=bool).reshape(-1, len(FORMS))
+    """Return which texts contain which of `FORMS`: (N, forms)."""
+    rows = [[form.pattern.search(text) is not None for form in FORMS.values()] for text in texts]
+    return np.array(rows, dtype=bool).reshape(-1, len(FORMS))
 
 
 @dataclass(frozen=True)
@@ -127,10 +138,18 @@ def steps_of(scores: Scores, second: str | None = None) -> Iterable[StepSamples]
         yield replace(whole.take(steps == step), step=step)
 
 
-def scores_of(
+Columns = dict[str, Any]
+
+
+def scores_of(parts: Sequence[StepSamples], name: str, source: str) -> Scores:
+    """Return steps as one table of scores."""
+    return Scores.from_columns(*columns_of(parts, name, source), source=f"{source}, {name}")
+
+
+def columns_of(
     parts: Sequence[StepSamples], name: str, source: str, texts: Mapping[str, str] | None = None
-) -> Scores:
-    """Return steps as one table of scores. A prompt is an id of its own in each step, and a cluster over all.
+) -> tuple[Columns, dict[str, Any]]:
+    """Return columns of scores, and their manifest. A prompt is an id of its own in each step, and a cluster over all.
 
     ``texts`` by their digests become further columns.
     """
@@ -143,7 +162,7 @@ def scores_of(
     response = np.empty(len(ids), dtype=np.int64)
     response[order] = np.arange(len(ids)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     length = np.concatenate([part.length for part in parts])
-    columns: dict[str, Any] = {
+    columns: Columns = {
         "item_id": ids,
         "response": response,
         "step": step,
@@ -154,8 +173,9 @@ def scores_of(
     }
     if texts is not None:
         for column, of in (("prompt_text", "prompt"), ("response_text", "text")):
-            columns[column] = [texts[str(one)] for part in parts for one in getattr(part, of)]
+            digests = np.concatenate([getattr(part, of) for part in parts])
+            columns[column] = np.array([texts[str(digest)] for digest in digests], dtype=object)
     about: dict[str, Any] = {"model": name, "source": source}
     if dropped := sum(part.dropped for part in parts):
         about["missing"] = {"responses": dropped, "treated": "left out"}
-    return Scores.from_columns(columns, about, source=f"{source}, {name}")
+    return columns, about
