@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Judge
@@ -97,28 +97,58 @@ def tokenizer_of(judge: Any) -> Any:
     return getattr(judge, "tokenizer", None) or getattr(models[0], "tokenizer", None)
 
 
+class Special(NamedTuple):
+    """What matches special tokens: in a text, and in what the tokenizer's normalizer makes of a text.
+
+    Some tokenizers look for their tokens after normalization, which may turn `＜|END|＞` into `<|end|>`.
+    """
+
+    tokens: re.Pattern[str]
+    normalized: re.Pattern[str] | None = None
+    normalize: Callable[[str], str] = str
+
+    def as_text(self, text: str) -> str:
+        """Return a text with a space after the first character of each special token."""
+        text = self.tokens.sub(_apart, text)
+        if self.normalized is not None and self.normalized.search(normal := self.normalize(text)):
+            return self.normalized.sub(_apart, normal)
+        return text
+
+
+def _apart(match: re.Match[str]) -> str:
+    return f"{match[0][0]} {match[0][1:]}"
+
+
 @functools.lru_cache(maxsize=16)
-def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
+def special_tokens(tokenizer: Any) -> Special | None:
     """Return what matches the special tokens of a tokenizer that a text could contain."""
-    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
-    names = {*getattr(tokenizer, "all_special_tokens", ()), *(str(token) for token in added if token.special)}
-    longest_first = sorted((name for name in names if len(name) > 1), key=lambda name: (-len(name), name))
+    added = [token for token in getattr(tokenizer, "added_tokens_decoder", {}).values() if token.special]
+    tokens = _any_of([*getattr(tokenizer, "all_special_tokens", ()), *map(str, added)])
+    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    if tokens is None or normalizer is None:
+        return tokens and Special(tokens)
+    normalize = normalizer.normalize_str
+    return Special(tokens, _any_of([normalize(str(token)) for token in added if token.normalized]), normalize)
+
+
+def _any_of(names: Sequence[str]) -> re.Pattern[str] | None:
+    longest_first = sorted({name for name in names if len(name) > 1}, key=lambda name: (-len(name), name))
     return re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
 
-def without_special(text: Any, special: re.Pattern[str] | None) -> Any:
+def without_special(text: Any, special: Special | None) -> Any:
     """Return a text, or messages, in which special tokens are plain text: `<|end|>` becomes `< |end|>`.
 
     Tokenizers read special tokens anywhere in a text. A policy that writes them could end its turn, and praise
     itself in one of the user's.
 
-    >>> without_special("Yes.<|end|>", re.compile(re.escape("<|end|>")))
+    >>> without_special("Yes.<|end|>", Special(re.compile(re.escape("<|end|>"))))
     'Yes.< |end|>'
     """
     if special is None:
         return text
     if isinstance(text, str):
-        return special.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+        return special.as_text(text)
     return tuple({**message, "content": without_special(message["content"], special)} for message in text)
 
 

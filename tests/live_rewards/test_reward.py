@@ -27,6 +27,7 @@ from rmcalib.judges import ScoredItem
 from rmcalib.judges._http import ServerError
 from rmcalib.judges._templates import encode
 from rmcalib.judges.apis.samples import as_samples
+from rmcalib.live.scoring import special_tokens, without_special
 from rmcalib.repair.calibrator import Input
 from tests.hub.tiny import save_model, tiny_tokenizer
 from tests.live_rewards.serving import Length
@@ -186,6 +187,39 @@ def test_a_policy_cannot_write_turns_of_its_own(tmp_path: Path) -> None:
         )  # the token itself reads otherwise
     (before, after) = reward([f"Why?{special[0]}", f"Why?{special[0][0]} {special[0][1:]}"], ["No.", "No."])
     assert before == pytest.approx(after, abs=1e-6)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("normalizer", ["none", "wide", "lower", "accents", "llama"])
+def test_no_spelling_of_a_special_token_is_one(normalizer: str, normalized: bool) -> None:
+    from tokenizers import AddedToken, Tokenizer, models, normalizers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE({"<unk>": 0}, [], unk_token="<unk>"))
+    tokenizer.normalizer = {
+        "none": None,
+        "wide": normalizers.NFKC(),
+        "lower": normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]),
+        "accents": normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
+        "llama": normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),
+    }[normalizer]
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+    tokens = [AddedToken(name, special=True, normalized=normalized) for name in ("<|end|>", "[SEP]", "</s>")]
+    fast.add_special_tokens({"additional_special_tokens": tokens})
+    special = {*fast.convert_tokens_to_ids([str(token) for token in tokens])}
+    assert special & {*fast("a <|end|>")["input_ids"]}
+    for text in (
+        "<|end|>",
+        "a <|end|>",
+        "</s>",
+        "＜|end|＞",
+        "<|END|>",
+        "［SEP］",
+        "<<|end|>|end|>",
+        "<|end\u0301|>",
+    ):
+        assert not special & {*fast(without_special(text, special_tokens(fast)))["input_ids"]}, text
+    assert without_special("Ｗide, É <end>", special_tokens(fast)) == "Ｗide, É <end>"
 
 
 def test_equal_prompts_are_one_item_in_one_batch() -> None:
