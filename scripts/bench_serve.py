@@ -36,14 +36,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, {root!r})
 from scripts.bench_serve import make_reward
 from rmcalib.live import serve
-serve(make_reward({pair_ms}, {model!r}), port=0, on_start=lambda url: print(url, flush=True))
+serve(make_reward({pair_ms}, {model!r}, {log!r}), port=0, on_start=lambda url: print(url, flush=True))
 """
 ROOT = Path(__file__).parents[1]
 BROKEN = [b"{", b'{"prompt": "a"}', b'{"query": ["a"], "prompts": ["b"]}', b"[]"]
 _BLOCK = bytes(200_000)
 
 
-def make_reward(pair_ms: float, model: str = "demo") -> Any:
+def make_reward(pair_ms: float, model: str = "demo", log: str | None = None) -> Any:
     """Return a model, or a function that takes a fixed time per response."""
     from rmcalib import Reward
 
@@ -51,7 +51,7 @@ def make_reward(pair_ms: float, model: str = "demo") -> Any:
         import torch
 
         torch.set_num_threads(1)
-        return Reward(model, output="raw", device="cpu")
+        return Reward(model, output="raw", device="cpu", log=log)
 
     def fixed(_: Any, responses: list[str]) -> list[float]:
         until = time.perf_counter() + pair_ms / 1000 * len(responses)
@@ -59,7 +59,7 @@ def make_reward(pair_ms: float, model: str = "demo") -> Any:
             hashlib.sha256(_BLOCK).digest()
         return [float(len(text)) for text in responses]
 
-    return Reward(fixed, output="raw", name="fixed")
+    return Reward(fixed, output="raw", name="fixed", log=log)
 
 
 def samples(n: int) -> list[tuple[str, str]]:
@@ -130,8 +130,8 @@ def asked(
 class Server:
     """`serve` in a process of its own."""
 
-    def __init__(self, pair_ms: float, model: str = "demo") -> None:
-        code = PROGRAM.format(root=str(ROOT), pair_ms=pair_ms, model=model)
+    def __init__(self, pair_ms: float, model: str = "demo", log: str | None = None) -> None:
+        code = PROGRAM.format(root=str(ROOT), pair_ms=pair_ms, model=model, log=log)
         self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
@@ -309,25 +309,32 @@ def crowd(n: int) -> None:
 
 
 def endure(minutes: float, pair_ms: float, rate: float) -> None:
-    """Send mixed load for some time, 5% of it broken, and print the server's memory every minute."""
-    server, rng = Server(pair_ms), np.random.default_rng(0)
-    until, total, statuses = time.monotonic() + 60 * minutes, 0, Counter[int]()
-    pairs = samples(1000)
-    try:
-        while time.monotonic() < until:
-            n = int(rng.choice([1, 4, 16, 64]))
-            bodies = [mixed_body(pairs, rng) for _ in range(int(60 * rate))]
-            _, seen = asked(server.port, bodies, n, n / rate)
-            total += len(bodies)
-            statuses.update(status for client in seen for _, status, _ in client)
-            memory = server.about.memory_info().rss / 2**20
-            print(
-                f"{time.strftime('%H:%M:%S')} {total} requests, {memory:.0f} MiB, {server.about.num_fds()} files, "
-                f"{server.cpu():.0f} CPU s, statuses {dict(sorted(statuses.items()))}, load {os.getloadavg()[0]:.1f}",
-                flush=True,
-            )
-    finally:
-        server.close()
+    """Send mixed load for some time, 5% of it broken, and print the server's memory; its log must have all rewards."""
+    pairs, rng = samples(1000), np.random.default_rng(0)
+    total, rewarded, statuses = 0, 0, Counter[int]()
+    with tempfile.TemporaryDirectory() as folder:
+        server, until = Server(pair_ms, log=folder), time.monotonic() + 60 * minutes
+        try:
+            while time.monotonic() < until:
+                n = int(rng.choice([1, 4, 16, 64]))
+                bodies = [mixed_body(pairs, rng) for _ in range(int(60 * rate))]
+                _, seen = asked(server.port, bodies, n, n / rate)
+                total += len(bodies)
+                answers = [(status, content) for client in seen for _, status, content in client]
+                statuses.update(status for status, _ in answers)
+                rewarded += sum(len(json.loads(content)["rewards"]) for status, content in answers if status == 200)
+                memory = server.about.memory_info().rss / 2**20
+                print(
+                    f"{time.strftime('%H:%M:%S')} {total} requests, {rewarded} rewards, {memory:.0f} MiB, "
+                    f"{server.about.num_fds()} files, {server.cpu():.0f} CPU s, statuses "
+                    f"{dict(sorted(statuses.items()))}, load {os.getloadavg()[0]:.1f}",
+                    flush=True,
+                )
+        finally:
+            server.close()
+        logged = sum(path.read_bytes().count(b"\n") for path in Path(folder).glob("rewards-*.jsonl"))
+        print(f"{logged} rows in the log")
+        assert logged == rewarded
 
 
 def mixed_body(pairs: list[tuple[str, str]], rng: np.random.Generator) -> bytes:

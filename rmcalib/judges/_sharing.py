@@ -28,6 +28,7 @@ _WINDOWED = ("doge", "ministral3", "mistral", "mixtral", "phi3", "phimoe", "qwen
 # These rotary embeddings depend on the longest text of a batch, so a batch may have texts of one length only.
 _ROTARY_BY_LENGTH = ("dynamic", "longrope")
 _NAME = "rmcalib_tree"
+_STEP = 32  # tokens: rows are padded to a multiple, because oneDNN prepares matrix products by shape, and keeps them
 _BLOCK = 64  # queries at a time; keys after the last of them are left out
 
 Attend = Callable[..., Any]
@@ -153,7 +154,7 @@ class Packed:
 
 def pack(rows: Sequence[Row]) -> Packed:
     """Return `rows` as arrays, padded on the right."""
-    length = max(row_length(row) for row in rows)
+    length = -(-max(row_length(row) for row in rows) // _STEP) * _STEP
     input_ids, positions, branches = (np.zeros((len(rows), length), dtype=np.int64) for _ in range(3))
     tree_ids = np.full((len(rows), length), -1, dtype=np.int64)
     pooled, order, parts = [], [], []
