@@ -322,7 +322,9 @@ def endure(minutes: float, pair_ms: float, rate: float) -> None:
                 total += len(bodies)
                 answers = [(status, content) for client in seen for _, status, content in client]
                 statuses.update(status for status, _ in answers)
-                rewarded += sum(len(json.loads(content)["rewards"]) for status, content in answers if status == 200)
+                rewarded += sum(
+                    len(json.loads(content)["rewards"]) for status, content in answers if status == 200
+                )
                 memory = server.about.memory_info().rss / 2**20
                 print(
                     f"{time.strftime('%H:%M:%S')} {total} requests, {rewarded} rewards, {memory:.0f} MiB, "

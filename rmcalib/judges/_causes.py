@@ -19,20 +19,19 @@ _CLIPPED = 3  # rewards at a limit that are clipped, not extreme by chance
 _SHORT = 4  # texts that must be right if only long ones are wrong
 _LONG = 3.0  # characters per token of long canaries: enough tokens in any usual tokenizer
 
-HEALTHY = ("equal", "rounded")
-"""Causes that change no decision: the rewards are right, up to the rounding of a narrower dtype."""
-
 
 @dataclass(frozen=True)
 class Cause:
     """Why rewards differ: a name, and a sentence with the numbers.
 
     The names are `equal`, `not finite`, `constant`, `sigmoid`, `tanh`, `negated`, `rounded`, `clipped`, `affine`,
-    `truncated` and `unknown`; the doctor adds those of texts that differ.
+    `truncated` and `unknown`; the doctor adds those of texts that differ. Rewards are `healthy` if they are right
+    up to the rounding of a narrower dtype, which changes no decision.
     """
 
     name: str
     text: str
+    healthy: bool = False
 
 
 @functools.cache
@@ -94,7 +93,7 @@ def explain(expected: ArrayLike, given: ArrayLike, lengths: ArrayLike | None = N
     if not np.isfinite(have).all():
         return Cause("not finite", f"{int((~np.isfinite(have)).sum())} of {len(have)} rewards are not finite")
     if off.max() <= EQUAL * scale:
-        return Cause("equal", f"the rewards differ by at most {off.max():.2g}")
+        return Cause("equal", f"the rewards differ by at most {off.max():.2g}", healthy=True)
     if np.ptp(have) <= EQUAL and np.ptp(want) > EQUAL * scale:
         return Cause("constant", f"different texts all have the reward {have[0]:.4g}")
     curves = {"sigmoid": 1 / (1 + np.exp(-np.clip(want, -500, 500))), "tanh": np.tanh(want)}
@@ -125,14 +124,17 @@ def _truncated(want: FloatArray, have: FloatArray, scale: float, lengths: FloatA
 
 
 def _rounded(want: FloatArray, have: FloatArray, scale: float, _: FloatArray | None) -> Cause | None:
+    most = float(np.abs(have - want).max())
+    healthy = most <= _NARROW * scale
     for digits in (0, 1, 2, 3):
         if np.abs(have - np.round(want, digits)).max() <= 1.01 * 10.0**-digits * 0.5 and np.allclose(
             have, np.round(have, digits), rtol=0, atol=1e-9
         ):
-            return Cause("rounded", f"the rewards are rounded to {digits} decimals")
-    most = float(np.abs(have - want).max())
-    if most <= _NARROW * scale:
-        return Cause("rounded", f"the rewards differ by up to {most:.2g}, as with a narrower dtype")
+            return Cause("rounded", f"the rewards are rounded to {digits} decimals", healthy=healthy)
+    if healthy:
+        return Cause(
+            "rounded", f"the rewards differ by up to {most:.2g}, as with a narrower dtype", healthy=True
+        )
     return None
 
 

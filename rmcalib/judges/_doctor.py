@@ -24,7 +24,7 @@ from rmcalib._util.processes import isolated, package_versions
 from rmcalib._util.secrets import masked
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import _devices as devices
-from rmcalib.judges._causes import HEALTHY, Cause, canaries, explain
+from rmcalib.judges._causes import Cause, canaries, explain
 from rmcalib.judges._files import find_files
 from rmcalib.judges._judge import scored_chunks
 from rmcalib.judges._model import load_tokenizer
@@ -207,14 +207,14 @@ def compare_served(
         status = "right" if cause.name == "equal" else "differs"
         return Check(server.client.url, "", status, cause=cause.name, note=cause.text, about=about)
     items = canaries(served.limit)
-    there, seconds = timed(served, items)
-    again, _ = timed(served, items)
+    there, seconds = timed(served, items, check=False)
+    again, _ = timed(served, items, check=False)
     loaded = Classifier(model, dataclasses.replace(here or LoadOptions(), max_length=served.limit))
     own, seconds_here = timed(loaded, items)
     cause = _explain(loaded, items, own, there, again)
     about |= {"n_responses": sum(map(len, own)), "seconds_here": seconds_here}
     found = compared(there, own)
-    found["status"] = {"equal": "right", "rounded": "rounding"}.get(cause.name, "differs")
+    found["status"] = "right" if cause.name == "equal" else "rounding" if cause.healthy else "differs"
     dtype = str(loaded.model.dtype).removeprefix("torch.")
     return Check(
         server.client.url, dtype, **found, seconds=seconds, cause=cause.name, note=cause.text, about=about
@@ -229,7 +229,7 @@ def _explain(
 ) -> Cause:
     """Return why a server's rewards differ from those here: by the numbers, or by reading other texts."""
     expected, given, repeated = ([r for rewards in each for r in rewards] for each in (own, there, again))
-    if explain(given, repeated).name not in HEALTHY and all(map(math.isfinite, given)):
+    if not explain(given, repeated).healthy and all(map(math.isfinite, given)):
         most = max(abs(a - b) for a, b in zip(given, repeated, strict=True))
         return Cause("noise", f"the same texts get other rewards each time, by up to {most:.3g}")
     texts = _token_ids(loaded, items)
@@ -240,7 +240,7 @@ def _explain(
     for suspicion, variant in _suspicions(loaded, items, texts):
         would = loaded.score_texts(variant)
         left = max(abs(a - b) for a, b in zip(would, given, strict=True))
-        if explain(would, given).name in HEALTHY and left <= off / 5:
+        if explain(would, given).healthy and left <= off / 5:
             return suspicion
     return cause
 
@@ -331,11 +331,14 @@ def compare_tokens(served: EndpointJudge) -> Cause:
     return Cause("equal", "the server writes the tokenizer's tokens; its weights were not compared")
 
 
-def timed(judge: Judge, items: Sequence[Item]) -> tuple[list[tuple[float, ...]], float]:
-    """Return the rewards of a judge, and the seconds that scoring took."""
+def timed(
+    judge: Judge, items: Sequence[Item], *, check: bool = True
+) -> tuple[list[tuple[float, ...]], float]:
+    """Return the rewards of a judge, and the seconds that scoring took; without `check`, also those that are NaN."""
     judge.identity()  # loads the model, which is not part of the time
     start = time.perf_counter()
-    rewards = [scored.rewards for chunk in scored_chunks(judge, items) for scored in chunk]
+    chunks = scored_chunks(judge, items) if check else judge.score(items)
+    rewards = [scored.rewards for chunk in chunks for scored in chunk]
     return rewards, time.perf_counter() - start
 
 

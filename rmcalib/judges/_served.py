@@ -35,6 +35,7 @@ _MOVED = 0.1  # largest change of a probe's reward, relative to the largest rewa
 _SAFE = 2.0  # characters per token of a text that is certainly shorter than the limit
 _MOST_CUT = 0.75  # of a text's tokens: with fewer, the server cuts; other templates differ by less
 _NOT_SERVED = (400, 404, 405, 501)  # statuses of a path at which a server does not serve this model
+_SERVED_ATTEMPTS = 3  # of a request, in front of a queue that is tried again as a whole
 _UNKNOWN_LIMIT = 512  # tokens that a server must read if it does not report its limit
 Scored = tuple[float, int | None, bool]
 """The reward of a text, its number of tokens if that is known, and whether it was truncated."""
@@ -229,6 +230,13 @@ class EndpointJudge:
             return self._ask(body, [(None, False)], self.route)[0][0]
 
         return list(in_parallel(call, texts, workers=self.settings.concurrency))
+
+    def serve(self, hold: float) -> None:
+        """Leave checks and most retries to `rmcalib serve`, which holds a request for `hold` seconds."""
+        self.checks = False
+        client = self.server.client
+        client = dataclasses.replace(client, attempts=_SERVED_ATTEMPTS, timeout=min(client.timeout, hold))
+        self.server = dataclasses.replace(self.server, client=client)
 
     def _rewards(self, items: Sequence[Item], route: Route) -> Iterator[list[Scored]]:
         """Yield the rewards of each prompt's responses, with lengths and whether texts were truncated."""

@@ -2,7 +2,8 @@
 
 Judges keep state, so only one thread calls them. A batch is what waits when the last one is done. If the last
 batch had several samples, or several wait, the thread waits up to two milliseconds until as many are there
-again; a single client never waits.
+again; a single client never waits. While the model behind is away, one request at a time is tried, so that a text
+which its server cannot answer does not hold up the others.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Batcher(Generic[F]):
     _queue: deque[Job[F]] = field(default_factory=deque)
     _tasks: deque[Callable[[], None]] = field(default_factory=deque)
     _closed: bool = False
+    _most: int = _MOST_SAMPLES  # jobs in the next batch: one after a failure, then twice as many each time
 
     def __post_init__(self) -> None:
         """Start the thread."""
@@ -141,7 +143,8 @@ class Batcher(Generic[F]):
         """Return the next batch, empty if only tasks were run, None at the end."""
         with self._change:
             if failures and not self._closed:  # the model behind is away
-                self._change.wait(_PAUSES[min(failures, len(_PAUSES)) - 1])
+                pause = _PAUSES[min(failures, len(_PAUSES)) - 1]
+                self._change.wait_for(lambda: self._tasks or self._closed, pause)
             while not (self._queue or self._tasks or self._closed):
                 self._change.wait()
             tasks = [self._tasks.popleft() for _ in range(len(self._tasks))]
@@ -165,7 +168,7 @@ class Batcher(Generic[F]):
     def _taken(self) -> list[Job[F]]:
         jobs: list[Job[F]] = []
         samples = characters = 0
-        while self._queue:
+        while self._queue and len(jobs) < self._most:
             job = self._queue[0]
             full = samples + len(job.samples) > _MOST_SAMPLES or characters + job.size > _MOST_CHARACTERS
             if jobs and full:
@@ -188,7 +191,11 @@ class Batcher(Generic[F]):
             else:
                 done.append((job, outcome))
         with self._change:
-            self._queue.extendleft(reversed(held))
+            if len(jobs) == 1:  # others are tried before it is tried again
+                self._queue.extend(held)
+            else:
+                self._queue.extendleft(reversed(held))
+            self._most = 1 if held else min(2 * self._most, _MOST_SAMPLES)
             self.waiting += sum(len(job.samples) for job in held)
         away = held or any(is_away(one) for _, outcome in done for one in outcome)
         self.away_since = (self.away_since or time.monotonic()) if away else None

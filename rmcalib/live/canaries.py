@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Judge
-from rmcalib.judges._causes import HEALTHY, Cause, canaries, explain
+from rmcalib.judges._causes import Cause, canaries, explain
 from rmcalib.judges._generative import GenerativeJudge
 from rmcalib.judges._judge import scored_chunks
 from rmcalib.live.scoring import compares, is_away
@@ -35,22 +34,37 @@ class Canaries:
         self.lengths: list[int] = []
         self.change: Cause | None = None
         """What is different now; None if the rewards are those of the start."""
-        self.checked = 0.0
+        self._rounds = False  # whether the rewards vary with the batch, as in narrow dtypes
 
     def begin(self) -> None:
-        """Score the canaries twice, and remember the rewards; a judge with noise has no canaries."""
+        """Score the canaries one by one and together, and remember the rewards; a judge with noise has no canaries."""
         if compares(self.judge) or isinstance(self.judge, GenerativeJudge):
             return
-        items = canaries(_limit(self.judge))
-        first, self.lengths = self._rewards(items)
-        again, _ = self._rewards(items)
-        if explain(first, again).name not in HEALTHY:
-            log.info(
+        items, alone = self._readable(canaries(_limit(self.judge)))
+        together, self.lengths = self._rewards(items)
+        cause = explain(together, alone)
+        if not cause.healthy:
+            log.warning(
                 "%s: the same texts get other rewards each time; changes cannot be noticed", self.judge.name
             )
             return
-        self.items, self.expected = items, first
-        self.checked = time.monotonic()
+        self._rounds = cause.name != "equal"
+        self.items, self.expected = items, together
+
+    def _readable(self, items: Sequence[Item]) -> tuple[tuple[Item, ...], list[float]]:
+        """Return the texts that the judge can read, and their rewards; templates may refuse two turns, for example."""
+        readable: list[Item] = []
+        rewards: list[float] = []
+        for item in items:
+            try:
+                rewards += self._rewards([item])[0]
+            except Exception as error:
+                if is_away(error) or (item is items[-1] and not readable):
+                    raise
+                log.warning("%s: canary %r is left out: %s", self.judge.name, item.id, error)
+            else:
+                readable.append(item)
+        return tuple(readable), rewards
 
     def check(self) -> Cause | None:
         """Score the canaries again. Returns what is different, or None; a model that is away is no change."""
@@ -58,14 +72,15 @@ class Canaries:
             return None
         try:
             given, _ = self._rewards(self.items)
-        except ValueError as error:
-            if is_away(error):
-                return self.change
-            self.change = Cause("failed", " ".join(str(error).split())[:200])
+            cause = explain(self.expected, given, self.lengths)
+            if cause.healthy and cause.name != "equal" and not self._rounds:
+                # A narrower dtype gives the same rewards again; one whose sums depend on the batch does not.
+                self._rounds = explain(given, self._rewards(self.items)[0]).name != "equal"
+        except Exception as error:
+            if not is_away(error):
+                self.change = Cause("failed", " ".join(str(error).split())[:200])
             return self.change
-        self.checked = time.monotonic()
-        cause = explain(self.expected, given, self.lengths)
-        self.change = None if cause.name == "equal" else cause
+        self.change = None if self._same(cause) else cause
         return self.change
 
     def check_short(self) -> Cause | None:
@@ -74,10 +89,13 @@ class Canaries:
             return None
         try:
             given, _ = self._rewards(self.items[:1])
-        except ValueError as error:
+        except Exception as error:
             return self.change if is_away(error) else self.check()
-        same = explain(self.expected[: len(given)], given).name == "equal"
+        same = self._same(explain(self.expected[: len(given)], given))
         return self.change if same and self.change is None else self.check()
+
+    def _same(self, cause: Cause) -> bool:
+        return cause.name == "equal" or (self._rounds and cause.healthy)
 
     def _rewards(self, items: Sequence[Item]) -> tuple[list[float], list[int]]:
         scored = [one for chunk in scored_chunks(self.judge, items) for one in chunk]

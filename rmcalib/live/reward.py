@@ -163,14 +163,23 @@ class Reward:
             raise_first(outcomes)
         return outcomes
 
-    def score(self, groups: Sequence[Sequence[Sample]], *, partial: bool = False) -> list[list[Outcome]]:
+    def score(
+        self,
+        groups: Sequence[Sequence[Sample]],
+        *,
+        partial: bool = False,
+        check: Callable[[], Exception | None] = lambda: None,
+    ) -> list[list[Outcome]]:
         """Score groups of samples in one batch; those of a group are compared with each other.
 
-        If a sample fails and the rest is of no use without it (not `partial`), its group is not logged.
+        If a sample fails and the rest is of no use without it (not `partial`), its group is not logged. `check`
+        may return why the batch's rewards are not to be believed.
         """
         flat = [sample for group in groups for sample in group]
         with self._lock:
-            raw = iter(raw_rewards(self.judges, flat))
+            rewards = raw_rewards(self.judges, flat)
+            error = None if all(isinstance(one, Exception) for one in rewards) else check()
+            raw = iter(rewards if error is None else [error] * len(flat))
             outcomes = [self._meant(group, [next(raw) for _ in group]) for group in groups]
             rows: list[tuple[Sample, Scored]] = []
             for group, results in zip(groups, outcomes, strict=True):

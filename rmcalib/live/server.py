@@ -133,7 +133,7 @@ class RewardServer:
             behind = getattr(judge, "_served", judge)  # vLLM that was started for it
             if isinstance(behind, EndpointJudge):
                 self._behind.append(canaries)
-                behind.checks = False  # from now on, the canaries do that
+                behind.serve(self.limits.hold)
             self.batcher.call(canaries.begin).result()
 
     def close(self) -> None:
@@ -306,18 +306,21 @@ class RewardServer:
     # In the judge's thread
 
     def _score(self, groups: list[Sequence[Sample]]) -> list[list[Outcome]]:
-        now = time.monotonic()
-        if self._behind and now - self._short_check > _SHORT_CHECK:
-            self._short_check = now
+        error = None if self._changed() is None else self._distrust()
+        if error is not None:
+            return [[error] * len(group) for group in groups]
+        return self.reward.score(groups, check=self._distrust)
+
+    def _distrust(self) -> RequestError | None:
+        """Return why rewards are not answered; asked after each batch, in the middle of which a model may change."""
+        if self._behind and time.monotonic() - self._short_check > _SHORT_CHECK:
             for canaries in self._behind:
                 self._checked(canaries, canaries.check_short)
+            self._short_check = time.monotonic()
         changed = self._changed()
-        if changed is not None and changed.change is not None and self.on_change == "stop":
-            error = RequestError(
-                503, f"{changed.judge.name}: the model behind has changed: {changed.change.text}"
-            )
-            return [[error] * len(group) for group in groups]
-        return self.reward.score(groups)
+        if changed is None or changed.change is None or self.on_change == "warn":
+            return None
+        return RequestError(503, f"{changed.judge.name}: the model behind has changed: {changed.change.text}")
 
     def _checked(self, canaries: Canaries, check: Callable[[], Any]) -> None:
         """Run a check, and say if something has changed."""

@@ -28,6 +28,9 @@ class Length:
     name: str = "length"
     scale: str = "reward"
     away: bool = False
+    moody: bool = False  # the server fails if a batch has the response "poison"
+    messages: bool = True  # whether it reads prompts of several messages
+    rounds: float = 0.0  # what a reward of a batch is off by
     seconds: float = 0.0
     factor: float = 1.0
     asked: list[list[Item]] = field(default_factory=list)
@@ -46,9 +49,15 @@ class Length:
         if self.release is not None:
             self.release.wait(30)
         time.sleep(self.seconds)
-        if self.away:
+        texts = [text for item in items for text in item.responses]
+        if self.away or (self.moody and "poison" in texts):
             raise ServerError("http://localhost:1: no answer", temporary=True)
-        yield [ScoredItem(item.id, tuple(map(self.reward, item.responses))) for item in items]
+        if not self.messages and any(not isinstance(item.prompt, str) for item in items):
+            raise TypeError("prompts must be texts")
+        off = self.rounds if len(items) > 1 else 0.0
+        yield [
+            ScoredItem(item.id, tuple(self.reward(text) + off for text in item.responses)) for item in items
+        ]
 
 
 @dataclass

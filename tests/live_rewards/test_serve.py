@@ -28,7 +28,7 @@ from rmcalib.live.server import Limits, serve
 from tests.cli.conftest import environment
 from tests.hooks import PATIENCE
 from tests.hub.tiny import tiny_tokenizer
-from tests.judges.reward_servers import SIGMOID, Vllm
+from tests.judges.reward_servers import SIGMOID, Vllm, reward_of
 from tests.judges.serving import Reply, Request, serving
 from tests.live_rewards.serving import Length, Running, serving_rewards
 
@@ -260,6 +260,15 @@ def test_a_model_that_stays_away_is_503() -> None:
         assert running.get("/health").json() == {"status": "away"}
 
 
+def test_a_text_that_the_server_behind_cannot_answer_holds_up_no_other() -> None:
+    judge = Length(moody=True, seconds=0.05)
+    with serving_rewards(Reward(judge, output="raw"), limits=Limits(hold=6.0)) as running:
+        texts = ["poison" if n == 3 else "x" * n for n in range(20)]
+        answers = gather(f"{running.url}/", [{"prompt": "a", "response": text} for text in texts])
+    refused(answers[3], 503)
+    assert [answer.json() for n, answer in enumerate(answers) if n != 3] == [n for n in range(20) if n != 3]
+
+
 def test_a_model_that_hangs_is_503_and_a_full_queue_too() -> None:
     judge = Length()
     with serving_rewards(Reward(judge, output="raw"), limits=Limits(hold=1.5, waiting=10)) as running:
@@ -322,6 +331,43 @@ def test_a_change_can_be_tolerated(monkeypatch: pytest.MonkeyPatch) -> None:
         assert running.post("/", {"prompt": "a", "response": "xx"}).json() != before
         assert "rmcalib_model_changed 1" in running.get("/metrics").text
         assert running.get("/health").status_code == 200
+
+
+def test_a_change_in_the_middle_of_a_batch_is_noticed_before_its_rewards_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmcalib.live.server._SHORT_CHECK", 0.0)
+    vllm = Vllm()
+
+    def rewards(text: Any) -> float:
+        if "changes" in str(text):
+            vllm.seed = 1
+        return reward_of(text, vllm.seed)
+
+    vllm.rewards = rewards
+    with serving(vllm) as server:
+        reward = Reward("org/rm", endpoint=server.url, output="raw", log=tmp_path)
+        with serving_rewards(reward) as running:
+            refused(running.post("/", {"prompt": "a", "response": "changes"}), 503)
+    assert not logged(tmp_path)
+
+
+def test_canaries_that_a_judge_cannot_read_are_left_out() -> None:
+    judge = Length(messages=False)
+    with serving_rewards(Reward(judge, output="raw")) as running:
+        assert running.post("/", {"prompt": "a", "response": "xx"}).json() == 2.0
+        judge.factor = -1.0
+        running.app.batcher.call(running.app.canaries[0].check).result()
+        refused(running.post("/", {"prompt": "a", "response": "xx"}), 503)
+
+
+@pytest.mark.parametrize(("at_first", "state"), [(0.0, "changed"), (0.5, "ok")])
+def test_rewards_that_round_with_the_batch_are_no_change(at_first: float, state: str) -> None:
+    judge = Length(rounds=at_first)
+    with serving_rewards(Reward(judge, output="raw")) as running:
+        judge.rounds = 0.7
+        running.app.batcher.call(running.app.canaries[0].check).result()
+        assert running.get("/health").json() == {"status": state}
 
 
 def test_a_server_behind_that_restarts_is_waited_for() -> None:
