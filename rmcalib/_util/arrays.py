@@ -1,6 +1,6 @@
 """Array types and checks of arguments. Error messages name what was given and what is allowed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -183,3 +183,46 @@ def segment_log_softmax(logits: FloatArray, sizes: IntArray) -> FloatArray:
     """
     centred = logits - np.repeat(group_max(logits, sizes), sizes)
     return centred - np.repeat(np.log(group_sums(np.exp(centred), sizes)), sizes)
+
+
+def find_root(
+    function: Callable[[float], float], low: float, high: float, *, tolerance: float = 2e-12
+) -> float:
+    """Return a zero of a function between two points where its signs differ, by Brent's method.
+
+    It evaluates the same points as `scipy.optimize.brentq`. Importing that takes longer than most searches.
+
+    >>> round(find_root(lambda x: x * x - 2, 0.0, 2.0), 9)
+    1.414213562
+    """
+    before, now, opposite = low, high, low
+    at_before, at_now = function(before), function(now)
+    at_opposite = at_before
+    if at_before == 0:
+        return before
+    step = step_before = now - before
+    while True:
+        if (at_before < 0) != (at_now < 0):
+            opposite, at_opposite = before, at_before
+            step = step_before = now - before
+        if abs(at_opposite) < abs(at_now):
+            before, now, opposite = now, opposite, now
+            at_before, at_now, at_opposite = at_now, at_opposite, at_now
+        least = (tolerance + 4 * float(np.finfo(float).eps) * abs(now)) / 2
+        half = (opposite - now) / 2
+        if at_now == 0 or abs(half) < least:
+            return now
+        trial = np.inf
+        if abs(step_before) > least and abs(at_now) < abs(at_before):
+            if before == opposite:  # a secant
+                trial = -at_now * (now - before) / (at_now - at_before)
+            else:  # an inverse parabola
+                a, b = (at_before - at_now) / (before - now), (at_opposite - at_now) / (opposite - now)
+                trial = -at_now * (at_opposite * b - at_before * a) / (b * a * (at_opposite - at_before))
+        if 2 * abs(trial) < min(abs(step_before), 3 * abs(half) - least):
+            step_before, step = step, trial
+        else:  # half the interval
+            step_before = step = half
+        before, at_before = now, at_now
+        now += step if abs(step) > least else np.copysign(least, half)
+        at_now = function(now)

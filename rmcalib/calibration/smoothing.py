@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray
+from rmcalib._util.arrays import FloatArray, find_root
 
 _GRID = 4096
 
@@ -12,7 +12,6 @@ _GRID = 4096
 def smooth_error(p: FloatArray, y: FloatArray) -> float:
     """Return the smooth ECE of forecasts p and outcomes y (n,): the σ at which ∫ |residual smoothed by σ| is σ."""
     from scipy.fft import dct
-    from scipy.optimize import brentq
 
     residual = _residual_grid(p, (y - p) / len(p))
     residual[[0, -1]] *= 2
@@ -25,7 +24,7 @@ def smooth_error(p: FloatArray, y: FloatArray) -> float:
 
     if excess(1e-9) <= 0:
         return 0.0
-    return float(brentq(excess, 0.0, 1.0, xtol=1e-12)) if excess(1.0) < 0 else 1.0
+    return find_root(excess, 0.0, 1.0, tolerance=1e-12) if excess(1.0) < 0 else 1.0
 
 
 def _residual_grid(p: FloatArray, residual: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util import arrays
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, find_root
 from rmcalib.calibration import intervals
 from rmcalib.calibration.clusters import MeanError, mean_error, prompts_per_observation, student_quantile
 from rmcalib.calibration.intervals import Interval, Limits
@@ -117,7 +117,6 @@ def find_temperature(
 
     A temperature that is ``near`` the one in question saves most evaluations; it need not be.
     """
-    from scipy.optimize import brentq
 
     @lru_cache
     def at(log_beta: float) -> float:
@@ -133,7 +132,7 @@ def find_temperature(
     if at(high) <= 0:
         return TemperatureFit(float(np.exp(-high)), "cold")
     # Brent's method needs about twenty evaluations, bisection fifty and more.
-    beta = float(np.exp(brentq(at, low, high, xtol=1e-14)))
+    beta = float(np.exp(find_root(at, low, high, tolerance=1e-14)))
     return TemperatureFit(1 / beta)
 
 
@@ -474,8 +473,6 @@ class Scale:
         return lru_cache(self._find_limits)
 
     def _find_limits(self, level: float) -> Limits:
-        from scipy.optimize import brentq
-
         n, best = self.n, float(self._best.mean())
         width = student_quantile(level, np.inf) ** 2 / 2 * self.wider_factor(level)
 
@@ -494,8 +491,10 @@ class Scale:
         low, high = (
             _walk(lambda log_t: excess(log_t) > 0, middle, *way) for way in ((-step, low), (step, high))
         )
-        below = 0.0 if excess(low) <= 0 else float(np.exp(brentq(excess, low, middle, xtol=1e-10)))
-        above = np.inf if excess(high) <= 0 else float(np.exp(brentq(excess, middle, high, xtol=1e-10)))
+        below = 0.0 if excess(low) <= 0 else float(np.exp(find_root(excess, low, middle, tolerance=1e-10)))
+        above = (
+            np.inf if excess(high) <= 0 else float(np.exp(find_root(excess, middle, high, tolerance=1e-10)))
+        )
         return below, above
 
     def wider_factor(self, level: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, chunks
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, chunks, find_root
 from rmcalib.calibration.temperature import cross_fit
 
 _LOG_TIE_RANGE = (-20.0, 20.0)  # of Davidson's parameter
@@ -141,7 +141,6 @@ def with_tie_outcome(
 
 def _fit_davidson(level: FloatArray, tied: FloatArray) -> float:
     """Fit ν by maximum likelihood: expected and observed ties are equally many."""
-    from scipy.optimize import brentq
     from scipy.special import expit
 
     low, high = _LOG_TIE_RANGE[0], _LOG_TIE_RANGE[1] - float(level.min())
@@ -151,7 +150,7 @@ def _fit_davidson(level: FloatArray, tied: FloatArray) -> float:
 
     if excess(high) <= 0:
         return float(np.exp(min(high, 700.0)))
-    return 0.0 if excess(low) >= 0 else float(np.exp(brentq(excess, low, high, xtol=1e-12)))
+    return 0.0 if excess(low) >= 0 else float(np.exp(find_root(excess, low, high, tolerance=1e-12)))
 
 
 # Noise ceilings: the scores that the true shares of people's choices would have.
@@ -214,8 +213,6 @@ def _mean_shares(forecasts: VoteForecasts) -> FloatArray:
 
 def _fit_concentration(forecasts: VoteForecasts) -> tuple[float, FloatArray]:
     """Fit the log concentration log a of Dirichlet shares to how often two voters agree."""
-    from scipy.optimize import brentq
-
     agree = pair_agreements(forecasts)
     known = np.isfinite(agree)
     least = forecasts.sums(_mean_shares(forecasts) ** 2)[known]
@@ -228,7 +225,7 @@ def _fit_concentration(forecasts: VoteForecasts) -> tuple[float, FloatArray]:
     moves, (low, high) = np.zeros(len(agree)), _LOG_RANGE
     if excess(low).mean() >= 0 or excess(high).mean() <= 0:  # all agree, or not more often than by chance
         return (low if excess(low).mean() >= 0 else high), moves
-    found = float(brentq(lambda x: excess(x).mean(), low, high))
+    found = find_root(lambda x: float(excess(x).mean()), low, high)
     slope = float((excess(found + _STEP) - excess(found - _STEP)).sum()) / (2 * _STEP)
     moves[known] = -excess(found) * len(agree) / slope
     return found, moves

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray, FloatArray
+from rmcalib._util.arrays import BoolArray, FloatArray, find_root
 from rmcalib._util.display import count
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
 from rmcalib.calibration.clusters import design_effect, mean_error, too_few_clusters
@@ -101,7 +101,6 @@ def cancelling(events: Events, *, bins: int = 10, resamples: int = 1000, seed: i
     distribution is simulated where it is largest without cancelling: the stated probabilities are moved by a
     constant in log-odds to the observed frequency, and then every bin is right.
     """
-    from scipy.optimize import brentq
     from scipy.special import expit, logit
 
     p, y = events.p, events.y
@@ -115,7 +114,7 @@ def cancelling(events: Events, *, bins: int = 10, resamples: int = 1000, seed: i
 
     odds = logit(np.clip(p, 1e-12, 1 - 1e-12))
     target = float(np.clip(y.mean(), 0.5 / len(y), 1 - 0.5 / len(y)))
-    moved = expit(odds + brentq(lambda shift: float(expit(odds + shift).mean()) - target, -60.0, 60.0))
+    moved = expit(odds + find_root(lambda shift: float(expit(odds + shift).mean()) - target, -60.0, 60.0))
     rng = np.random.default_rng(seed)
     ends = [Independent(moved).probabilities()]
     happened, _ = draw_sums(cells, ends, (), resamples=resamples, most=0, rng=rng)

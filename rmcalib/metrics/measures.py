@@ -147,8 +147,8 @@ def smooth_ece(part: Part, _: Settings) -> Estimate:
 def decomposition(part: Part, _: Settings, score: Literal["brier", "log"], which: str) -> Estimate:
     """Miscalibration, discrimination or uncertainty of the first choice."""
     events = part.first_choice
-    value = getattr(corp(events.p, events.y, score=score), which)
-    return Estimate.constant(value, len(part), note="a wrong first choice has probability 1")
+    parts = part.once(("corp", score), lambda: corp(events.p, events.y, score=score))
+    return Estimate.constant(getattr(parts, which), len(part), note="a wrong first choice has probability 1")
 
 
 def ece_bound(part: Part, _: Settings) -> Estimate:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from scipy.special import expit, log_expit, logit
@@ -25,7 +25,6 @@ from scipy.special import expit, log_expit, logit
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups, group_max, group_sums
 from rmcalib.benchmarks._official import OfficialScore, tied_categories
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index, bin_sums
-from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events, Independent, OneOf, Voters, Winners
 from rmcalib.calibration.intervals import first_and_next
 from rmcalib.calibration.maps import fit_sigmoid
@@ -37,6 +36,7 @@ from rmcalib.scores import Scores
 
 ViewName = Literal["top_1", "first_choice", "pairs", "preferred", "pointwise", "pointwise_fitted", "votes"]
 """The views that measures take: properties of `Part`."""
+Shared = TypeVar("Shared")
 Ties = Literal["drop", "davidson"]
 """How people's "equally good" counts: left out, or forecast by Davidson's model."""
 TIES: tuple[Ties, ...] = ("drop", "davidson")
@@ -87,7 +87,7 @@ class Part:
     seed: int = 0
     # What was computed already; `replace` starts again.
     _made: dict[str, Part] = field(default_factory=dict, init=False, repr=False)
-    _known: dict[Hashable, Estimate] = field(default_factory=dict, init=False, repr=False)
+    _shared: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         """Return the number of prompts."""
@@ -293,12 +293,12 @@ class Part:
             "labelled": labels > 0,
         }
 
-    def once(self, key: Hashable, make: Callable[[], Estimate]) -> Estimate:
-        """Return an estimate that several metrics in a row share. Only the last one is kept: some are large."""
-        if key not in self._known:
-            self._known.clear()
-            self._known[key] = make()
-        return self._known[key]
+    def once(self, key: Hashable, make: Callable[[], Shared]) -> Shared:
+        """Return a result that several metrics in a row share. Only the last one is kept: some are large."""
+        if key not in self._shared:
+            self._shared.clear()
+            self._shared[key] = make()
+        return self._shared[key]
 
     # Alternative outcomes, for intervals that allow for errors which were not seen.
 

@@ -167,7 +167,8 @@ def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> 
         x, y = i % across / across, 1 - (1 + i // across) / down
         axes = figure.add_axes((x + 0.18 / across, y + 0.36 / down, 0.77 / across, 0.57 / down))
         counts = figure.add_axes((x + 0.18 / across, y + 0.13 / down, 0.77 / across, 0.17 / down))
-        axes.set_title(shown_text(panel, 34), loc="left", fontsize=11, color=INK)
+        # With its height, nothing searches for free room above.
+        axes.set_title(shown_text(panel, 34), loc="left", y=1.0, fontsize=11, color=INK)
         line = [row for row in curve if row["panel"] == panel]
         _draw_bins(axes, counts, [row for row in table if row["panel"] == panel], line)
         if i == 0:
@@ -176,8 +177,17 @@ def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> 
 
 
 def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FixedLocator, MaxNLocator
 
+    fifths = FixedLocator(
+        [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    )  # an automatic locator makes ticks beyond the axes, too
+    for part in (axes, counts):
+        plain_axes(part)
+        part.set_xlim(-0.02, 1.02)
+        part.xaxis.set_major_locator(fifths)
+    axes.yaxis.set_major_locator(fifths)
+    axes.tick_params(labelbottom=False)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
     x = _column(rows, "confidence")
     low, high = _column(rows, "band_low"), _column(rows, "band_high")
@@ -188,15 +198,11 @@ def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
         axes.plot(*found, "-.", color=INK, linewidth=1.2, label="isotonic (no bins)")
     axes.set_ylabel("observed frequency")
     axes.set_ylim(-0.02, 1.02)
-    axes.set_xticklabels([])
     widths = [0.96 * (row["high"] - row["low"]) for row in rows]
     heights = _column(rows, "count")
     counts.bar(_column(rows, "low"), heights, width=widths, align="edge", color=BLUE, alpha=0.55)
     counts.set_xlabel("predicted probability")
     counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
-    for one in (axes, counts):
-        plain_axes(one)
-        one.set_xlim(-0.02, 1.02)
 
 
 def histogram_figure(values: npt.ArrayLike, xlabel: str, ylabel: str, *, ax: Axes | None = None) -> Figure:
@@ -225,7 +231,7 @@ def decisions_figure(decisions: Any, *, ax: Axes | None = None) -> Figure:
     axes.plot(x, _column(rows, "right"), color=BLUE, label="right")
     axes.plot(x, _column(rows, "says"), color=GREY, ls="--", label="says")
     plain_axes(axes, grid="y")
-    axes.set_title("Accept the surest choices", loc="left", fontsize=11, color=INK)
+    axes.set_title("Accept the surest choices", loc="left", y=1.0, fontsize=11, color=INK)
     axes.set_xlabel("prompts accepted, the surest first")
     axes.set_ylim(0, 1.02)
     _in_percent(axes.xaxis, axes.yaxis)

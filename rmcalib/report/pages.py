@@ -287,8 +287,10 @@ def _category_table(result: Evaluation) -> doc.Table | None:
 
 def _sizes(result: Evaluation) -> Counter[str]:
     """Return how many prompts each category has."""
-    names = result.scores.category[result.scores.offsets[:-1]].tolist()
-    return Counter(map(shown_name, names)) | Counter({OVERALL: len(names)})
+    counts = Counter({OVERALL: result.scores.n_items})
+    for name, n in Counter(result.scores.category[result.scores.offsets[:-1]].tolist()).items():
+        counts[shown_name(name)] += n
+    return counts
 
 
 def _forest(name: str, groups: Rows, caption: str = "") -> Drawing:

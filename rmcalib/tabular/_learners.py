@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, find_root
 from rmcalib.ranking import Mallows, PairMarginals, PairwiseProbabilities, PlackettLuce, SparseRankings
 from rmcalib.ranking._listed import log_integer
 from rmcalib.ranking.events import as_orders, index_of_rows
@@ -381,8 +381,6 @@ def _descend_distance(center: IntArray, beats: IntArray) -> tuple[IntArray, floa
 
 def _best_dispersion(mean_distance: float, m: int) -> float:
     """Find the dispersion at which the expected Kendall distance equals the observed one."""
-    from scipy.optimize import brentq
-
     exponents = np.arange(m)
 
     def excess(dispersion: float) -> float:
@@ -394,7 +392,7 @@ def _best_dispersion(mean_distance: float, m: int) -> float:
         return 0.0
     if excess(_LARGEST_DISPERSION) >= 0:
         return _LARGEST_DISPERSION
-    return float(brentq(excess, 0.0, _LARGEST_DISPERSION, xtol=1e-15))
+    return find_root(excess, 0.0, _LARGEST_DISPERSION, tolerance=1e-15)
 
 
 @dataclass(frozen=True)
