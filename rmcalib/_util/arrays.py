@@ -150,7 +150,7 @@ def group_sums(values: FloatArray, sizes: IntArray) -> FloatArray:
     width = _common_size(values, sizes)
     if width is None:
         return np.add.reduceat(values, np.cumsum(sizes) - sizes, dtype=np.float64)
-    return np.einsum("ij->i", values.reshape(-1, width), dtype=np.float64)
+    return np.asarray(values.reshape(-1, width) @ np.ones(width))  # a matrix product is the fastest sum
 
 
 def group_max(values: FloatArray, sizes: IntArray) -> FloatArray:

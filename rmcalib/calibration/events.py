@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -129,7 +129,8 @@ class Events:
             raise ValueError(f"outcomes: {bad} is outside [0, 1]")
         prompt = arrays.as_groups(groups, len(p))
         exclusive = _one_per_group(p, y, prompt, groups is not None, draw)
-        order = np.lexsort((y, p, prompt))
+        # Rows that are prompts of their own are in order.
+        order: Any = slice(None) if groups is None else np.lexsort((y, p, prompt))
         p, y, prompt = p[order], y[order], prompt[order]
         cluster = None
         if clusters is not None:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_choice
+from rmcalib._util.arrays import FloatArray, check_choice
 from rmcalib.calibration.events import Events
 
 _NEWTON_STEPS = 100
@@ -124,15 +124,15 @@ def corp(
     events = Events.from_arrays(probabilities, outcomes)
     p, y = events.p, events.y
     forecast, index = np.unique(p, return_inverse=True)
-    count = np.bincount(index)
-    frequency = np.clip(_isotonic(np.bincount(index, y), count), 0.0, 1.0)
+    count = np.bincount(index).astype(np.float64)
+    frequency = np.clip(_isotonic(np.bincount(index, y).astype(np.float64), count), 0.0, 1.0)
     own, best, base = (_mean_score(q, y, score) for q in (p, frequency[index], np.full(len(y), y.mean())))
     return Decomposition(own, own - best, base - best, base, forecast, frequency)
 
 
-def _isotonic(sums: FloatArray, counts: IntArray) -> FloatArray:
+def _isotonic(sums: FloatArray, counts: FloatArray) -> FloatArray:
     """Return the non-decreasing means (n,) that are closest to those of n groups."""
-    sizes = np.ones_like(counts)
+    sizes = np.ones(len(counts), dtype=np.int64)
     while not (rises := np.append(True, np.diff(sums / counts) > 0)).all():
         starts = np.flatnonzero(rises)
         sums, counts, sizes = (np.add.reduceat(values, starts) for values in (sums, counts, sizes))

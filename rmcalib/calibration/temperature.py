@@ -543,7 +543,8 @@ class Scale:
         Where hardly any choice is wrong, T is given only for samples that have one: too many for their size.
         """
         margin = intervals.frequency_distances(*self.model.margins(), level, self.cluster)[1]
-        return find_temperature(lambda beta: self.model.mean_slope(beta) - margin).optimum
+        near = self.fit.temperature
+        return find_temperature(lambda beta: self.model.mean_slope(beta) - margin, near=near).optimum
 
     def _near(self, on_scale: bool) -> float:
         return self._error_at_zero(*self.model.slopes(1.0)) if on_scale else 0.0
