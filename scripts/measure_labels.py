@@ -86,7 +86,7 @@ def softmax_world(
         names: Any = "all"
         if category:
             group = rng.choice(5, size=N, p=[0.6, 0.2, 0.1, 0.05, 0.05])
-            names = [f"group {one}" for one in group]
+            names = [f"group {number}" for number in group]
             utilities *= np.array([0.5, 1.0, 2.0, 3.0, 4.0])[group][:, None]
         best = (utilities + rng.gumbel(size=(N, 4))).argmax(axis=1)
         every = Prompts(Scores.from_arrays(factor * utilities, best, names))
@@ -169,16 +169,16 @@ def settings() -> dict[tuple[str, int], Design]:
     """Return all worlds with all numbers of labels."""
     from rmcalib import load_board
 
-    found = {
+    designs = {
         (name, n): Design(name, n, world, **how)
         for name, (world, how) in WORLDS.items()
         for n in (30, 100, 400)
     }
     for model in sorted(load_board("reward-bench-2"))[:2]:
-        found |= {
+        designs |= {
             (f"real: {model}", n): Design(f"real: {model}", n, real_world(model)) for n in (30, 100, 400)
         }
-    return found
+    return designs
 
 
 def revealed(scores: Scores, sheet: LabelSheet, second: Scores | None = None) -> Scores:

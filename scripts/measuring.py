@@ -64,10 +64,10 @@ def measure_all(
             print("there is more to measure: call again without --fresh")
             return
         if options.only in name and (name, n) not in done:
-            found = measure(setting, options.runs)
-            rows = sorted(rows + found, key=lambda row: order.index((row["setting"], row["prompts"])))
+            measured = measure(setting, options.runs)
+            rows = sorted(rows + measured, key=lambda row: order.index((row["setting"], row["prompts"])))
             write_csv(path, rows)
-            print(f"{name}, {n} prompts: {found[-1]['seconds']} s", flush=True)
+            print(f"{name}, {n} prompts: {measured[-1]['seconds']} s", flush=True)
     write_text(options.output / f"{table}.md", report(rows, options.runs))
 
 

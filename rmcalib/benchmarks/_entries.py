@@ -176,9 +176,9 @@ def entry_for(benchmark: str | Benchmark) -> BenchmarkEntry | None:
     name = benchmark
     if name in _built_in():  # even if a plug-in cannot be loaded
         return _built_in()[name]
-    found = benchmarks()
-    of_hub = (entry for entry in found.values() if any(source.id == name for source in entry.hub))
-    return found.get(name) or next(of_hub, None)
+    every = benchmarks()
+    of_hub = (entry for entry in every.values() if any(source.id == name for source in entry.hub))
+    return every.get(name) or next(of_hub, None)
 
 
 def read_entry(path: Path) -> BenchmarkEntry:
@@ -196,25 +196,25 @@ def read_entry(path: Path) -> BenchmarkEntry:
 
 @functools.cache
 def _built_in() -> dict[str, BenchmarkEntry]:
-    found = [read_entry(path) for path in sorted(LIBRARY.glob("*.yaml"))]
-    return {entry.name: entry for entry in found}
+    entries = [read_entry(path) for path in sorted(LIBRARY.glob("*.yaml"))]
+    return {entry.name: entry for entry in entries}
 
 
 @functools.lru_cache(maxsize=4)
 def _installed(_: tuple[str, ...]) -> dict[str, BenchmarkEntry]:
     """Return the entries of installed packages. Cached: a search reads the metadata of every package."""
-    found: dict[str, BenchmarkEntry] = {}
+    entries: dict[str, BenchmarkEntry] = {}
     for point in entry_points(group=ENTRY_POINTS):
         where = f"entry point {ENTRY_POINTS}: {point.name} ({point.value})"
         try:
             loaded = point.load()
         except Exception as error:  # importing another package can raise anything
             raise ValueError(f"{where}: {error}") from error
-        for one in loaded if isinstance(loaded, (list, tuple)) else [loaded]:
-            entry = read_entry(one) if isinstance(one, Path) else one
+        for given in loaded if isinstance(loaded, (list, tuple)) else [loaded]:
+            entry = read_entry(given) if isinstance(given, Path) else given
             if not isinstance(entry, BenchmarkEntry):
                 raise ValueError(f"{where} is neither a BenchmarkEntry nor the Path of a YAML file")
-            if entry.name in _built_in() or entry.name in found:
+            if entry.name in _built_in() or entry.name in entries:
                 raise ValueError(f"{where} adds {entry.name!r}, which already exists")
-            found[entry.name] = entry
-    return found
+            entries[entry.name] = entry
+    return entries

@@ -133,7 +133,7 @@ class Row:
         columns = self.entry.columns.get(name, "subset" if name == "category" else name)
         columns = (columns,) if isinstance(columns, str) else columns
         self.read.update(columns)
-        value = next((self.values[one] for one in columns if self.values.get(one) is not None), None)
+        value = next((self.values[column] for column in columns if self.values.get(column) is not None), None)
         if value is None:
             if default is None:
                 have = ", ".join(map(clean_line, self.values))
@@ -168,12 +168,12 @@ class Row:
 
     def choice(self) -> str:
         """Return "first", "second" or "neither"."""
-        value, known = self.get(Name, "choice"), self.entry.choices
-        if value not in known:
+        value, choices = self.get(Name, "choice"), self.entry.choices
+        if value not in choices:
             raise self.error(
-                f"{self.entry.columns.get('choice')} is {value!r}: expected {' or '.join(known)}"
+                f"{self.entry.columns.get('choice')} is {value!r}: expected {' or '.join(choices)}"
             )
-        return known[value]
+        return choices[value]
 
     def item(
         self,
@@ -188,9 +188,9 @@ class Row:
         category: str | None = None,
     ) -> Item:
         """Return an item with correct responses first; `columns` are added to those that are kept."""
-        own = category or self._category()
+        chosen = category or self._category()
         kept = self._columns() | dict(columns or {})
-        return Item(name, own, prompt, tuple(responses), n_correct, votes, ties, kept, self._cluster())
+        return Item(name, chosen, prompt, tuple(responses), n_correct, votes, ties, kept, self._cluster())
 
     def voted(
         self, name: str, prompt: Any, responses: Sequence[str], votes: Sequence[int], ties: int, **more: Any
@@ -201,22 +201,26 @@ class Row:
         return self.item(name, prompt, texts, int(ranked[0] > ranked[1]), votes=ranked, ties=ties, **more)
 
     def _category(self) -> str:
-        known = self.entry.categories
+        categories = self.entry.categories
         name = self.get(Name, "category", self.entry.category or "all")
-        return name if name in known else next((one for one in known if name.startswith(one)), name)
+        return (
+            name
+            if name in categories
+            else next((category for category in categories if name.startswith(category)), name)
+        )
 
     def _columns(self) -> dict[str, str]:
         names: Iterable[str] = self.entry.keep or ()
         if self.entry.keep is None:
             names = (name for name in self.values if name not in self.read and name not in self.entry.drop)
-        found = {}
+        columns = {}
         for name in names:
             value = self.values.get(name)
             if isinstance(value, bool):
-                found[name] = str(value).lower()
+                columns[name] = str(value).lower()
             elif isinstance(value, (str, int, float)) and value != "":
-                found[name] = str(value)
-        return found
+                columns[name] = str(value)
+        return columns
 
     def _cluster(self) -> str | None:
         column = self.entry.cluster
@@ -298,7 +302,7 @@ def own(row: Row) -> Item:
 def rmb(row: Row) -> Item:
     """The best response and the others; for pairs, the other."""
     prompt = row.get(Question, "conversation_input")
-    responses = [one["answer"] for field in ("best", "others") for one in row.get(Answers, field)]
+    responses = [answer["answer"] for field in ("best", "others") for answer in row.get(Answers, field)]
     path = row.get(Name, "category_path").removesuffix(".json").split("/")
     category, *task = [part for part in path if part not in ("BoN_set", "Pairwise_set")] or ["all"]
     columns = {"task": "/".join(task)}
@@ -342,9 +346,9 @@ def helpsteer3(row: Row) -> Item:
     responses = row.get(Text, "response1"), row.get(Text, "response2")
     overall = row.checked(Annotators, [{"score": row.values.get("overall_preference")}], "overall_preference")
     annotators = row.get(Annotators, "individual_preference", ())
-    counted = [one["score"] for one in annotators or overall]
+    counted = [annotator["score"] for annotator in annotators or overall]
     votes = (sum(value < 0 for value in counted), sum(value > 0 for value in counted))
-    columns = {"individual_preference": " ".join(str(one["score"]) for one in annotators)}
+    columns = {"individual_preference": " ".join(str(annotator["score"]) for annotator in annotators)}
     prompt = row.get(Question, "context")
     return row.voted(str(row.number), prompt, responses, votes, counted.count(0), columns=columns)
 
@@ -352,7 +356,7 @@ def helpsteer3(row: Row) -> Item:
 def multipref(row: Row) -> Item | str:
     """Two responses, compared by normal and expert annotators; each has one vote."""
     groups = ("normal_worker_annotations", "expert_worker_annotations")
-    given = [one["overall_pref"] for group in groups for one in row.get(Annotations, group)]
+    given = [annotation["overall_pref"] for group in groups for annotation in row.get(Annotations, group)]
     if not given:
         return "nobody annotated the comparison"
     sides = [answer[0] for answer in given]
@@ -370,14 +374,14 @@ def arena_55k(row: Row) -> Item | str:
     Battles of several turns have no common prompt and are left out. So are broken texts.
     """
     turns = [row.get(Turns, name) for name in ("prompt", "response_a", "response_b")]
-    if len({len(own) for own in turns}) > 1:
+    if len({len(texts) for texts in turns}) > 1:
         raise row.error("prompt, response_a and response_b must have the same number of turns")
     won = [row.get(Count, f"winner_{side}") for side in ("model_a", "model_b", "tie")]
     if sorted(won) != [0, 0, 1]:
         raise row.error("one of winner_model_a, winner_model_b and winner_tie must be 1, the others 0")
     if len(turns[0]) > 1:
         return "the battle has several turns"
-    prompt, *responses = (own[0] for own in turns)
+    prompt, *responses = (texts[0] for texts in turns)
     if not all(isinstance(text, str) and not LONE_SURROGATE.search(text) for text in (prompt, *responses)):
         return "a message has no text, or broken characters"
     return row.voted(row.named(), prompt, responses, won[:2], won[2])
@@ -389,10 +393,10 @@ def ultrafeedback(row: Row) -> Item | str:
     The column `ratings` keeps the ratings, in the order of the responses.
     """
     rated = []
-    for one in row.get(Objects, "completions"):
-        given = (one.get(name) for name in ("overall_score", "rating", "score"))
+    for completion in row.get(Objects, "completions"):
+        given = (completion.get(name) for name in ("overall_score", "rating", "score"))
         rating = next((value for value in given if value is not None), None)
-        text = row.checked(Text, one.get("response"), "completions.response")
+        text = row.checked(Text, completion.get("response"), "completions.response")
         rated.append((row.checked(Rating, rating, "completions.overall_score"), text))
     rated.sort(key=lambda pair: -pair[0])
     ratings = [rating for rating, _ in rated]
@@ -464,7 +468,7 @@ def rewardmath(rows: Iterable[Row]) -> Iterator[tuple[str, Item | str]]:
         authors = [author for _, author, _ in given]
         if authors.count(correct) != 1 or len(given) < 2:
             raise row.error(f"the problem needs one solution by {correct} (the correct one) and another")
-        ordered = sorted(given, key=lambda one: one[1] != correct)
+        ordered = sorted(given, key=lambda entry: entry[1] != correct)
         texts = tuple(text for _, _, text in ordered)
         yield row.where, row.item(row.get(Name, "id", str(number)), problem, texts)
 
@@ -494,14 +498,14 @@ def mt_bench(rows: Iterable[Row]) -> Iterator[tuple[str, Item | str]]:
         responses = first[-1]["content"], second[-1]["content"]
         votes = winners[key].count(key[2]), winners[key].count(key[3])
         number = (int(key[0]) - 81) // 10  # the first question is 81, and each category has ten
-        known = row.entry.categories
-        category = known[number] if 0 <= number < len(known) else "other"
+        categories = row.entry.categories
+        category = categories[number] if 0 <= number < len(categories) else "other"
         columns = {"turn": key[1], "model_a": key[2], "model_b": key[3]}
         ties = winners[key].count(None)
-        found = row.voted(
+        item = row.voted(
             "/".join(key), first[:-1], responses, votes, ties, columns=columns, category=category
         )
-        yield row.where, found
+        yield row.where, item
 
 
 def by_row(read: Callable[[Row], Item | str]) -> Reader:
@@ -539,9 +543,9 @@ def read_items(rows: Iterable[tuple[str, Any]], entry: BenchmarkEntry) -> Iterat
 def _called(read: Callable[[Mapping[str, Any]], Any], row: Row) -> Item | str:
     """Return what the function of a plug-in makes of a row."""
     try:
-        found = read(row.values)
+        item = read(row.values)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise row.error(f"{type(error).__name__}: {error}") from error
-    if not isinstance(found, (Item, str)):
-        raise row.error(f"the reader returned {type(found).__name__}, neither an Item nor a str")
-    return found
+    if not isinstance(item, (Item, str)):
+        raise row.error(f"the reader returned {type(item).__name__}, neither an Item nor a str")
+    return item

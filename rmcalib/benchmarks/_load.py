@@ -108,7 +108,7 @@ def in_part(ids: Iterable[str], part: str) -> list[bool]:
             f"part: {part!r} is not a part K/N (K from 1 to N, N up to 999); 1/2 and 2/2 are the halves of "
             "a benchmark"
         )
-    digests = (hashlib.sha256(one.encode("utf-8", "surrogatepass")).digest() for one in ids)
+    digests = (hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest() for name in ids)
     return [int.from_bytes(digest) % of == number - 1 for digest in digests]
 
 
@@ -148,11 +148,11 @@ def _files(path: Path, folder: str | None) -> list[Path]:
         if path.suffix not in SUFFIXES:
             raise ValueError(f"{path}: unknown file type; a benchmark file ends in {', '.join(SUFFIXES)}")
         return [path]
-    found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
-    below = [file for file in found if folder in file.relative_to(path.parent).parts[:-1]]
-    if not found:
+    files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    below = [file for file in files if folder in file.relative_to(path.parent).parts[:-1]]
+    if not files:
         raise ValueError(f"{path}: no benchmark file in this folder (its name ends in {', '.join(SUFFIXES)})")
-    return below or found
+    return below or files
 
 
 def _rows(path: Path, content: bytes) -> Iterator[tuple[str, Any]]:
@@ -182,31 +182,32 @@ def _rows(path: Path, content: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def _from_hub(name: str, wanted: BenchmarkEntry | None, revision: str | None, split: str | None) -> Benchmark:
-    known = entry_for(name)
-    sources = _hub_sources(name, known, split)
+    entry = entry_for(name)
+    sources = _hub_sources(name, entry, split)
     ids = [*dict.fromkeys(source.id for source in sources)]
     asked = revision.split("+") if revision and len(ids) > 1 else [revision] * len(ids)
     if len(asked) != len(ids):
         raise ValueError(f"revision: {name} has {len(ids)} data sets; give {len(ids)} commits, joined by '+'")
     wanted_of = dict(zip(ids, asked, strict=True))
     commits = {
-        one: resolve_commit(check_repo_id(one), repo_type="dataset", revision=wanted_of[one]) for one in ids
+        name: resolve_commit(check_repo_id(name), repo_type="dataset", revision=wanted_of[name])
+        for name in ids
     }
-    rows = (row for one in sources for row in _hub_rows(one, commits[one.id], wanted_of[one.id]))
+    rows = (row for each in sources for row in _hub_rows(each, commits[each.id], wanted_of[each.id]))
     label = next(iter(commits)) if len(commits) == 1 else name
-    return _benchmark(label, "+".join(commits.values()), rows, wanted or known, label)
+    return _benchmark(label, "+".join(commits.values()), rows, wanted or entry, label)
 
 
-def _hub_sources(name: str, known: BenchmarkEntry | None, split: str | None) -> tuple[HubSource, ...]:
+def _hub_sources(name: str, entry: BenchmarkEntry | None, split: str | None) -> tuple[HubSource, ...]:
     """Return the data sets of a benchmark on the Hub; `name` is the name of an entry or a Hub id."""
-    if known is None:
+    if entry is None:
         return (HubSource(name, split or "test"),)
-    own = tuple(source for source in known.hub if source.id == name)
-    sources = own or known.hub
+    named = tuple(source for source in entry.hub if source.id == name)
+    sources = named or entry.hub
     if not sources:
         raise ValueError(
-            f"{name}: not on the Hub; download it ({known.homepage or 'from its authors'}) and give its "
-            f'path with format="{known.name}"'
+            f"{name}: not on the Hub; download it ({entry.homepage or 'from its authors'}) and give its "
+            f'path with format="{entry.name}"'
         )
     if split is None:
         return sources
@@ -232,11 +233,11 @@ def _benchmark(
     places: list[str] = []
     items: list[Item] = []
     left_out: Counter[str] = Counter()
-    for where, found in read_items(chain([first], rows), entry):
-        if isinstance(found, str):
-            left_out[found] += 1
+    for where, read in read_items(chain([first], rows), entry):
+        if isinstance(read, str):
+            left_out[read] += 1
         else:
-            items.append(_checked(found, where))
+            items.append(_checked(read, where))
             places.append(where)
     notes = tuple(f"{label}: {n:,} left out: {why}" for why, n in left_out.items())
     if not items:
@@ -248,9 +249,9 @@ def _benchmark(
         if identifier in seen:
             raise ValueError(f"{where}: id {item.id!r} appears twice (first in {seen[identifier]})")
         seen[identifier] = where.removeprefix(f"{source}, ")
-    distinct = tuple(replace(item, id=one) for item, one in zip(items, ids, strict=True))
-    own = None if entry_for(entry.name) is entry else entry
-    return Benchmark(label, revision, distinct, entry.name, notes, own)
+    distinct = tuple(replace(item, id=name) for item, name in zip(items, ids, strict=True))
+    foreign = None if entry_for(entry.name) is entry else entry
+    return Benchmark(label, revision, distinct, entry.name, notes, foreign)
 
 
 def _checked(item: Item, where: str) -> Item:

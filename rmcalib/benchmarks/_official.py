@@ -84,9 +84,9 @@ def official_score(
 
 def _with_columns(scores: Any, benchmark: Benchmark) -> Any:
     """Return scores that have the columns of their benchmark, such as the pairs that its authors drew."""
-    known = {item.id: item.columns for item in benchmark.items}
-    own = [known.get(identifier, {}) for identifier in scores.item_id.tolist()]
-    extra = {name: np.array([columns.get(name) for columns in own]) for name in benchmark.columns}
+    columns_of = {item.id: item.columns for item in benchmark.items}
+    of_row = [columns_of.get(identifier, {}) for identifier in scores.item_id.tolist()]
+    extra = {name: np.array([columns.get(name) for columns in of_row]) for name in benchmark.columns}
     return replace(scores, extra={**scores.extra, **extra})
 
 
@@ -156,15 +156,15 @@ def mean_by_category(
     """
     weights = np.ones(len(values), dtype=bool) if weights is None else weights
 
-    def row(name: str, own: BoolArray) -> OfficialScore:
-        mean = np.average(values[own], weights=weights[own]) if own.any() else np.nan
-        return OfficialScore(metric, name, float(mean), int(own.sum()))
+    def row(name: str, prompts: BoolArray) -> OfficialScore:
+        mean = np.average(values[prompts], weights=weights[prompts]) if prompts.any() else np.nan
+        return OfficialScore(metric, name, float(mean), int(prompts.sum()))
 
     kept, category = weights > 0, _categories(scores)
     rows = [row(name, kept & (category == name)) for name in dict.fromkeys(category[kept].tolist())]
     overall = row("all", kept)
     if average_categories and rows:
-        overall = replace(overall, value=float(np.mean([one.value for one in rows])))
+        overall = replace(overall, value=float(np.mean([each.value for each in rows])))
     return [overall, *rows]
 
 
@@ -184,15 +184,15 @@ def _has_correct(scores: Any) -> BoolArray:
 def sections(scores: Any, entry: BenchmarkEntry) -> list[OfficialScore]:
     """RewardBench: the mean of the sections, the sections (weighted means), and the subsets."""
     subsets = {row.category: row for row in accuracy(scores, entry)[1:]}
-    found = []
+    rows = []
     for section, weights in entry.sections.items():
-        own = [(subsets[name], weight) for name, weight in weights.items() if name in subsets]
-        if own:
-            values, total = zip(*((row.value, weight) for row, weight in own), strict=True)
+        subsets_of = [(subsets[name], weight) for name, weight in weights.items() if name in subsets]
+        if subsets_of:
+            values, total = zip(*((row.value, weight) for row, weight in subsets_of), strict=True)
             mean = float(np.average(values, weights=total))
-            found.append(OfficialScore("section_score", section, mean, sum(row.n for row, _ in own)))
-    headline = float(np.mean([row.value for row in found])) if found else float("nan")
-    return [OfficialScore("score", "all", headline, sum(row.n for row in found)), *found, *subsets.values()]
+            rows.append(OfficialScore("section_score", section, mean, sum(row.n for row, _ in subsets_of)))
+    headline = float(np.mean([row.value for row in rows])) if rows else float("nan")
+    return [OfficialScore("score", "all", headline, sum(row.n for row in rows)), *rows, *subsets.values()]
 
 
 def categories_and_ties(scores: Any, _: BenchmarkEntry) -> list[OfficialScore]:
@@ -208,14 +208,14 @@ def category_scores(scores: Any) -> list[OfficialScore]:
     It is NaN if there are no pairs of ids ref:N and tied:N.
     """
     rows = mean_by_category("accuracy", shared_first_place(scores), scores, weights=_has_correct(scores))
-    tied, found = tied_categories(scores), []
+    tied, scores_of = tied_categories(scores), []
     for row in rows[1:]:
         if row.category in tied:
             total = ties_sums(scores, row.category).sum(axis=0, keepdims=True)
             value = float(ties_scores(total)[0]) if total[0, -1] > 0 else float("nan")
             row = OfficialScore("ties_score", row.category, value, row.n)
-        found.append(row)
-    return found
+        scores_of.append(row)
+    return scores_of
 
 
 def entry_of(manifest: Mapping[str, Any]) -> BenchmarkEntry | None:

@@ -284,7 +284,7 @@ class Judged(Scoring):
     def refuse_run(self, why: str, *allowed: str) -> None:
         """Refuse options of a run where there are scores already."""
         given = {"--endpoint": self.endpoint, "--backend": self.backend, "--limit": self.limit}
-        settings = tuple(one for one in self.judge if not one.startswith("recipes="))
+        settings = tuple(text for text in self.judge if not text.startswith("recipes="))
         refuse({name: value for name, value in {**given, "-J": settings}.items() if name not in allowed}, why)
 
 
@@ -302,7 +302,9 @@ def config_file(app: Any, commands: Any, arguments: Any) -> None:
     from rmcalib._util.storage import read_input
     from rmcalib._util.texts import parse_yaml
 
-    given = next((one for one in arguments if "--config" in one.names and one.tokens), None)
+    given = next(
+        (argument for argument in arguments if "--config" in argument.names and argument.tokens), None
+    )
     if given is None:
         return
     path = given.tokens[0].value

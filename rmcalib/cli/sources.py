@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rmcalib.scores import Scores
 
 
-def check_name(name: str, known: Iterable[str], what: str) -> None:
+def check_name(name: str, names: Iterable[str], what: str) -> None:
     """Raise a ValueError if a name is a misspelling of a known one. Other names may be on the Hub.
 
     >>> check_name("dmeo", ["demo", "rm-bench"], "benchmark")
@@ -24,7 +24,7 @@ def check_name(name: str, known: Iterable[str], what: str) -> None:
     ValueError: dmeo: unknown benchmark (did you mean 'demo'?)
     >>> check_name("org/rm-3B", ["org/rm-8B"], "model")
     """
-    have = list(known)
+    have = list(names)
     if name in have:
         return
     # A model of somebody may be called almost like another one, and differ in its size or version.
@@ -42,11 +42,11 @@ def model_names(judged: Judged, recipes: Sequence[Any] = ()) -> list[str]:
     from rmcalib.judges._load import check_judge_name, registered_judges
 
     names = list(judged.model) or ["demo"]
-    known = ["demo", *registered_judges(), *registry(recipes)]
+    models = ["demo", *registered_judges(), *registry(recipes)]
     for place, name in enumerate(names):
         if judged.endpoint is None and kind_on_disk(name) is None:
-            names[place] = registered_id(name, known)
-            check_name(names[place], known, "model")
+            names[place] = registered_id(name, models)
+            check_name(names[place], models, "model")
     if len(names) == 1:  # one of several is reported as a failure of that model
         check_judge_name(names[0])
     return names
@@ -120,16 +120,16 @@ def load_prompts(name: str, judged: Judged, screen: Screen) -> Benchmark:
     if kind_on_disk(name) is None:
         name, _, given = name.partition("@")
         revision = given or None
-        known: list[str] = []
+        names: list[str] = []
         for entry in benchmarks().values():
-            known += [entry.name, *(source.id for source in entry.hub)]
-        check_name(name, known, "benchmark")
-    found = load_benchmark(
+            names += [entry.name, *(source.id for source in entry.hub)]
+        check_name(name, names, "benchmark")
+    benchmark = load_benchmark(
         name, format=judged.format, revision=revision, part=judged.part, limit=judged.limit
     )
-    for note in found.notes:
+    for note in benchmark.notes:
         screen.say(f"warning: {note}")
-    return found
+    return benchmark
 
 
 def run_judge(name: str, benchmark: Benchmark, judged: Judged, screen: Screen) -> Scores:
@@ -152,12 +152,12 @@ def run_judge(name: str, benchmark: Benchmark, judged: Judged, screen: Screen) -
             begun = True
             draw(done, total, tokens)
 
-        found = score(
+        scores = score(
             name, benchmark, output=judged.output, fresh=judged.fresh, on_progress=on_progress, **options
         )
     if not begun:
         screen.say(f"{name}: all responses were scored before (--fresh scores them again)")
-    return found
+    return scores
 
 
 def say_if_it_holds(calibrator: Calibrator, scores: Scores, screen: Screen) -> None:

@@ -43,17 +43,17 @@ def answers_summary(scores: Scores) -> dict[str, Any]:
     if "mass" in details and np.isfinite(details["mass"]).any():
         summary["label_mass"] = float(np.nanmean(details["mass"]))
     if summary["floored"]:
-        own = np.nan_to_num(details["floor"])
+        floor = np.nan_to_num(details["floor"])
         together = "place" in details  # then the forecasts of a prompt's responses sum to 1
         summary["largest_floor"] = float(
-            (np.add.reduceat(own, scores.offsets[:-1]) if together else own).max()
+            (np.add.reduceat(floor, scores.offsets[:-1]) if together else floor).max()
         )
     if "place" in details:
         starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
-        known = np.isfinite(np.add.reduceat(details["place"], starts))
-        if known.any():
-            k = int(np.bincount(sizes[known]).argmax())
-            first = starts[known & (sizes == k)]
+        placed = np.isfinite(np.add.reduceat(details["place"], starts))
+        if placed.any():
+            k = int(np.bincount(sizes[placed]).argmax())
+            first = starts[placed & (sizes == k)]
             means = details["place"][first[:, None] + np.arange(k)].mean(axis=0)
             summary["places"] = {"prompts": len(first), "mean_probability": means.round(6).tolist()}
     return summary

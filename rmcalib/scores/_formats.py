@@ -83,7 +83,7 @@ def models_of_table(table: Table) -> dict[str, tuple[Columns, About]]:
     labelled = Table({**table.columns, "label": correct, "category": category}, table.source)
     roles = {"model": "model", "prompt": "problem", "response": "response", "reward": "score"}
     parts = to_columns(labelled, {role: [name] for role, name in roles.items()}).models
-    return {str(model): _meant(own, {"model": model, **_REWARDMATH}) for model, own in parts.items()}
+    return {str(model): _meant(columns, {"model": model, **_REWARDMATH}) for model, columns in parts.items()}
 
 
 def rewardbench_columns(content: Any, source: str) -> tuple[Columns, About]:
@@ -103,7 +103,9 @@ def rewardbench_columns(content: Any, source: str) -> tuple[Columns, About]:
     if ids != given:
         about["repaired_ids"] = 10
         about["notes"] = ["10 ids of Factuality that the file has wrong (30 to 39) were repaired."]
-    labels = [[float(i < n) for i in range(len(own))] for n, own in zip(n_correct, scores, strict=True)]
+    labels = [
+        [float(i < n) for i in range(len(of_prompt))] for n, of_prompt in zip(n_correct, scores, strict=True)
+    ]
     lists = {"prompt": ids, "category": subsets, "reward": scores, "label": labels}
     table = Table({role: objects(values) for role, values in lists.items()}, source)
     return to_columns(table, {role: [role] for role in lists}).models[None], about
@@ -112,11 +114,11 @@ def rewardbench_columns(content: Any, source: str) -> tuple[Columns, About]:
 def _repaired_ids(ids: list[str], categories: Sequence[str]) -> list[str]:
     """Undo the known defect of published files: the first ten ids of Factuality are 30 to 39, not 0 to 9."""
     right, wrong = [*map(str, range(10))], [*map(str, range(30, 40))]
-    own = [i for i, name in enumerate(categories) if name == "Factuality"]
-    found = [ids[i] for i in own]
-    if found[:10] != wrong or not {*wrong} <= {*found[10:]} or {*right} & {*found}:
+    rows = [i for i, name in enumerate(categories) if name == "Factuality"]
+    of_factuality = [ids[i] for i in rows]
+    if of_factuality[:10] != wrong or not {*wrong} <= {*of_factuality[10:]} or {*right} & {*of_factuality}:
         return ids
-    repaired = dict(zip(own, right, strict=False))
+    repaired = dict(zip(rows, right, strict=False))
     return [repaired.get(i, name) for i, name in enumerate(ids)]
 
 
@@ -124,7 +126,7 @@ def _rewardmath_table(content: Sequence[Any], source: str, model: str) -> tuple[
     """Return a file in RewardMATH's own layout as a tidy table of one model, and notes."""
     verdicts = "chosen_position" in content[0]
     rows: list[dict[str, Any]] = []
-    known: set[str] = set()
+    seen: set[str] = set()
     for number, entry in enumerate(typed(list[RewardMathProblem], content, source)):
         authors, scores = entry["solution_reference"], entry["score"]
         places = content[number].get("chosen_position") if verdicts else scores
@@ -135,18 +137,18 @@ def _rewardmath_table(content: Sequence[Any], source: str, model: str) -> tuple[
                 f"{source}: entry {number}: expected one solution by {_CORRECT} (the correct one) and another"
             )
         key = repr((entry["problem"], authors))
-        if key in known:
+        if key in seen:
             continue
-        own = {"model": model, "problem": len(known)}
-        known.add(key)
+        about = {"model": model, "problem": len(seen)}
+        seen.add(key)
         if verdicts:
             answers = enumerate(zip(scores, places, strict=True), start=1)
-            rows += [own | {"rejected": j, "verdict": a, "chosen_position": b} for j, (a, b) in answers]
+            rows += [about | {"rejected": j, "verdict": a, "chosen_position": b} for j, (a, b) in answers]
         else:
             first = authors.index(_CORRECT)
             ordered = [scores[first], *scores[:first], *scores[first + 1 :]]
-            rows += [own | {"response": j, "score": score} for j, score in enumerate(ordered)]
-    again = len(content) - len(known)
+            rows += [about | {"response": j, "score": score} for j, score in enumerate(ordered)]
+    again = len(content) - len(seen)
     note = f"{count(again, 'problem')} repeated in the file; only the first of each is used."
     return Table(columns_of(rows), source), [note] if again else []
 
@@ -165,24 +167,26 @@ def _meant(columns: Columns, about: About) -> tuple[Columns, About]:
 
 def _verdicts(table: Table) -> dict[str, tuple[Columns, About]]:
     """Return verdicts on pairs. A verdict that is not a letter counts as half a win."""
-    found: dict[str, dict[Any, list[tuple[Any, Any]]]] = {}
+    by_model: dict[str, dict[Any, list[tuple[Any, Any]]]] = {}
     for row, values in enumerate(zip(*(table.columns[name].tolist() for name in _VERDICTS), strict=True)):
         model, problem, number, verdict, place = values
-        own = found.setdefault(str(model), {}).setdefault(problem, [])
+        verdicts = by_model.setdefault(str(model), {}).setdefault(problem, [])
         if place not in _LETTERS:
             raise table.error(row, "chosen_position", "expected A or B")
-        own.append((verdict, place))
-        if str(number) != str(len(own)):
-            raise table.error(row, "rejected", f"expected {len(own)} next")
+        verdicts.append((verdict, place))
+        if str(number) != str(len(verdicts)):
+            raise table.error(row, "rejected", f"expected {len(verdicts)} next")
     # The same judge may be in both kinds of tables.
-    return {f"{model} (pairs)": _compared(f"{model} (pairs)", own) for model, own in found.items()}
+    return {
+        f"{model} (pairs)": _compared(f"{model} (pairs)", problems) for model, problems in by_model.items()
+    }
 
 
 def _compared(model: str, by_problem: Mapping[Any, list[tuple[Any, Any]]]) -> tuple[Columns, About]:
     """Return the columns and the manifest of the verdicts of one judge."""
-    pairs = [pair for own in by_problem.values() for pair in own]
-    wins = [[_win(*pair) for pair in own] for own in by_problem.values()]
-    sizes = [1 + len(own) for own in wins]
+    pairs = [pair for of_problem in by_problem.values() for pair in of_problem]
+    wins = [[_win(*pair) for pair in of_problem] for of_problem in by_problem.values()]
+    sizes = [1 + len(of_problem) for of_problem in wins]
     numbers = [i for size in sizes for i in range(size)]
     columns = {
         "item_id": np.repeat([str(problem) for problem in by_problem], sizes),
@@ -191,11 +195,15 @@ def _compared(model: str, by_problem: Mapping[Any, list[tuple[Any, Any]]]) -> tu
         "label": [float(i == 0) for i in numbers],
         "beats": star(wins),
         # The correct response has the largest reward if it wins all its comparisons.
-        "reward": [reward for own in wins for reward in (0.0, *(0.5 - p for p in own))],
+        "reward": [reward for of_problem in wins for reward in (0.0, *(0.5 - p for p in of_problem))],
     }
     unclear = sum(verdict not in _LETTERS for verdict, _ in pairs)
     right = {letter: [_win(*pair) for pair in pairs if pair[1] == letter] for letter in _LETTERS}
-    at = {f"right_at_{letter}": sum(own) / len(own) for letter, own in right.items() if own}
+    at = {
+        f"right_at_{letter}": sum(of_problem) / len(of_problem)
+        for letter, of_problem in right.items()
+        if of_problem
+    }
     notes = ["Its verdicts on two responses have no probabilities: each counts as certain."]
     if unclear:
         notes.append(
@@ -228,7 +236,7 @@ def star(wins: Sequence[Sequence[float | None]]) -> npt.NDArray[np.object_]:
     [(None, 1.0, 0.25), (0.0, None, None), (0.75, None, None)]
     """
     rows: list[list[float | None]] = []
-    for own in wins:
-        rows.append([None, *own])
-        rows += [[None if p is None else 1 - p, *[None] * len(own)] for p in own]
+    for of_prompt in wins:
+        rows.append([None, *of_prompt])
+        rows += [[None if p is None else 1 - p, *[None] * len(of_prompt)] for p in of_prompt]
     return as_lists(rows)

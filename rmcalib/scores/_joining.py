@@ -316,13 +316,13 @@ def _columns(table: _files.Table, names: Iterable[str]) -> list[str]:
 
 def id_columns(scores: Scores) -> dict[str, list[str]]:
     """Return the further columns that tell the responses of each prompt apart, by name: ids first, then texts."""
-    names, prompts, found = {plain(name): name for name in scores.extra}, scores.item_id.tolist(), {}
+    names, prompts, ids = {plain(name): name for name in scores.extra}, scores.item_id.tolist(), {}
     for name in dict.fromkeys([ID, *KNOWN["names"]["response"], *_RESPONSE_TEXT]):
         if name in names:
             texts = [plain_text(_raw(value)) for value in scores.extra[names[name]].tolist()]
             if all(texts) and len({*zip(prompts, texts, strict=True)}) == len(texts):
-                found[name] = texts
-    return found
+                ids[name] = texts
+    return ids
 
 
 def in_order_of(first: Scores, other: Scores) -> Scores:
@@ -374,7 +374,7 @@ class _Responses:
     @cached_property
     def ids(self) -> list[dict[tuple[int, str], list[int]]]:
         """The places of responses by each column of ids or texts that tells them apart."""
-        return [self._places(own) for own in id_columns(self.scores).values()]
+        return [self._places(names) for names in id_columns(self.scores).values()]
 
     @cached_property
     def _by_number(self) -> dict[tuple[int, str], list[int]]:
@@ -386,11 +386,11 @@ class _Responses:
 
     def _places(self, names: Iterable[str]) -> dict[tuple[int, str], list[int]]:
         """Return where responses of the same name (N,) are in their prompt, by the prompt's index and the name."""
-        sizes, found = np.diff(self.scores.offsets), dict[tuple[int, str], list[int]]()
+        sizes, places = np.diff(self.scores.offsets), dict[tuple[int, str], list[int]]()
         rows = ((prompt, place) for prompt, size in enumerate(sizes.tolist()) for place in range(size))
         for (prompt, place), name in zip(rows, names, strict=False):
-            found.setdefault((prompt, name), []).append(place)
-        return found
+            places.setdefault((prompt, name), []).append(place)
+        return places
 
     @cached_property
     def prompts(self) -> dict[str, int]:
@@ -406,7 +406,7 @@ class _Responses:
         name = (row.label if row.response is None else row.response).strip()
         by_id = row.response_id if row.response_id and self.ids else name
         key = index, plain_text(by_id)
-        place = next((own[key][0] for own in self.ids if key in own), None)
+        place = next((places[key][0] for places in self.ids if key in places), None)
         if by_id != name and place is None:
             return None
         certain = place is not None

@@ -23,7 +23,7 @@ def label_page(rows: Sequence[Mapping[str, Any]], *, ask: str, seed: int) -> str
     rng = np.random.default_rng(seed)
     items = []
     for _, group in groupby(rows, key=lambda row: row["prompt"]):
-        own = list(group)
+        of_prompt = list(group)
         responses = [
             {
                 "response": row["response"],
@@ -31,15 +31,17 @@ def label_page(rows: Sequence[Mapping[str, Any]], *, ask: str, seed: int) -> str
                 "label": row["label"],
                 "about": {ID: _shown(row[ID])} if row.get(ID) else {},
             }
-            for row in own
+            for row in of_prompt
         ]
         items.append(
             {
-                "prompt": own[0]["prompt"],
-                "about": {name: own[0][name] for name in (INCLUSION, FROM_STEP) if name in own[0]},
-                "text": _shown(own[0].get("prompt_text") or own[0]["prompt"]),
-                "fixed": any(row["label"] is not None for row in own),
-                "responses": [responses[i] for i in rng.permutation(len(own))],
+                "prompt": of_prompt[0]["prompt"],
+                "about": {
+                    name: of_prompt[0][name] for name in (INCLUSION, FROM_STEP) if name in of_prompt[0]
+                },
+                "text": _shown(of_prompt[0].get("prompt_text") or of_prompt[0]["prompt"]),
+                "fixed": any(row["label"] is not None for row in of_prompt),
+                "responses": [responses[i] for i in rng.permutation(len(of_prompt))],
             }
         )
     script, style = _asset("label.js"), _asset("label.css")

@@ -45,20 +45,21 @@ def texts_of(scores: Scores, origin: Table, row: IntArray, benchmark: Benchmark 
     if response is None:
         return None
     prompt = next((columns[name] for name in _PROMPT if name in columns and _are_texts(columns[name])), None)
-    return Texts([""] * len(scores) if prompt is None else [_as_text(one) for one in prompt], response)
+    return Texts([""] * len(scores) if prompt is None else [_as_text(text) for text in prompt], response)
 
 
 def _responses(columns: Mapping[str, Any], number: Sequence[int]) -> list[str] | None:
     """Return the text of each response: in a column of its own, in a list, or as chosen and rejected."""
     for name in _RESPONSE:
         if name in columns and _are_texts(columns[name]):
-            return [_as_text(one) for one in columns[name]]
+            return [_as_text(text) for text in columns[name]]
     for name in _LISTS:
         lists = columns.get(name)
         if lists is not None and all(
-            isinstance(own, list) and len(own) > i for own, i in zip(lists, number, strict=True)
+            isinstance(responses, list) and len(responses) > i
+            for responses, i in zip(lists, number, strict=True)
         ):
-            return [_as_text(own[i]) for own, i in zip(lists, number, strict=True)]
+            return [_as_text(responses[i]) for responses, i in zip(lists, number, strict=True)]
     if all(name in columns and _are_texts(columns[name]) for name in _PAIR) and max(number) < len(_PAIR):
         return [_as_text(columns[_PAIR[i]][row]) for row, i in enumerate(number)]
     return None
@@ -66,10 +67,10 @@ def _responses(columns: Mapping[str, Any], number: Sequence[int]) -> list[str] |
 
 def _are_texts(values: Any) -> bool:
     """Whether a column holds texts or messages, not ids."""
-    known = [value for value in values[:200] if value is not None and value != ""]
-    texts = [value for value in known if isinstance(value, (str, list, dict))]
-    return len(texts) == len(known) > 0 and any(
-        not isinstance(one, str) or " " in one.strip() for one in texts
+    given = [value for value in values[:200] if value is not None and value != ""]
+    texts = [value for value in given if isinstance(value, (str, list, dict))]
+    return len(texts) == len(given) > 0 and any(
+        not isinstance(text, str) or " " in text.strip() for text in texts
     )
 
 
@@ -79,7 +80,9 @@ def _as_text(value: Any) -> str:
         return str(value.get("content", value))
     if isinstance(value, (list, tuple)):
         return "\n\n".join(
-            f"[{one.get('role', '')}] {one.get('content', '')}" if isinstance(one, Mapping) else str(one)
-            for one in value
+            f"[{message.get('role', '')}] {message.get('content', '')}"
+            if isinstance(message, Mapping)
+            else str(message)
+            for message in value
         )
     return "" if value is None else str(value)

@@ -248,7 +248,7 @@ def _load(
     built = {name: _built(*model, reading) for name, model in models.items()}
     if _files.is_frame(source):
         return built
-    return {name: one._replace(scores=_called(name, one.scores)) for name, one in built.items()}
+    return {name: each._replace(scores=_called(name, each.scores)) for name, each in built.items()}
 
 
 def _called(name: str, scores: Scores) -> Scores:

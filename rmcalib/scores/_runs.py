@@ -46,10 +46,10 @@ class ScoredRun:
 
     def scores(self) -> Scores:
         """Read the scores; their manifest names the model."""
-        found = self.read or read_run(self.folder)
-        if found is None:
+        read = self.read or read_run(self.folder)
+        if read is None:
             raise ValueError(f"{self.folder}: it has no scores.parquet any more; run its command again")
-        return replace(found, manifest={"model": self.model, **found.manifest})
+        return replace(read, manifest={"model": self.model, **read.manifest})
 
 
 def read_run(folder: Path) -> Scores | None:
@@ -67,7 +67,7 @@ def read_run(folder: Path) -> Scores | None:
             return None
         raise RunError(f"{error}; {REMEDY}") from error
     # Object storage has no locks: two processes may finish the same run there, each with its own timings.
-    compared = (lambda one: one.get("hash")) if is_remote(folder) else dict
+    compared = (lambda facts: facts.get("hash")) if is_remote(folder) else dict
     written = {key: value for key, value in scores.manifest.items() if key in manifest or key != "labels"}
     if manifest.get("status") == "finished" and compared(written) != compared(manifest):
         raise RunError(f"{folder}: damaged: run.json and {TABLE} do not belong together; {REMEDY}")

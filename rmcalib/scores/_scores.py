@@ -112,7 +112,7 @@ class Scores:
     def __repr__(self) -> str:
         """Return a summary: the numbers of prompts and responses."""
         about = " on ".join(
-            str(self.manifest[one]) for one in ("model", "benchmark") if self.manifest.get(one)
+            str(self.manifest[name]) for name in ("model", "benchmark") if self.manifest.get(name)
         )
         sizes = f"{self.n_items} prompts, {len(self)} responses"
         labels = f"labels {self.labels}" if self.labels else "no labels"

@@ -83,7 +83,7 @@ class LabelSheet:
     @property
     def plan(self) -> str:
         """What the labels will show."""
-        sizes = dict.fromkeys(one for one in (self.n, 4 * self.n) if one <= self.of)
+        sizes = dict.fromkeys(n for n in (self.n, 4 * self.n) if n <= self.of)
         shown = "; ".join(
             f"{size:,} labels: the gap to about ±{100 * expected_margin(size):.0f} points" for size in sizes
         )
@@ -169,7 +169,7 @@ def label(
     """
     check_integer(n, "n", 1)
     loaded, from_step = _last_steps(load_with_rows(scores, columns), last)
-    own = loaded.scores if labels is None else load_scores(loaded.scores, labels=labels)
+    labelled = loaded.scores if labels is None else load_scores(loaded.scores, labels=labels)
     bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     texts = texts_of(*loaded, bench)
     of_rollouts = loaded.table.manifest is None and Path(loaded.table.source).is_dir()
@@ -178,22 +178,22 @@ def label(
         if are_numbered(loaded.scores, loaded.table)
         else next(iter(id_columns(loaded.scores).values()), None)
     )
-    asked = _asked(own) if ask is None else ask
+    asked = _asked(labelled) if ask is None else ask
     check_choice(asked, "ask", get_args(Ask))
     rng = np.random.default_rng(seed)
     if more:
-        inclusion, drawn, how = _second_phase(own, n, rng)
+        inclusion, drawn, how = _second_phase(labelled, n, rng)
     elif second is not None:
-        inclusion = unequal_inclusion(_unsure(own, load_scores(second), asked), n)
+        inclusion = unequal_inclusion(_unsure(labelled, load_scores(second), asked), n)
         how = "more where a second judge is unsure"
-        drawn = systematic(inclusion, rng.permutation(own.n_items), rng)
+        drawn = systematic(inclusion, rng.permutation(labelled.n_items), rng)
     else:
-        inclusion = np.full(own.n_items, min(n / own.n_items, 1.0))
-        drawn, how = _equal(own, min(n, own.n_items), by, rng)
-    rows = _rows(own, rng.permutation(drawn), inclusion, asked, texts, ids, keep=more)
+        inclusion = np.full(labelled.n_items, min(n / labelled.n_items, 1.0))
+        drawn, how = _equal(labelled, min(n, labelled.n_items), by, rng)
+    rows = _rows(labelled, rng.permutation(drawn), inclusion, asked, texts, ids, keep=more)
     if from_step is not None:
         rows = [row | {FROM_STEP: from_step} for row in rows]
-    return LabelSheet(rows, asked, len(drawn), own.n_items, how, seed, texts is not None, of_rollouts)
+    return LabelSheet(rows, asked, len(drawn), labelled.n_items, how, seed, texts is not None, of_rollouts)
 
 
 def expected_margin(n: int) -> float:
@@ -213,10 +213,10 @@ def unequal_inclusion(size: FloatArray, n: int) -> FloatArray:
     wanted = np.full(total, 0.5 / total) + 0.5 * (size / size.sum() if size.sum() > 0 else 1 / total)
     certain = np.zeros(total, dtype=bool)
     while True:
-        found = np.where(certain, 1.0, (n - certain.sum()) * wanted / wanted[~certain].sum())
-        above = (found > 1) & ~certain
+        inclusion = np.where(certain, 1.0, (n - certain.sum()) * wanted / wanted[~certain].sum())
+        above = (inclusion > 1) & ~certain
         if not above.any():
-            return found
+            return inclusion
         certain |= above
 
 
@@ -283,9 +283,9 @@ def _second_phase(scores: Scores, n: int, rng: np.random.Generator) -> tuple[Flo
     A prompt of fifth h then had the probability n_h/N_h to be labelled (Neyman's allocation).
     """
     starts = scores.offsets[:-1]
-    known = ~np.isnan(np.fmax.reduceat(scores.label, starts))
+    labelled = ~np.isnan(np.fmax.reduceat(scores.label, starts))
     inclusion = scores.extra.get(INCLUSION)
-    if inclusion is None or not known.any() or np.ptp(inclusion[starts][known]) > 1e-9:
+    if inclusion is None or not labelled.any() or np.ptp(inclusion[starts][labelled]) > 1e-9:
         raise ValueError(
             'more: needs labels of an earlier draw that was at random (its filled sheet: labels="FILE")'
         )
@@ -293,20 +293,21 @@ def _second_phase(scores: Scores, n: int, rng: np.random.Generator) -> tuple[Flo
     largest = scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), np.diff(scores.offsets))
     right = np.maximum.reduceat(np.where(largest, np.nan_to_num(scores.label), 0.0), starts)
     stratum = np.minimum(np.argsort(np.argsort(confidence, kind="stable")) * _STRATA // total, _STRATA - 1)
-    size, have = np.bincount(stratum, minlength=_STRATA), np.bincount(stratum[known], minlength=_STRATA)
-    wrong = (np.bincount(stratum[known], 1 - right[known], minlength=_STRATA) + 1) / (have + 2)
+    size, have = np.bincount(stratum, minlength=_STRATA), np.bincount(stratum[labelled], minlength=_STRATA)
+    wrong = (np.bincount(stratum[labelled], 1 - right[labelled], minlength=_STRATA) + 1) / (have + 2)
     wanted = size * np.sqrt(wrong * (1 - wrong))
-    wanted = wanted / wanted.sum() * (known.sum() + n)
+    wanted = wanted / wanted.sum() * (labelled.sum() + n)
     missing = np.clip(wanted - have, 0.0, size - have)
-    extra = _whole_numbers(missing, min(n, total - int(known.sum())))
+    extra = _whole_numbers(missing, min(n, total - int(labelled.sum())))
     extra = np.minimum(np.maximum(extra, 2 - np.minimum(have, 2)), size - have)
     new = [
-        rng.choice(np.flatnonzero((stratum == h) & ~known), extra[h], replace=False) for h in range(_STRATA)
+        rng.choice(np.flatnonzero((stratum == h) & ~labelled), extra[h], replace=False)
+        for h in range(_STRATA)
     ]
     share = (have + extra) / np.maximum(size, 1)
     return (
         share[stratum],
-        np.concatenate([np.flatnonzero(known), *new]),
+        np.concatenate([np.flatnonzero(labelled), *new]),
         "more where first choices were wrong",
     )
 
@@ -314,10 +315,10 @@ def _second_phase(scores: Scores, n: int, rng: np.random.Generator) -> tuple[Flo
 def _whole_numbers(wanted: FloatArray, total: int) -> IntArray:
     """Return whole numbers in proportion to ``wanted`` that sum to ``total``: the largest remainders are rounded up."""
     exact = wanted / max(float(wanted.sum()), 1e-12) * total
-    found = np.floor(exact).astype(np.int64)
-    left = np.argsort(found - exact, kind="stable")[: total - int(found.sum())]
-    found[left] += 1
-    return found
+    numbers = np.floor(exact).astype(np.int64)
+    left = np.argsort(numbers - exact, kind="stable")[: total - int(numbers.sum())]
+    numbers[left] += 1
+    return numbers
 
 
 def _rows(

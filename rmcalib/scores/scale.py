@@ -143,22 +143,22 @@ def meaning_of_labels(
     ``named`` is what the column's name or the source says. ``untied`` (n,) is whether a prompt is meant to have
     one right answer; those of RewardBench 2's Ties are not.
     """
-    known = ~np.isnan(label)
-    if not known.any():
+    labelled = ~np.isnan(label)
+    if not labelled.any():
         return None, ""
     if named in ("best", "votes"):
         return named, "by its column or source"
     sizes = np.diff(np.append(starts, len(label)))
-    counted = (np.add.reduceat(known, starts, dtype=np.int64) == sizes) & (sizes > 1)
+    counted = (np.add.reduceat(labelled, starts, dtype=np.int64) == sizes) & (sizes > 1)
     if untied is not None and (counted & untied).any():
         counted &= untied
     n = int(counted.sum())
-    one = int((np.add.reduceat(label == 1, starts, dtype=np.int64) == 1)[counted].sum())
-    count = f"{one:,} of {n:,} prompts have exactly one correct response"
+    single = int((np.add.reduceat(label == 1, starts, dtype=np.int64) == 1)[counted].sum())
+    count = f"{single:,} of {n:,} prompts have exactly one correct response"
     if named == "correct":
         # If every prompt has exactly one correct response, it is the best one.
-        return ("best", count) if n and one == n else ("correct", "by its column or source")
-    return ("best" if n and one >= _MOSTLY * n else "correct"), count
+        return ("best", count) if n and single == n else ("correct", "by its column or source")
+    return ("best" if n and single >= _MOSTLY * n else "correct"), count
 
 
 @lru_cache(maxsize=1)
