@@ -25,6 +25,7 @@ from scipy.special import expit, log_expit, logit
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups, group_max, group_sums
 from rmcalib.benchmarks._official import OfficialScore, tied_categories
 from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index, bin_sums
+from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.events import Events, Independent, OneOf, Voters, Winners
 from rmcalib.calibration.intervals import first_and_next
 from rmcalib.calibration.maps import fit_sigmoid
