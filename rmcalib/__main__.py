@@ -9,7 +9,7 @@ from rmcalib._util.processes import INTERRUPTED, answer_interrupts, end_now
 def main() -> None:
     """Run the command line in this process, which Ctrl-C may interrupt at any moment."""
     answer_interrupts()
-    # Our figures are flat. matplotlib does without its 3D axes, which take long to import, and says so.
+    # Our figures are flat. matplotlib works without its 3D axes, which take long to import, but warns.
     sys.modules["mpl_toolkits.mplot3d"] = None  # type: ignore[assignment]
     warnings.filterwarnings("ignore", message="Unable to import Axes3D")
     try:

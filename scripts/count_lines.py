@@ -25,11 +25,13 @@ def code_lines(source: str) -> int:
         if token.type not in _SKIPPED:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module) and node.body:
-            first = node.body[0]
-            is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-            if is_text and isinstance(first.value.value, str):  # type: ignore[attr-defined]
-                lines -= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+        # A string that is a statement documents what it stands in, or the name above it.
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
 
 

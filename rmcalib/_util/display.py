@@ -289,17 +289,16 @@ def print_table(
 
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), title=title, title_justify="left")
     # rich only shrinks columns that may wrap.
-    table.add_column(header[0], overflow="fold", min_width=NAME_WIDTH)
+    listed = [[clean_line(name), *cells] for name, *cells in rows]
+    least = min(NAME_WIDTH, max(map(cell_len, [header[0], *(row[0] for row in listed)])))
+    table.add_column(header[0], overflow="fold", min_width=least)
     for name in header[1:]:
         table.add_column(name, justify="left" if texts else "right", no_wrap=not texts)
-    listed = [[clean_line(name), *cells] for name, *cells in rows]
     for i, (name, *cells) in enumerate(listed):
         table.add_row(Text(name, overflow="fold"), *cells, style="dim" if i in soft else "")
     width = terminal.width
     numbers = [] if texts else range(1, len(header))
     lines = ([*header[column].split("\n"), *(row[column] for row in listed)] for column in numbers)
-    terminal.width = max(
-        80, width, NAME_WIDTH + gap + sum(gap + max(map(cell_len, cells)) for cells in lines)
-    )
+    terminal.width = max(80, width, least + gap + sum(gap + max(map(cell_len, cells)) for cells in lines))
     terminal.print(table, crop=False)
     terminal.width = width

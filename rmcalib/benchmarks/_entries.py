@@ -47,14 +47,14 @@ class BenchmarkEntry:
         benchmark. A function takes a row (a dict) and returns an `Item`, or a str with the reason why the row
         is left out.
     columns : mapping
-        For fields of the reader whose column has another name: its name, or a list of which the first that
+        For fields of the reader whose column has another name: its name, or a list; the first that
         has a value counts. The field `category` is read from the column `subset` otherwise.
     choices : mapping of str to {"first", "second", "neither"}
         The meaning of each value of `choice`, for readers of a choice.
     category : str or None
         Category of rows without one; None if every row has one, or if they are called `all`.
     cluster : str or None
-        The column that tells which prompts belong together, such as the id of a question behind many pairs.
+        The column that says which prompts belong together, such as the id of a question behind many pairs.
     keep : list of str or None
         Other columns that results can be grouped by; None for all that hold texts, numbers or truth values.
     drop : list of str

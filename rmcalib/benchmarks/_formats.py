@@ -292,7 +292,7 @@ def own(row: Row) -> Item:
     if len(votes) != len(responses) or len(votes) < 2:
         raise row.error(f"{len(responses)} responses, but {len(votes)} votes; give one each")
     if not sum(votes) + ties:
-        raise row.error("nobody voted")
+        raise row.error("there are no votes")
     return row.voted(row.named(), row.prompt(), responses, votes, ties)
 
 
@@ -358,7 +358,7 @@ def multipref(row: Row) -> Item | str:
     groups = ("normal_worker_annotations", "expert_worker_annotations")
     given = [annotation["overall_pref"] for group in groups for annotation in row.get(Annotations, group)]
     if not given:
-        return "nobody annotated the comparison"
+        return "the comparison has no annotations"
     sides = [answer[0] for answer in given]
     responses = row.get(Text, "completion_a"), row.get(Text, "completion_b")
     votes, ties = (sides.count("A"), sides.count("B")), sides.count("T")

@@ -33,12 +33,12 @@ class Item:
     prompt : str or tuple of dict
         A text, or chat messages `{"role": ..., "content": ...}` that end before the assistant's turn.
     responses : tuple of str
-        The responses, of which the first `n_correct` are correct.
+        The responses; the first `n_correct` are correct.
     n_correct : int
         Number of correct responses. If people voted, the response with most votes is the correct one; if two
         share first place, it is 0.
     votes : tuple of int or None
-        How many people preferred each response; None if nobody was asked.
+        How many people preferred each response; None without votes.
     ties : int
         How many people preferred no response.
     columns : mapping of str to str

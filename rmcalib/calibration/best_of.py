@@ -47,7 +47,7 @@ class Gains:
     high: FloatArray
 
     def useful_up_to(self) -> int:
-        """Return the largest number of samples that is shown better than all smaller ones; 1 if none is."""
+        """Return the largest number of samples that is significantly better than all smaller ones; 1 if none is."""
         shown = [int(k) for k in np.unique(self.more) if (self.low[self.more == k] > 0).all()]
         return max(shown, default=1)
 
@@ -60,7 +60,7 @@ class Gains:
         return next((int(k) for k in np.unique(self.fewer) if small[self.fewer == k].all()), None)
 
     def over_optimised_from(self) -> int | None:
-        """Return the smallest number of samples that is shown worse than a smaller one; None if none is."""
+        """Return the smallest number of samples that is significantly worse than a smaller one; None if none is."""
         worse = self.more[self.high < 0]
         return int(worse.min()) if len(worse) else None
 

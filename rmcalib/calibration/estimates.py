@@ -159,7 +159,7 @@ class Estimate:
 
     @classmethod
     def shares(cls, values: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
-        """Return the mean of one share per prompt, of which unseen prompts may have any from 0 to 1.
+        """Return the mean of one share per prompt; those of unseen prompts may be anything from 0 to 1.
 
         >>> Estimate.shares(np.ones(15)).interval().low < 1 - 3 / 15
         True
@@ -307,7 +307,7 @@ def _paired(a: Estimate, b: Estimate) -> tuple[FloatArray | None, list[FloatArra
     base = b.if_right - a.if_right
     if a.ranks is None or b.ranks is None:
         jump = _typical(np.abs(b.if_wrong - a.if_wrong - base), a.if_right, b.if_right)
-        return base, [base - jump, base + jump]  # either model may be the one that was surer
+        return base, [base - jump, base + jump]  # either model may have been more confident
     # One model may be right and the other wrong, even if that was never seen.
     step = 1.0 if a.step is None else a.step
     return base, [] if _same_ranks(a.ranks, b.ranks) else [base - step, base + step]
@@ -316,7 +316,7 @@ def _paired(a: Estimate, b: Estimate) -> tuple[FloatArray | None, list[FloatArra
 def _typical(jump: FloatArray, a: FloatArray, b: FloatArray) -> float:
     """Return the mean of the jumps (n,) of losses where a choice is wrong, given the losses ``a`` and ``b`` if right.
 
-    The surer a model is, the smaller its loss if right, and the rarer its errors: so each prompt counts √(a·b).
+    More confident models have smaller losses if right, and rarer errors: so each prompt counts √(a·b).
     """
     weight = np.sqrt(np.maximum(a * b, 0.0))
     return float(jump.mean() if weight.sum() == 0 else (weight * jump).sum() / weight.sum())

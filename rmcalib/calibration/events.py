@@ -108,7 +108,7 @@ class Events:
         probabilities, outcomes : float (N,)
             Stated probabilities, and outcomes in [0, 1] (NaN if unknown).
         groups : array (N,), optional
-            The prompt of each row; default: every row is a prompt of its own.
+            The prompt of each row; by default, every row is a separate prompt.
         draw : {"auto", "independent", "one_per_group"}
             Whether exactly one row of each group happens. ``"auto"`` looks: probabilities of a group sum to 1
             and one outcome is 1.

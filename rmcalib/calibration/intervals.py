@@ -121,7 +121,7 @@ def stated_interval(p: FloatArray, level: float = 0.95, cluster: IntArray | None
     If all of a sample are close to 1, less sure ones were perhaps only missed. At most r = 1 − (α/2)^(1/n) of
     all prompts are less sure than every observed one, with probability 1 − α/2. If those have half the
     log-odds of the least sure one on average, the mean is smaller by r times their distance from it. The
-    lower limit of `skew_interval` allows for that. Below 1/2, halving would make them surer: nothing changes.
+    lower limit of `skew_interval` allows for that. Below 1/2, halving would raise confidence, so nothing changes.
     """
     from scipy.special import expit, logit
 
@@ -176,7 +176,7 @@ def jump_interval(
     jump. The mean jump may then be larger by (u − k/n) J, or smaller by (k/n − l) times the mean of the k
     jumps. Negative jumps are treated alike. These distances y and those of the base, x, are combined as √(x²
     + y² + 2ρxy), where ρ is the correlation of base and jump (MOVER: Zou and Donner 2008). The result is
-    united with `skew_interval` of the values, which knows how much the jumps differ from each other. If they do
+    united with `skew_interval` of the values, which accounts for differences between the jumps. If they do
     not differ, and the values are too skewed for it, its limits would be far beyond what the frequency allows.
     """
     jump, possible = values - base, np.stack([base, *others]) - base

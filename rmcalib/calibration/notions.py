@@ -1,6 +1,6 @@
 """The paper's weak notions: rankwise, sub-k and top-k calibration, one engine under three names.
 
-Every event ("these items stand in this order", "the ranking starts with these") is a kind of its own in an
+Every event ("these items stand in this order", "the ranking starts with these") is a separate kind in an
 event table; the error is a weighted mean of the binned errors of the kinds. Many events come in chunks, and
 the chunks share their worlds: rankings drawn from the forecast.
 """

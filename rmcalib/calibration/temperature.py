@@ -498,7 +498,7 @@ class Scale:
         return below, above
 
     def wider_factor(self, level: float) -> float:
-        """Return `variance_factor`, and more with few clusters, which do not tell it exactly: (t/z)² times as much.
+        """Return `variance_factor`, and more with few clusters, which estimate it poorly: (t/z)² times as much.
 
         Without clusters, the likelihood itself says how much the slopes vary.
         """

@@ -68,7 +68,7 @@ class VoteForecasts:
 def vote_log_losses(forecasts: VoteForecasts) -> FloatArray:
     """Return the log loss of each prompt: the mean over its votes of −log P(chosen outcome)."""
     share = forecasts.shares
-    # What nobody chose adds nothing, even if its probability is 0.
+    # Outcomes without votes add nothing, even if their probability is 0.
     return forecasts.sums(-share * np.where(share > 0, forecasts.log_probability, 0.0))
 
 

@@ -117,7 +117,7 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BrokenPipeError:  # as of `| head`: nobody reads the rest
+    except BrokenPipeError:  # such as `| head`, which closes its input
         code = 1
         _end_output()
     except Exception as error:

@@ -48,7 +48,7 @@ def command(
             "other_sizes": found.n_other_sizes,
         }
         screen.finish(
-            found,
+            found.document(),
             {**content, "columns": list(found.added), "file": str(to)},
             written={"Probabilities": to},
             then=""

@@ -59,8 +59,13 @@ def command(
             made = _write_checkpoint(result, model or None, checkpoint, push_to_hub, settings)
             content["checkpoint"] = made
             recipes = ["-J", f"recipes={made['recipe_file']}"] if made["recipe_file"] else []
-            then = command_line("eval", "--model", checkpoint, *recipes)
-        screen.finish(result, content, written={"Calibrator": to, "Checkpoint": checkpoint}, then=then)
+            part = {"1/2": "2/2", "2/2": "1/2"}.get(judged.part or "")
+            others = ["--part", part] if part else []
+            benchmark = judged.benchmark or (scores.manifest.get("benchmark", "BENCHMARK"),)
+            then = command_line("eval", "--model", checkpoint, "--benchmark", *benchmark, *others, *recipes)
+        screen.finish(
+            result.document(), content, written={"Calibrator": to, "Checkpoint": checkpoint}, then=then
+        )
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -48,7 +49,7 @@ def command(
         files = card.write(output)
         url = None if push_to_hub is None else card.push(push_to_hub)
         screen.finish(
-            found,
+            replace(found.document(), steps=()),
             {"files": [str(file) for file in files], "pull_request": url},
             written={"Card": as_path(output) / "card.md", "Pull request": url},
             then="" if url else command_line("card", run, "--push-to-hub", name if "/" in name else "ID"),

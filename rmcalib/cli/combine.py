@@ -27,7 +27,7 @@ def command(
         prompts, held out, for `rmcalib eval`.
     method
         What to write: the panel with fitted weights, the one with equal weights, or (all) the calibrator of
-        rewards of different things, each with labels of its own: the probability that all hold.
+        rewards of different things, each with separate labels: the probability that all hold.
     """
     from rmcalib.repair import all_hold, combine
 
@@ -46,7 +46,9 @@ def command(
             joined = all_hold(found, names=names)
             joined.calibrator.save(to)
             content = {"n": joined.n, "members": joined.members, "disagreements": joined.disagreements}
-            screen.finish(joined, {**content, "file": str(to)}, written={"Calibrator": to}, then=apply)
+            screen.finish(
+                joined.document(), {**content, "file": str(to)}, written={"Calibrator": to}, then=apply
+            )
             return 0
         panel = combine(found, names=names, seed=seed)
         if to.suffix == ".json":
@@ -59,7 +61,7 @@ def command(
         content |= {"disagreements": panel.disagreements}
         content["inputs"] = [asdict(one) for one in panel.inputs[method]]
         screen.finish(
-            panel,
+            panel.document(),
             {**content, "file": str(to)},
             written={written: to},
             then=then,

@@ -56,7 +56,10 @@ def command(
                 resamples=measuring.resamples,
                 seed=measuring.seed,
             )
-        found = replace(found, sources=() if calibrator else (a, b))
+        as_given = (
+            not calibrator and reading == options.Reading()
+        )  # only then do other commands read the same
+        found = replace(found, sources=(a, b) if as_given else ())
         check_categories(conditions, (row["category"] for row in found.rows))
         met = holding({one: one.difference(found.rows, found.view) for one in conditions})
         page = found.to_html(as_path(output) / "report.html")
@@ -66,7 +69,7 @@ def command(
             write_text(markdown, markdown_summary([found.document()], met.values()))
         content = {"a": found.a, "b": found.b, "differences": found.rows, "page": str(page)}
         screen.finish(
-            found,
+            found.document(),
             {**content, "conditions_met": list(met)},
             written={"Report": page},
         )

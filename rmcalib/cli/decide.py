@@ -64,7 +64,7 @@ def command(
         )
         found.calibrator.save(to)
         screen.finish(
-            found,
+            found.document(),
             {"model": scores.name, **found.content(), "file": str(to)},
             written={"Calibrator with its rule": to},
             then="" if found.choice.threshold is None else command_line("apply", "FILE", "--calibrator", to),

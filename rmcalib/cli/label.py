@@ -50,7 +50,7 @@ def command(
     more
         Draw further prompts, most where the labels so far show errors.
     second
-        Scores of a second judge: prompts where it is unsure are drawn more often.
+        Scores of a second judge: prompts where it is less confident are drawn more often.
     benchmark
         Where the texts are, if not in the scores.
     columns

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rmcalib._util.display import open_console, print_table
 from rmcalib._util.texts import did_you_mean
 from rmcalib.cli.options import Common
-from rmcalib.cli.screen import Screen, print_json, print_lines, session
+from rmcalib.cli.screen import Screen, command_line, print_json, print_lines, session
 
 Row = dict[str, Any]
 _EMPTY: tuple[Any, ...] = (None, "", (), [], {}, False)
@@ -41,7 +41,7 @@ def command(
                 print_lines(name, *(f"  {key}: {_text(value)}" for key, value in known.items()))
         elif screen.prints:
             _print_table(what, found)
-            print_lines("", f"Next: rmcalib list {what} NAME (everything about one)")
+            print_lines("", f"Next, everything about one: {command_line('list', what, next(iter(found)))}")
     return 0
 
 
@@ -107,8 +107,14 @@ def _benchmarks() -> dict[str, Row]:
 
 def _metrics() -> dict[str, Row]:
     from rmcalib.metrics import catalogue
+    from rmcalib.metrics.catalogue import PLAIN
 
-    return {name: _fields(one, "name", "measure") for name, one in catalogue().items()}
+    have = catalogue()
+    rows = {name: _fields(metric, "name", "measure") for name, metric in have.items()}
+    for word in ("says", "right", "gap"):
+        first, each = PLAIN[word].values()
+        rows[word] = rows[first] | {"meaning": f"{first}; if each response is correct or not, {each}"}
+    return rows
 
 
 def _judges() -> dict[str, Row]:

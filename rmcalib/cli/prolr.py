@@ -149,7 +149,7 @@ def _datasets(names: tuple[str, ...], data: Path | None, labels: tuple[str, ...]
     from rmcalib.tabular import load_dataset, read_csv
 
     if data is None:
-        refuse({"--labels": labels}, "a data set by name knows its labels; it belongs to --data")
+        refuse({"--labels": labels}, "the labels of --dataset are built in; use it with --data")
         return [load_dataset(name) for name in names or ("iris",)]
     refuse({"--dataset": names}, "the data are those of --data")
     columns = list(labels) or ["L"]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from rmcalib.cli import options
 from rmcalib.cli.options import MORE, Common, Measuring, refuse
-from rmcalib.cli.screen import command_line, session
-
-_TWO = "real/internlm/internlm2-7b-reward real/internlm/internlm2-20b-reward"
+from rmcalib.cli.screen import session
 
 
 def command(
@@ -22,6 +19,7 @@ def command(
     leaderboard: Annotated[options.Name | None, Parameter(metavar="FILE")] = None,
     output: options.Place = "runs/report",
     bradley_terry_only: Annotated[bool, Parameter(group=MORE)] = False,
+    cluster: Annotated[str | None, Parameter(metavar="COLUMN", group=MORE)] = None,
     measuring: Measuring = Measuring(),
     common: Common = Common(),
 ) -> int:
@@ -39,6 +37,8 @@ def command(
         Check the scores against official ones: a CSV, or 'hub' (RewardBench 2's results).
     bradley_terry_only
         Leave out models whose rewards are known not to be on a Bradley-Terry scale.
+    cluster
+        Column that says which prompts belong together.
     """
     from rmcalib._util.storage import as_path, is_remote
     from rmcalib.leaderboards import report_from_runs, report_from_table
@@ -61,17 +61,19 @@ def command(
                     runs or ["real"],
                     benchmark=benchmark,
                     official=leaderboard,
+                    cluster=cluster,
                     on_model=lambda done, total, _: draw(done, total),
                     **shared,
                 )
         else:
-            others = {"RUN": runs, "--leaderboard": leaderboard, "--benchmark": benchmark}
+            others = {
+                "RUN": runs,
+                "--leaderboard": leaderboard,
+                "--benchmark": benchmark,
+                "--cluster": cluster,
+            }
             refuse(others, "the leaderboard is made of --table")
             found = report_from_table(table, **shared)
         page = found.write(folder)
-        if len(runs) > 1 and all(Path(run).is_file() for run in runs):
-            then = command_line("compare", *runs[:2])
-        else:
-            then = "rmcalib compare " + ("RUN RUN (two of the run folders)" if runs or table else _TWO)
-        screen.finish(found, {**found.content(), "page": str(page)}, written={"Report": page}, then=then)
+        screen.finish(found.document(), {**found.content(), "page": str(page)}, written={"Report": page})
     return 0

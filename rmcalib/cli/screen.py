@@ -44,19 +44,19 @@ class Screen:
 
     def finish(
         self,
-        result: Any,
+        document: Any,
         content: Mapping[str, Any],
         *,
         written: Mapping[str, Any] | None = None,
         then: str = "",
     ) -> None:
-        """Print a result as JSON or as text; then what was written and the command that continues from there."""
+        """Print a result as JSON, or as text; then what was written and the command that continues from there."""
         if self.json:
             print_json(content)
         elif self.prints:
             from rmcalib.report.document import print_document
 
-            print_document(result.document())
+            print_document(document)
             following(written or {}, then)
 
     @contextlib.contextmanager

@@ -123,7 +123,7 @@ def command(
             write_csv(to, found.steps)
         ended = follow or found.document().steps
         screen.finish(
-            found,
+            found.document(),
             {**found.content(), "page": str(page)},
             written={"Steps": to, "Page": page},
             then="" if ended else "the same command with --follow (wait for new steps)",
@@ -212,7 +212,7 @@ def _met(
         values = {}
         for condition in conditions:
             try:
-                values[condition] = condition.value(rows, "watch")  # its gap is no metric of a view
+                values[condition] = condition.value(rows, "watch")  # its metrics are those of steps
             except ValueError:
                 if unknown_ends:
                     raise

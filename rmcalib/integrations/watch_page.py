@@ -55,7 +55,7 @@ def watch_document(found: Watch) -> Document:
     columns: Columns = {"step": lambda row: Cell(f"{row['step']:g}", row["step"])}
     for name, column in WATCHED.items():
         values = [row.get(name) for row in found.steps]
-        # A detail that is 0 in all steps is not shown.
+        # Details that are 0 in all steps are left out.
         if any(_known(value) and (value or not column.page_only) for value in values):
             columns[column] = partial(step_cell, name)
     # Unknown numbers are left out of the curves.
@@ -85,8 +85,8 @@ def watch_sentences(found: Watch) -> list[str]:
     sentences = [f"Alarm at step {alarm['step']:g}: {alarm['reason']}." for alarm in found.alarms]
     if sentences:
         sentences.append(
-            f"More than {effective:.2g} points are shown, and a false alarm in the whole run has a chance of at most "
-            f"{chance}."
+            f"The gap is significantly above {effective:.2g} points. The chance of a false alarm in the whole run "
+            f"is at most {chance}."
         )
     elif found.waiting:
         sentences = [
@@ -97,9 +97,9 @@ def watch_sentences(found: Watch) -> list[str]:
             f"No alarm without a reference: {found.reference['reason']}. Give a calibrator: a file, or 'start'."
         ]
     elif not found.labels.get("samples"):
-        sentences = ["Without labels there is no alarm: nobody knows which samples are correct."]
+        sentences = ["Without labels there is no alarm, because it is unknown which samples are correct."]
     else:
-        sentences = [f"No alarm: a gap above {effective:.2g} points is not shown."]
+        sentences = [f"No alarm: the gap is not significantly above {effective:.2g} points."]
     sentences += _about_labels(found)
     sentences += [
         f"Change at step {change['step']:g}: {change['reason']}. That is a change, not an error."
@@ -157,8 +157,8 @@ def _after_alarm(found: Watch, alarm: Mapping[str, Any]) -> list[Step]:
         return [Step(words, again), *steps]
     if any(one["what"] == "order" for one in found.alarms):
         words = (
-            f"The reward no longer tells right from wrong: stop, go back to the last checkpoint before {at}, and train "
-            "the reward model on labelled samples of this policy."
+            "The reward no longer separates correct from wrong samples: stop, go back to the last checkpoint before "
+            f"{at}, and train the reward model on labelled samples of this policy."
         )
         return [*steps, Step(words, f"rmcalib label {folder} --last 5 --output labels")]
     words = (

@@ -1,4 +1,4 @@
-"""Watch a training run: is the reward still right about the samples of its own policy?"""
+"""Watch a training run: is the reward still right about the samples of the policy?"""
 
 from __future__ import annotations
 

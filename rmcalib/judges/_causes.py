@@ -65,7 +65,7 @@ def canaries(limit: int | None = None) -> tuple[Item, ...]:
 
 
 def explain(expected: ArrayLike, given: ArrayLike, lengths: ArrayLike | None = None) -> Cause:
-    """Say why given rewards differ from the expected ones, as far as the numbers tell.
+    """Explain why given rewards differ from the expected ones, as far as the numbers allow.
 
     Parameters
     ----------

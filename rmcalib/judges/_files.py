@@ -232,7 +232,7 @@ def check_model_name(name: str) -> str:
     """Return `name` if it is a local model or can be a Hub id; otherwise raise a `HubError`.
 
     A folder that is named like a Hub id is used, and a registered id in another case is taken as it is
-    registered, both with a warning that says so.
+    registered, both with a warning.
     """
     if not is_local(name):
         if kind_on_disk(name) == "file":

@@ -1,7 +1,7 @@
 """The one HTTP client of judges: JSON requests with a deadline, retries, and a key for one host only.
 
-A request runs in a thread of its own, because a deadline must hold for all of it: connecting, every byte of
-the headers, and the body. A request that is late, or that nobody waits for any more, is left behind; it does
+A request runs in a separate thread, because a deadline must hold for all of it: connecting, every byte of
+the headers, and the body. A request that is late or no longer needed is abandoned; it does
 not keep the process alive. The key is read from its environment variable: no object, file or message contains
 it.
 """
@@ -235,7 +235,7 @@ def in_parallel(call: Callable[[T], R], inputs: Iterable[T], *, workers: int) ->
     def run(value: T) -> R:
         with free:
             if over:
-                raise RuntimeError("nobody waits for this result")
+                raise RuntimeError("this result is no longer needed")
             return call(value)
 
     try:

@@ -1,7 +1,7 @@
 """Run a command until it ends, a signal comes, or the process that asked for it has died.
 
 This file is started by its path, with the process id of whoever asks and the command. It imports nothing of
-rmcalib, so that it starts at once. The command runs in a process group of its own, and the whole group is
+rmcalib, so that it starts at once. The command runs in a separate process group, and the whole group is
 ended: servers have processes of their own, which would keep a GPU.
 """
 

@@ -64,7 +64,7 @@ class LanguageModel:
         return {"device": str(self.device), "model_from": model_from(self.name)}
 
     def check(self) -> None:
-        """Do nothing: the model is in memory, and nobody replaces it."""
+        """Do nothing: a model in memory cannot be replaced."""
 
     @torch.no_grad()
     def logprobs(

@@ -241,7 +241,7 @@ def _check_protobuf(name: str, folder: Path) -> None:
 
 
 def _without_code(name: str, folder: Path) -> Any:
-    """Load a tokenizer that names code of its own from its data; None if it names none, or has no such data."""
+    """Load a tokenizer with custom code from its data; None if it names none, or has no such data."""
     from transformers import PreTrainedTokenizerFast
 
     from rmcalib.judges._sentencepiece import read_sentencepiece
@@ -440,7 +440,7 @@ def _classifier(files: ModelFiles, config: Any, options: dict[str, Any]) -> tupl
     recipe, adapter, pickle = files.recipe, files.adapter, files.options.allow_pickle
     auto_map = getattr(config, "auto_map", None) or {}
     if not (files.options.trust_remote_code and "AutoModelForSequenceClassification" in auto_map):
-        _settle_labels(files, config)  # a class of its own knows what its outputs are
+        _settle_labels(files, config)  # a custom class defines what its outputs are
     model, report = AutoModelForSequenceClassification.from_pretrained(
         files.weights, output_loading_info=True, **options
     )

@@ -39,7 +39,7 @@ class FoundRecipe:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of a model in a folder, as far as they tell which recipe it needs. Nothing is loaded."""
+    """The files of a model in a folder that say which recipe it needs. Nothing is loaded."""
 
     folder: Path
 
@@ -50,7 +50,7 @@ class Snapshot:
 
     @cached_property
     def tensors(self) -> frozenset[str]:
-        """The names of the checkpoint's tensors; empty if only loading it would tell."""
+        """The names of the checkpoint's tensors; empty if they are only known after loading."""
         for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
             table = read_object(self.folder / index).get("weight_map")
             if isinstance(table, dict):
@@ -149,7 +149,7 @@ def fitting_recipes(folder: Path, known: Mapping[str, Recipe]) -> list[str]:
 
 
 def _of_folder(name: str, known: Mapping[str, Recipe]) -> FoundRecipe | None:
-    """Return the recipe of a downloaded model; None if neither its name nor its files tell."""
+    """Return the recipe of a downloaded model; None if neither its name nor its files say which."""
     snapshot = Snapshot(Path(name))
     loadable = {model: recipe for model, recipe in known.items() if recipe.status != "unsupported"}
     for model in _named_by(Path(name), loadable):

@@ -329,7 +329,7 @@ class ItemScorer:
         """Score each text of `sample` alone; return the largest difference from `rewards` if it is too large.
 
         Otherwise return 0. The tolerance is measured, because rewards also change a little when the same
-        texts are scored in one batch, padded to one length. A reward that is not finite is no disagreement;
+        texts are scored in one batch, padded to one length. A reward that is not finite is not a disagreement;
         it is reported later. Texts that do not fit into memory alone are left out.
         """
         if not sample:

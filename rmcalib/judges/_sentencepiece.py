@@ -1,6 +1,6 @@
 """Tokenizers whose only file is `tokenizer.model`, and whose class is code that must not run.
 
-transformers reads such a file for the classes that it knows. For others, such as InternLM2's, the tokenizer is
+transformers reads such a file for its built-in classes. For others, such as InternLM2's, the tokenizer is
 built here from the pieces in the file, and compared with the sentencepiece library on some texts.
 """
 

@@ -147,7 +147,7 @@ def _card_of(client: Client, cards: Sequence[Mapping[str, Any]], wanted: str) ->
 
 
 def _optional(client: Client, *paths: str) -> Mapping[str, Any]:
-    """Return the answer of the first path that the server knows; empty if it knows none."""
+    """Return the answer of the first path that the server has; empty if it has none."""
     for path in paths:
         try:
             answer = client.get(path)

@@ -52,7 +52,7 @@ def top_10_rows(board: Board) -> list[dict[str, Any]]:
     """Return the ten best models by the calibration error; none if there are fewer, or steps of one training.
 
     Rows have model, value, low, high and null_mean (the expected error of a calibrated model), which may be None, and
-    marks: * if a model was not trained on a Bradley-Terry scale, † if it is not shown to be better than a guess.
+    marks: * if a model was not trained on a Bradley-Terry scale, † if it is not significantly better than a guess.
     """
     error = calibration_error(board)
 

@@ -14,7 +14,7 @@ from rmcalib._util.display import clean_line
 from rmcalib.calibration.clusters import by_cluster, student_quantile, too_few_clusters
 from rmcalib.leaderboards import correlation
 from rmcalib.metrics.audit import holm
-from rmcalib.metrics.catalogue import catalogue
+from rmcalib.metrics.catalogue import PLAIN, catalogue, shown_metric
 from rmcalib.metrics.comparison import named_scores
 from rmcalib.metrics.measures import Settings, pointwise_worth
 from rmcalib.metrics.results import Shown
@@ -57,8 +57,8 @@ class Board(Shown):
     categories : list of str
         The categories of the benchmark.
     models : list of dict
-        One row per model, best first. Models that are worse than a uniform guess, or not shown to be right more
-        often than by chance, come after the others; models without a rank come last, with the reason in ``why``.
+        One row per model, best first. Models that are worse than a uniform guess, or not significantly
+        better than a random choice, come after the others; models without a rank come last, with the reason in ``why``.
     metrics : list of dict
         One row per model, category and metric.
     correlations, split_correlations : list of dict
@@ -75,6 +75,8 @@ class Board(Shown):
         Our scores against official ones.
     training : list of dict
         One row per step, if the models are steps of one training run.
+    sources : dict of str to str
+        Where the scores of models can be read again.
     """
 
     metric: str
@@ -92,6 +94,7 @@ class Board(Shown):
     protocol: str = "exact"
     check: list[Row] = field(default_factory=list)
     training: list[Row] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
 
     @property
     def ranks(self) -> list[Row]:
@@ -185,7 +188,7 @@ def check_sortable(metric: str) -> None:
     have = [
         name for name, each in catalogue().items() if each.ranked != "nowhere" and each.better is not None
     ]
-    if metric not in have:
+    if metric not in have and metric not in PLAIN:
         raise ValueError(f"metric: unknown {metric!r} (have: {', '.join(have)})")
 
 
@@ -205,7 +208,8 @@ def measure_entries(
             on_model(i, len(entries), entry.name)
         scores = entry.scores() if callable(entry.scores) else entry.scores
         models.append(_measure(entry.name, scores, settings))
-    metric = metric or DEFAULT_METRIC_OF[_common_view(models)]
+    view = _common_view(models)
+    metric = DEFAULT_METRIC_OF[view] if metric is None else shown_metric(metric, view)
     board = rank_models(
         [model.name for model in models],
         [row for model in models for row in model.metrics],
@@ -396,7 +400,7 @@ def rank_models(
     rows: list[Row] = []
     for i, (name, cells) in enumerate(measured.items()):
         main = cells.get((OVERALL, metric), {"value": None, "note": ""})
-        why = main["note"] or ("not measured" if main["value"] is None else "no usable information is shown")
+        why = main["note"] or ("not measured" if main["value"] is None else "no usable information was found")
         of_category = SCORE if score != "best_of_n" else score
         rows.append(
             {
@@ -448,7 +452,7 @@ def _digest(scores: Scores) -> str:
 def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> list[tuple[int, int]]:
     """Return for each model the ranks that it may have: [1 + number surely better, M − number surely worse].
 
-    Models are given by their values, of which larger ones are better, and what each prompt, or cluster of them,
+    Models are given by their values (larger is better) and what each prompt, or cluster of them,
     contributes to the deviation of that value (n,). A model is surely better if the difference is larger than the
     95% point of the largest of all standardised differences, from a multiplier bootstrap (Mogstad et al. 2024), as a
     quantile of Student's t instead of the normal distribution.
@@ -483,7 +487,7 @@ def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> l
 
 
 def _better_than_guess(cells: _Cells, chance: float | None) -> bool | None:
-    """False if a model is worse than a uniform guess, or not shown to be right more often; None if unknown."""
+    """False if a model is worse than a uniform guess, or not significantly better; None if unknown."""
     kept, accuracy, pairs = (
         cells.get((OVERALL, name), {}) for name in ("kept_information", "accuracy", "pairwise_accuracy")
     )

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
 
+from rmcalib import __version__
 from rmcalib._util import display
 from rmcalib._util.display import bracketed, clean_line, count, number, p_value, percent, temperature_text
 from rmcalib._util.files import read_object, write_bytes, write_csv, write_json, write_text
@@ -43,16 +45,19 @@ _FILES = [
 """Everything that a report may have written."""
 _WRITERS = {".csv": write_csv, ".json": write_json, ".md": write_text, ".html": write_text}
 _BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
-_GUESS = "worse than a uniform guess, or not shown to be right more often than by chance"
+_GUESS = "worse than a uniform guess, or not significantly more often right than a random choice"
+_OTHER_SCALE = "not trained on a Bradley-Terry scale: its probabilities have little meaning"
+_TAU = "1 if two orders of the models agree, 0 if they are unrelated, -1 if one is the other reversed"
 _SAYS = (
-    "Below the line: over-confident (▼). Above: under-confident (▲). Circles: not shown to be either, {}. Numbers, if "
+    "Below the line: over-confident (▼). Above: under-confident (▲). Circles: neither was found, {}. Numbers, if "
     "there are any, are places in the table."
 )
-_CORRELATED = (
-    "Positive: models that are better by the error have better scores. With split halves, the error comes from one "
-    "half of the prompts and the accuracy from the other, so that they share no noise."
+_CORRELATED = "Positive: models that are better by the error have better scores."
+_HALVES = (
+    "With split halves, the error comes from one half of the prompts and the accuracy from the other, so that they "
+    "share no noise."
 )
-_SETS = "ranks that chance leaves possible for a model, looking at all pairs of models"
+_SETS = "the ranks that a model may have, because differences between models may be chance"
 
 
 # Files.
@@ -115,20 +120,33 @@ def board_document(board: Board) -> Document:
         steps = Drawing("training", partial(figures.curves_figure, board.training, figures.TRAINING), label)
         first = [steps, _training_table(board.training), *first]
     title = "Reward models by calibration"
-    sections = (_categories(board), _correlations(board), _check(board), _protocol(board), _words([board]))
+    correlations = _correlations(board)
+    words = _words([board], {"Kendall's tau": _TAU} if correlations else {})
+    sections = (_categories(board), correlations, _check(board), _protocol(board), words)
     return Document(
-        title=f"{title}: {board.benchmark}" if board.benchmark else title,
+        title=title if board.benchmark in ("", sentences.UNNAMED) else f"{title}: {board.benchmark}",
         subtitle=f"{count(len(board.models), 'model')} · sorted by {metric_name(board.metric)} · protocol: "
         f"{board.protocol}",
         sentences=board_sentences(board),
         first=first,
+        steps=_steps([board]),
         sections=[section for section in sections if section is not None],
         notes=[
             *(f"{row['model']} is not ranked: {row['why']}." for row in board.models if row["why"]),
             *board.notes,
         ],
-        footer=pages.footer_of(board.settings),
+        footer=pages.footer_of(board.settings) if board.reliability else f"rmcalib {__version__}",
     )
+
+
+def _steps(boards: Iterable[Board]) -> list[doc.Step]:
+    """Return the command that compares the two best models, if their scores can be read again."""
+    for board in boards:
+        best = [board.sources.get(row["model"]) for row in board.models if row["rank"] is not None][:2]
+        if len(best) == 2 and None not in best:
+            words = "Compare the two best models: is the difference more than chance?"
+            return [doc.Step(words, f"rmcalib compare {' '.join(quote(source or '') for source in best)}")]
+    return []
 
 
 def _says_right(board: Board) -> list[Drawing]:
@@ -156,8 +174,12 @@ def _paper_figures(board: Board) -> list[Drawing]:
     if correlated:
         draw = partial(paper_figures.correlations_figure, correlated, error=error)
         label = f"Correlations of {metric_name(error)} with the scores of models"
-        drawings.append(Drawing("correlations", draw, label, _CORRELATED))
+        drawings.append(Drawing("correlations", draw, label, _correlated_caption(board)))
     return drawings
+
+
+def _correlated_caption(board: Board) -> str:
+    return f"{_CORRELATED} {_HALVES}" if board.split_correlations else _CORRELATED
 
 
 def _top_10_caption(rows: Rows) -> str:
@@ -168,7 +190,7 @@ def _top_10_caption(rows: Rows) -> str:
             row["null_mean"] is not None for row in rows
         ),
         "* not trained on a Bradley-Terry scale.": any("*" in row["marks"] for row in rows),
-        "† not shown to be better than a guess.": any("†" in row["marks"] for row in rows),
+        "† not significantly better than a guess.": any("†" in row["marks"] for row in rows),
     }
     return " ".join(sentence for sentence, applies in parts.items() if applies)
 
@@ -203,11 +225,13 @@ def _ranking(board: Board) -> doc.Table:
     if any(row["better_than_guess"] is False for row in models):
         marks.append(f"† {_GUESS}: ranked last.")
     if any(row.get("scale") in ("rating", "none") for row in models):
-        marks.append("* not trained on a Bradley-Terry scale: its probabilities have little meaning.")
+        marks.append(f"* {_OTHER_SCALE}.")
+    bars = f"Bars show {metric_name(main)}, from 0 to 1."
     if any(row["values"].keys() >= set(_claims(board)) for row in models):
-        marks.append("Bars go from right (the dot) to says, on a scale from 0 to 100%.")
+        bars = "Bars go from right (the dot) to says, on a scale from 0 to 100%."
     name = f"Models on {board.benchmark}" if board.benchmark else "Models"
-    return doc.table_of(name, models, columns, " ".join(marks))
+    table = doc.table_of(name, models, columns, " ".join(marks))
+    return replace(table, legend=bars) if any(cell.ends for row in table.rows for cell in row) else table
 
 
 def _claims(board: Board) -> tuple[str, ...]:
@@ -276,7 +300,9 @@ def _correlations(board: Board) -> Section | None:
         "models": entry("n"),
     }
     rows = [*board.split_correlations, *board.correlations]
-    return doc.section_of("correlations", "Correlation with scores", rows, columns, _CORRELATED)
+    return doc.section_of(
+        "correlations", "Correlation with scores", rows, columns, _correlated_caption(board)
+    )
 
 
 def _check(board: Board) -> Section | None:
@@ -323,22 +349,22 @@ def _training_table(rows: Rows) -> doc.Table:
     return doc.table_of("Training steps", rows, columns, caption)
 
 
-def _words(boards: Iterable[Board]) -> Section:
-    """The words of the page, in one line each."""
-    metrics = {key for board in boards for row in board.models for key in row["values"]}
-    words = [
-        f"{word}: {meaning}." for word, meaning in sentences.WORDS.items() if "mean_confidence" in metrics
-    ]
-    others = {
-        "rank may be": _SETS,
-        "†": _GUESS,
-        "*": "not trained on a Bradley-Terry scale: its rewards are ratings, which state no probabilities",
-        "Kendall's tau": "1 if two orders of the models agree, 0 if they have nothing to do with each other, -1 if "
-        "one is the other reversed",
-    }
-    return Section(
-        "words", "Words on this page", [doc.Words([*words, *(f"{a}: {b}." for a, b in others.items())])]
-    )
+def _words(boards: Iterable[Board], others: dict[str, str]) -> Section | None:
+    """The words of the page, in one line each; nothing if it uses none of them."""
+    words: dict[str, str] = {}
+    for board in boards:
+        shown = [{**value, "metric": key} for row in board.models for key, value in row["values"].items()]
+        words = (
+            sentences.glossary("pointwise" if board.metric.startswith("pointwise") else "top_1", shown)
+            | words
+        )
+        marked = {
+            "rank may be": (_SETS, any(row["rank_low"] is not None for row in board.models)),
+            "†": (_GUESS, any(row["better_than_guess"] is False for row in board.models)),
+            "*": (_OTHER_SCALE, any(row.get("scale") in ("rating", "none") for row in board.models)),
+        }
+        words |= {word: meaning for word, (meaning, is_used) in marked.items() if is_used}
+    return pages.words_section(words | others) if words or others else None
 
 
 # The document of several benchmarks.
@@ -378,7 +404,8 @@ def report_document(report: Report) -> Document:
         subtitle=f"{count(len(report.models), 'model')} · {', '.join(report.boards)}",
         sentences=report_sentences(report),
         first=first,
-        sections=[*sections, _words(report.boards.values())],
+        steps=_steps(report.boards.values()),
+        sections=[*sections, *([] if (words := _words(report.boards.values(), {})) is None else [words])],
         notes=report.notes,
         links={f"{name}: full leaderboard": f"{folder_name(name)}/report.html" for name in report.boards},
         footer=pages.footer_of(report.settings),
@@ -440,10 +467,9 @@ def _gaps_sentence(ranked: Rows) -> str:
     sure = [sentences.direction(gap["value"]) for gap in gaps if gap["shown"]]
     over, under = sure.count("over-confident"), sure.count("under-confident")
     corrected = ", after a correction for looking at all of them" if len(gaps) > 1 else ""
-    return (
-        f"{over} of {count(len(gaps), 'model')} over-confident, {under} under-confident, "
-        f"{len(gaps) - over - under} not shown to be either{corrected}."
-    )
+    kinds = {"over-confident": over, "under-confident": under, "neither": len(gaps) - over - under}
+    counts = ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
+    return f"Of {count(len(gaps), 'model')}: {counts}{corrected}."
 
 
 def _correlation_sentence(board: Board) -> str:
@@ -477,7 +503,10 @@ def report_sentences(report: Report) -> list[str]:
     if len(tested) == 1:
         return [first, tested[0]["words"]]
     differ = sum(row["p_value"] < 1 - report.settings.level for row in tested)
-    return [first, f"{differ} of {count(len(tested), 'model')} shown to need different temperatures on them."]
+    return [
+        first,
+        f"{differ} of {count(len(tested), 'model')} need different temperatures on different benchmarks.",
+    ]
 
 
 def transfer_sentence(worst: Transfer, level: float) -> str:
@@ -488,10 +517,10 @@ def transfer_sentence(worst: Transfer, level: float) -> str:
     if worst.equality is None:
         return f"A temperature was fitted on one benchmark only: {temperature_text(*shown.values())}."
     if all(map(math.isinf, shown.values())):
-        return "No temperature is shown to help on any benchmark."
+        return "No temperature clearly helps on any benchmark."
     p, together = sentences.p_text(worst.equality.p_value), temperature_text(worst.equality.temperature)
     if worst.equality.p_value >= 1 - level:
-        return f"The benchmarks are not shown to need different temperatures ({p}); together {together}."
+        return f"No difference between the benchmarks' temperatures was found ({p}); together {together}."
     ordered = sorted(shown, key=lambda name: float(shown[name]))
     ends = [f"{temperature_text(shown[name])} on {name}" for name in (ordered[0], ordered[-1])]
     return f"No single temperature is right for all benchmarks ({p}): it is {' and '.join(ends)}."

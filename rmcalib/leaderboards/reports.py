@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.views import FEWEST
 from rmcalib.report.sentences import HEADLINE, RESPONSES
+from rmcalib.scores import Scores, load_scores
 from rmcalib.scores._runs import ScoredRun
 from rmcalib.scores.scale import Scale, family_of, refusal, registered_scale, scale_note
 
@@ -116,6 +118,7 @@ def report_from_runs(
     metric: str | None = None,
     official: str | Path | None = None,
     bradley_terry_only: bool = False,
+    cluster: str | None = None,
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
 ) -> Report:
@@ -134,6 +137,8 @@ def report_from_runs(
         the results of RewardBench 2 on the Hub. They need runs of one benchmark.
     bradley_terry_only : bool
         Leave out models that are known not to be on a Bradley-Terry scale.
+    cluster : str, optional
+        A column that says which prompts belong together.
     settings : Settings, optional
         Bins, resamples, level and seed.
     on_model : function, optional
@@ -161,7 +166,7 @@ def report_from_runs(
         )
     boards = {}
     for name, runs in groups.items():
-        board = _board_of_runs(runs, metric, bradley_terry_only, settings, on_model)
+        board = _board_of_runs(runs, metric, bradley_terry_only, cluster, settings, on_model)
         if official is not None:
             models = {
                 run.label: run.model for run in runs if run.label in {row["model"] for row in board.models}
@@ -241,6 +246,7 @@ def _board_of_runs(
     runs: Sequence[ScoredRun],
     metric: str | None,
     bradley_terry_only: bool,
+    cluster: str | None,
     settings: Settings,
     on_model: Callable[[int, int, str], None] | None,
 ) -> Board:
@@ -248,7 +254,9 @@ def _board_of_runs(
     scales = {run.label: run.scale for run in runs}
     kept, notes = _on_scale(scales, bradley_terry_only)
     runs = [run for run in runs if run.label in kept]
-    entries = [measure.Entry(run.label, run.scores, family_of(run.model)) for run in runs]
+    entries = [
+        measure.Entry(run.label, partial(_scores_of, run, cluster), family_of(run.model)) for run in runs
+    ]
     of_pairs = any(run.scale.kind == "pairs" for run in runs)
     usual = _OF_PAIRS if of_pairs else None
     board = measure.measure_entries(entries, metric=metric or usual, settings=settings, on_model=on_model)
@@ -261,8 +269,13 @@ def _board_of_runs(
         models=_with_scale(board.models, scales),
         benchmark=clean_line(runs[0].benchmark),
         training=_training_rows(board.metrics, dict(zip(kept, steps, strict=False))),
+        sources={run.label: str(run.folder) for run in runs if sources.can_be_read(run)},
         notes=[*notes, *board.notes],
     )
+
+
+def _scores_of(run: ScoredRun, cluster: str | None) -> Scores:
+    return load_scores(run.scores(), cluster=cluster)
 
 
 def _on_scale(scales: Mapping[str, Scale], bradley_terry_only: bool) -> tuple[list[str], list[str]]:

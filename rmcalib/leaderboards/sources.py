@@ -56,6 +56,11 @@ def runs_by_benchmark(
     return {name: _tell_apart(same) for name, same in groups.items()}, notes
 
 
+def can_be_read(run: ScoredRun) -> bool:
+    """Return whether `load_scores` reads this run from its folder: several models of one file have none."""
+    return run.read is None or run.folder.parts[0] in BOARDS or run.folder.is_file()
+
+
 def source_notes(runs: Iterable[ScoredRun]) -> list[str]:
     """Return where built-in scores come from, if there are any."""
     sources = {run.manifest["source"]: run.manifest for run in runs if "licence" in run.manifest}
@@ -105,13 +110,14 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
 
 
 def _of_scores(source: Path, models: dict[str, Scores]) -> list[ScoredRun]:
-    """Return the models of a file or of a built-in board as runs; their folders are only names."""
+    """Return the models of a file or of a built-in board as runs; the folders of several are only names."""
     runs = []
     for model, scores in models.items():
         # Several files may hold parts of one run, so its hash does not tell them apart.
         manifest = {key: value for key, value in scores.manifest.items() if key != "hash"}
         benchmark = str(manifest.get("benchmark") or UNNAMED)
-        runs.append(ScoredRun(source / model, manifest, model, benchmark, clean_line(model), scores))
+        folder = source if len(models) == 1 else source / model
+        runs.append(ScoredRun(folder, manifest, model, benchmark, clean_line(model), scores))
     return runs
 
 
@@ -170,7 +176,7 @@ def rows_of_table(path: str | Path, metric: str | None = None) -> tuple[str, lis
     numbers = [
         (SCORE, category, _fractions(_numbers(path, table, name)))
         for category, name in {OVERALL: score, **{name: name for name in CATEGORIES}}.items()
-        if _plain(name) in table
+        if _plain(name) in {_plain(str(column)) for column in table}
     ]
     numbers.append((error, OVERALL, _numbers(path, table, error)))
     rows: list[Row] = [
@@ -210,7 +216,7 @@ def _read_official(path: str | Path) -> dict[str, dict[str, float]]:
     import pandas
 
     table = _read_models(path).apply(pandas.to_numeric, errors="coerce").apply(_fractions)
-    table = table.rename(columns={"score": OVERALL, "leaderboardscore": OVERALL})
+    table = table.rename(columns=_plain).rename(columns={"score": OVERALL, "leaderboardscore": OVERALL})
     return {str(model): row.dropna().to_dict() for model, row in table.iterrows()}
 
 
@@ -236,15 +242,15 @@ def _official_of_hub(benchmark: str, models: Sequence[str]) -> tuple[dict[str, d
 
 
 def _read_models(path: str | Path) -> pandas.DataFrame:
-    """Read a CSV with one row per model; return its texts by model and by the plain names of columns."""
+    """Read a CSV with one row per model; return its texts by model and column."""
     import pandas
 
     table = read_csv_table(path)
     if not table.rows:
         raise ValueError(f"{path}: no models in it; expected a header and a line for each model")
-    texts = pandas.DataFrame(table.rows, columns=[_plain(name) for name in table.header])
-    texts = texts.loc[:, ~texts.columns.duplicated()].apply(lambda column: column.str.strip())
-    models = texts.pop(_column(path, texts, "model"))
+    texts = pandas.DataFrame(table.rows, columns=list(table.header))
+    texts = texts.loc[:, ~texts.columns.map(_plain).duplicated()].apply(lambda column: column.str.strip())
+    models = texts.pop(_written(path, texts, "model"))
     for line, name, again in zip(table.lines, models, models.duplicated(), strict=True):
         if not name or again:
             raise ValueError(f"{path}, line {line}: the model {name!r} is there twice, or has no name")
@@ -258,9 +264,16 @@ def _plain(name: str) -> str:
 
 def _column(path: str | Path, table: pandas.DataFrame, *names: str) -> str:
     """Return the first of some names that is a column."""
+    written = _plain(_written(path, table, *names))
+    return next(name for name in names if _plain(name) == written)
+
+
+def _written(path: str | Path, table: pandas.DataFrame, *names: str) -> str:
+    """Return the first column that has one of some names, as it is written in the file."""
+    columns = {_plain(str(column)): str(column) for column in table}
     for name in names:
-        if _plain(name) in table:
-            return name
+        if _plain(name) in columns:
+            return columns[_plain(name)]
     raise ValueError(f"{path}: no column {' or '.join(names)} (has {', '.join(map(str, table))})")
 
 
@@ -268,7 +281,7 @@ def _numbers(path: str | Path, table: pandas.DataFrame, name: str) -> pandas.Ser
     """Return the numbers of a column, NaN where a cell is empty."""
     import pandas
 
-    texts = table[_plain(name)]
+    texts = table[_written(path, table, name)]
     values = pandas.to_numeric(texts, errors="coerce")
     wrong = texts[values.isna() & ~texts.str.lower().isin(("", "nan"))]
     if len(wrong):

@@ -34,7 +34,7 @@ class FullError(RuntimeError):
 
 @dataclass(eq=False)
 class Job(Generic[F]):
-    """Samples that belong together, and where their outcomes go; `cancelled` if nobody waits any more."""
+    """Samples that belong together, and where their outcomes go; `cancelled` if they are no longer needed."""
 
     samples: Sequence[Sample]
     future: F
@@ -44,7 +44,7 @@ class Job(Generic[F]):
 
 @dataclass(eq=False)
 class Batcher(Generic[F]):
-    """Scores jobs in a thread of its own.
+    """Scores jobs in a separate thread.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Batcher(Generic[F]):
         return job
 
     def cancel(self, job: Job[F]) -> None:
-        """Drop a job that nobody waits for. If it is being scored now, its outcome is thrown away."""
+        """Drop a job that is no longer needed. If it is being scored now, its outcome is discarded."""
         job.cancelled = True
 
     def call(self, task: Callable[[], Any]) -> Future[Any]:

@@ -67,7 +67,7 @@ class Canaries:
         return tuple(readable), rewards
 
     def check(self) -> Cause | None:
-        """Score the canaries again. Returns what is different, or None; a model that is away is no change."""
+        """Score the canaries again. Returns what is different, or None; an unreachable model is not a change."""
         if not self.items:
             return None
         try:

@@ -18,7 +18,7 @@ from rmcalib.benchmarks._items import Prompt
 from rmcalib.judges.apis.samples import Sample
 
 Messages = tuple[dict[str, str], ...]
-# What chat templates write. A text with one of these is no plain text.
+# What chat templates write. A text with one of these is not plain text.
 _MARKS = re.compile(r"<[|｜][\w ▁-]{1,40}[|｜]>|\[/?INST\]|<(?:start|end)_of_turn>|<</?SYS>>")
 _REMEDY = "name the policy's tokenizer (policy, --policy-tokenizer), which takes texts apart"
 _SYSTEM, _FIRST = "rmcalib-system-mark", "rmcalib-first-mark"

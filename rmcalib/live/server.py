@@ -337,7 +337,7 @@ class RewardServer:
 
     def _deliver(self, done: list[tuple[Job[asyncio.Future[list[Outcome]]], list[Outcome]]]) -> None:
         assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no request waits
             self._loop.call_soon_threadsafe(_set_results, done)
 
 

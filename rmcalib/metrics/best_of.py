@@ -47,12 +47,12 @@ class BestOfN(Shown):
     gains : list of dict
         One row per pair of 1, 2, 4, ... samples (fewer, more, gain, low, high); the limits hold for all at once.
     useful_up_to : int
-        The largest number of samples that is shown better than all smaller ones; 1 if none is.
+        The largest number of samples that is significantly better than all smaller ones; 1 if there is none.
     enough_at : int or None
         The smallest number after which no larger one can gain more than a point, or more than its samples cost.
-        None if that is not shown.
+        None if the data do not show it.
     over_optimised_from : int or None
-        The smallest number that is shown worse than a smaller one; None if none is.
+        The smallest number that is significantly worse than a smaller one; None if there is none.
     labels : str
         "correct": any number of a prompt's samples is correct. "best": one response of each prompt is. "chosen": only
         the chosen samples are labelled, so there is one row, and no gains.
@@ -66,6 +66,8 @@ class BestOfN(Shown):
         What was left out.
     second : str, optional
         The second judge.
+    source : str
+        Where its scores are, for commands; empty if they cannot be read again as they are.
     """
 
     name: str
@@ -82,6 +84,7 @@ class BestOfN(Shown):
     no_says: str
     notes: list[str]
     second: str | None = None
+    source: str = ""
 
     def document(self) -> Any:
         """Return the document of the page."""

@@ -177,9 +177,9 @@ def prompts_needed(gap: float, *, spread: float = 0.45, level: float = 0.95, pow
 def smallest_gap(part: Part, *, level: float = 0.95, power: float = 0.8) -> float | None:
     """Return the smallest gap that these prompts show with this power; None if there is none, or it is unknown.
 
-    A gap is shown if it is larger than half its interval by t·se, where t is the quantile ``power`` of Student's t
+    A gap is detected if it is larger than half its interval by t·se, where t is the quantile ``power`` of Student's t
     with the degrees of freedom of the standard error se. It is unknown if a few clusters may decide the gap: a sample
-    does not tell how much their prompts agree, and so not what another one would show.
+    does not say how much their prompts agree, and so not what another one would show.
     """
     if part.cluster is not None:
         sizes = np.bincount(part.cluster)

@@ -30,7 +30,7 @@ from rmcalib.calibration.smoothing import smooth_error
 from rmcalib.calibration.temperature import Scale
 from rmcalib.metrics.views import FEWEST, MOST_CATEGORIES, Part, ViewName, shares_of_largest
 
-_ALL_TIED = "nobody prefers a response: all votes are ties"
+_ALL_TIED = "all votes are ties"
 _NO_LENGTHS = "lengths are unknown: the scores have no token counts, and the texts are not available"
 _LIMITS = {
     "hot": "a uniform guess does as well as these rewards at any temperature",

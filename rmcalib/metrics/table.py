@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 
 def parts_of(whole: Part) -> Iterator[Part]:
-    """Yield all prompts first, then each category, of which only the largest if there are many."""
+    """Yield all prompts first, then each category, or the largest ones if there are many."""
     yield whole
     for name in whole.categories:
         yield whole.take(whole.category == name, shown_name(name))
@@ -155,7 +155,7 @@ def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
     return [f"Number of {what}: {n}." for what, n in counts.items() if n]
 
 
-# The tables of figures: reliability, isotonic curves, accuracy of the surest prompts.
+# The tables of figures: reliability, isotonic curves, accuracy of the most confident choices.
 
 
 def reliability_rows(

@@ -166,7 +166,7 @@ def calibrate(scores: Any, *, view: View | None = None, level: float = 0.95, see
     if too_few_clusters(part.cluster):
         raise RefusedError(
             "few",
-            "the clusters of prompts are too few, or one is too large, to tell a temperature from chance",
+            "there are too few clusters of prompts, or one is too large, to fit a temperature",
         )
     fit = (_top_1 if view == "top_1" else _pointwise)(part, level)
     _refuse(fit)
@@ -195,7 +195,7 @@ class _Fit:
     """A fitted calibrator, and log losses (n,) before it, after it on held-out prompts, and of a guess.
 
     ``held_out`` are the rewards with held-out calibration, ``cluster`` is that of the losses, and ``off_scale`` says
-    whether rewards as they are are shown to be off.
+    whether the rewards are on the wrong scale as they are.
     """
 
     calibrator: Calibrator
@@ -258,12 +258,12 @@ def _refuse(fit: _Fit) -> None:
         why = (
             "there is nothing to calibrate"
             if worse
-            else "on these prompts the rewards are not shown to be better than a guess"
+            else "on these prompts the rewards are not significantly better than a guess"
         )
         raise RefusedError("uninformative" if worse else "not shown", f"{why}; {losses}")
     if held_out >= stated or not fit.off_scale:
         is_right = best.low >= 1 / _CLOSE and best.high <= _CLOSE
-        why = "on the right scale already" if is_right else "not shown to be off by these prompts"
+        why = "on the right scale already" if is_right else "not significantly off on these prompts"
         raise RefusedError(
             "on scale" if is_right else "not shown to be off",
             f"the rewards are {why}: the best temperature is between {best.low:.3g} and {best.high:.3g}; {losses}",
@@ -281,7 +281,7 @@ def _by_category(part: Part, level: float) -> tuple[list[dict[str, Any]], float 
 
 
 def documented(calibrator: Calibrator, scores: Scores, part: Part) -> Calibrator:
-    """Return a calibrator that says what it was fitted on: these scores, of which ``part`` was used."""
+    """Return a calibrator with a record of its fit: these scores, or the ``part`` of them that was used."""
     manifest = scores.manifest
     names, counts = np.unique(part.category, return_counts=True)
     fitted_on = {

@@ -35,7 +35,7 @@ FORMAT = 1
 N_QUANTILES = 101
 """The number of quantiles of the rewards that a calibrator keeps."""
 MOST_MARKS = 10_000
-"""The number of prompts of the fit that a calibrator knows again: of more, those with the smallest marks."""
+"""The number of prompts of the fit that a calibrator remembers; of more, those with the smallest digests."""
 MARK_BYTES = 6
 
 
@@ -86,7 +86,7 @@ class AcceptRule:
         )
         tested = count(self.n, "prompt")
         if self.threshold is None:
-            return f"accept no response: no threshold was shown to keep {promise} ({tested})"
+            return f"accept no response: no threshold keeps {promise} ({tested})"
         when = "" if self.threshold == 0 else f" if P({self.of}) is at least {self.threshold:.10g}"
         seen = f"{self.accepted:.0%} of {tested} accepted, {self.wrong or 0:.0%} of them wrong"
         return f"accept the first choice of a prompt{when or ' always'}: {promise} ({seen})"

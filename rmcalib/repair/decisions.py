@@ -7,7 +7,7 @@ p ≥ t). The hypothesis R(t) > α is rejected if the Clopper-Pearson upper boun
 thresholds are fixed in advance and tested from the highest down until one is not rejected. So the chance that
 any threshold with R(t) > α passes is at most the level of one test, whatever the number of thresholds.
 
-The sequence stops early if the surest choices are not the best ones. So accepting everything is tested before
+The sequence stops early if the most confident choices are not the best ones. So accepting everything is tested before
 it, with a small share of 1 − level (`ALL_SHARE`). The sequence has the rest, so that judges whose
 probabilities are sharp lose little. The chance that any wrong threshold passes is at most the sum, 1 − level.
 

@@ -160,7 +160,7 @@ def _fitted(name: str, scores: Scores, level: float) -> Calibrator:
     fit = documented(fit_pointwise(part, level), scores, part)
     if not fit.temperature < HOT * (float(part.reward.std()) or 1.0):
         raise ValueError(
-            f"{name}: its rewards are not shown to rise with its labels, so it has no probability"
+            f"{name}: its rewards do not clearly rise with its labels, so they give no probability"
         )
     return fit
 

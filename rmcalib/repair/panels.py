@@ -135,7 +135,7 @@ class Panel(Shown):
             fit = Calibrator(best.value or np.inf, best.low, best.high, self.level)
         if np.ptp(part.reward) == 0 or not np.isfinite([fit.temperature, fit.low, fit.high]).all():
             raise ValueError(
-                f"panel ({method}): its rewards are not shown to be better than a guess, so no temperature is fitted"
+                f"panel ({method}): its rewards are not significantly better than a guess, so no temperature is fitted"
             )
         return replace(documented(fit, scores, part), inputs=self.inputs[method])
 

@@ -3,7 +3,7 @@
 Both rules need P(correct) of single samples. `best`: draw n, and accept the one with the largest reward if its
 probability is at least t. `first`: draw until a sample's probability is at least t, at most n times. Both accept the
 same prompts, those with such a sample among n, but not the same sample. A prompt that is not accepted goes to a
-person. With m labelled samples per prompt, of which a reach t, all subsets and orders are averaged: a prompt is
+person. With m labelled samples per prompt and a of them at or above t, all subsets and orders are averaged: a prompt is
 accepted with probability 1 − C(m − a, n)/C(m, n), and takes Σ_{j<n} C(m − a, j)/C(m, j) samples.
 """
 

@@ -32,13 +32,14 @@ def applied_document(found: Applied) -> Document:
         fewest, most = used.rule.responses
         sentences.append(
             f"{count(found.n_other_sizes, 'prompt')} with another number of responses than the {fewest} to {most} that "
-            "the rule was tested on: its guarantee is not about them."
+            "the rule was tested on: its guarantee does not cover them."
         )
     stated = [name for name in found.added if name.startswith("probability")]
     # A terminal has room for the columns that name the rows, and for what was added to single responses.
     brief = [*_naming(table.head(_ROWS), len(found.given)), *(found.added if len(stated) == 1 else ())]
+    ordered = [*brief, *(name for name in table.columns if name not in brief)]
     shown: Columns = {
-        Column(str(name), page_only=name not in brief): partial(_applied_cell, name) for name in table.columns
+        Column(str(name), page_only=name not in brief): partial(_applied_cell, name) for name in ordered
     }
     if len(stated) > 1:
         shown["probabilities"] = partial(_joined, stated)
@@ -56,7 +57,7 @@ def applied_document(found: Applied) -> Document:
 
 
 def _naming(table: Any, n_given: int) -> list[Any]:
-    """Return the first column, which has the prompt, and the first one that tells the rows of a prompt apart."""
+    """Return the first column, which has the prompt, and the first one that differs between the rows of a prompt."""
     first, *others = table.columns[:n_given]
     apart = (name for name in others if not table.astype(str).duplicated([first, name]).any())
     alone = not table.astype(str).duplicated([first]).any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 
 from rmcalib._util.display import bracketed, clean_line, count, percent, points
@@ -12,7 +13,7 @@ from rmcalib.report.sentences import Row
 
 _MADE = (
     "One response of each prompt is the best, and the others were made for the benchmark: the numbers say how well the "
-    "judge finds it among n of these. What your policy gains is shown by labelled samples of your policy."
+    "judge finds it among n of these. To see what your policy gains, label samples of your policy."
 )
 
 
@@ -44,8 +45,23 @@ def best_of_n_document(found: BestOfN) -> doc.Document:
             doc.Drawing("best-of-n", partial(figures.best_of_n_figure, found), f"Over all prompts, {label}"),
             doc.table_of("Best of n", shown, columns, caption),
         ],
+        steps=_steps(found),
         notes=[_MADE, *notes] if found.labels == "best" else notes,
     )
+
+
+def _steps(found: BestOfN) -> list[doc.Step]:
+    """Return what to do with samples, for scores as they are."""
+    source = shlex.quote(found.source)
+    if not found.source or found.labels == "chosen":
+        return []
+    if found.useful_up_to == 1:
+        second = f"rmcalib best-of-n {source} --second OTHER_SCORES"
+        return [doc.Step("Draw one sample, or try another judge of the same samples.", second)]
+    n = found.enough_at or found.useful_up_to
+    words = f"Draw {count(n, 'sample')} per prompt, and take the one with the largest reward."
+    accept = "Find when that response can be accepted without asking a person."
+    return [doc.Step(words), doc.Step(accept, f"rmcalib decide {source} --to rule.json")]
 
 
 def _cell(key: str, row: Row) -> doc.Cell:
@@ -79,7 +95,7 @@ def _useful(found: BestOfN) -> str:
     if found.useful_up_to == 1:
         best = found.rows[-1]
         return (
-            f"More samples are not shown to help: one sample is right {percent(one['right'])} of the time, the best of "
+            f"More samples do not clearly help: one sample is right {percent(one['right'])} of the time, the best of "
             f"{last} {percent(best['right'])}."
         )
     best = found.row(found.useful_up_to)
@@ -96,7 +112,9 @@ def _enough(found: BestOfN) -> str:
         return "There is one sample per prompt: more of them show whether they are worth it."
     what = f"{100 * TOLERANCE:g} point" if found.cost is None else "its samples cost"
     if found.enough_at is None:
-        return f"It is not shown how many are enough: up to {last}, more samples may still gain more than {what}."
+        return (
+            f"Up to {last}, more samples may still gain more than {what}, so it is open how many are enough."
+        )
     enough = "One sample is" if found.enough_at == 1 else f"{found.enough_at} samples are"
     return f"{enough} enough: no larger number up to {last} gains more than {what}."
 
@@ -107,7 +125,7 @@ def _over_optimised(found: BestOfN) -> str:
     if last["says"] is not None:
         says = f" For the best of {last['n']} it says {percent(last['says'])}, and is right {percent(last['right'])}."
     if found.over_optimised_from is None:
-        return f"More samples are not shown to do harm.{says}"
+        return f"No harm from more samples was found.{says}"
     worst = min(found.gains, key=lambda row: (row["more"] != found.over_optimised_from, row["high"]))
     loss = points(
         {"value": worst["gain"], "low": worst["low"], "high": worst["high"]}, sign=False, unit=" points"
@@ -126,7 +144,7 @@ def _second(found: BestOfN) -> str:
     if better and worse:
         return f"{second} is better for some numbers of samples and worse for others; see the table."
     if not better and not worse:
-        return f"{second} is not shown to differ: at {last['n']} samples by {_difference(last).text} points."
+        return f"No clear difference to {second}: at {last['n']} samples {_difference(last).text} points."
     verdict, shown = ("better", better) if better else ("worse", worse)
     row = found.row(shown[-1])
     both = {"value": row["difference"], "low": row["difference_low"], "high": row["difference_high"]}

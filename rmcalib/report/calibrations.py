@@ -19,7 +19,7 @@ def calibration_sentences(found: Calibration) -> list[str]:
     fitted = found.calibrator
     gain = dict(zip(("value", "low", "high"), found.gain, strict=True))
     best = {"value": fitted.temperature, "low": fitted.low, "high": fitted.high}
-    shown = "" if gain["low"] > 0 else ", which chance can explain"
+    shown = "" if gain["low"] > 0 else ", which may be chance"
     moved = ""
     if fitted.threshold is not None:
         b = {"value": fitted.threshold, "low": fitted.threshold_low, "high": fitted.threshold_high}
@@ -45,7 +45,7 @@ def calibration_sentences(found: Calibration) -> list[str]:
                 f"One temperature does not fit all categories ({p}): use it on a mix like this one."
             )
         else:
-            sentences.append(f"Categories are not shown to need different temperatures ({p}).")
+            sentences.append(f"No difference between the temperatures of the categories was found ({p}).")
     sentences.append("It holds for prompts like these; check it on labelled prompts of your own.")
     return sentences
 
@@ -86,7 +86,7 @@ def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
         which = "these same" if found.used == found.n else f"{found.used:,} of these"
         same = f"on {which} {count(found.n, 'prompt')}"
         return f"{start} {same}, so they do not show whether it holds on others."
-    seen = "is not shown to be off here" if found.holds else "does not hold here"
+    seen = "shows no error here" if found.holds else "does not hold here"
     best = bracketed({"value": found.temperature, "low": found.low, "high": found.high}, temperature_text)
     if found.used:
         bench, where = f"{count(found.used, 'prompt')} of these", f"{found.n:,} others"

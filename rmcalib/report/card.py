@@ -16,7 +16,7 @@ from rmcalib.report.document import to_markdown
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.figures import figure_bytes
 from rmcalib.report.pages import evaluation_document
-from rmcalib.report.sentences import HEADLINE, overall_values
+from rmcalib.report.sentences import HEADLINE, UNNAMED, glossary, overall_values
 
 MARK = "<!-- rmcalib -->"
 """The first line of every summary. A workflow can find its own comment by it."""
@@ -137,12 +137,12 @@ def _section(evaluation: Evaluation) -> str:
         if evaluation.reliability_rows
         else []
     )
+    where = "" if evaluation.benchmark == UNNAMED else f" on {markdown_text(evaluation.benchmark)}"
+    words = glossary(evaluation.facts["view"], evaluation.rows)
     measured = (
-        f"Measured with rmcalib {__version__} on {markdown_text(evaluation.benchmark)}"
-        f"{_revision(manifest, 'benchmark_revision')}; model {markdown_text(evaluation.model)}"
-        f"{_revision(manifest, 'model_revision')}. Says: mean probability of the first choice (a softmax of the "
-        "rewards). Right: how often that choice is correct."
-    )
+        f"Measured with rmcalib {__version__}{where}{_revision(manifest, 'benchmark_revision')}; model "
+        f"{markdown_text(evaluation.model)}{_revision(manifest, 'model_revision')}. "
+    ) + " ".join(f"{word.capitalize()}: {words[word]}." for word in ("says", "right") if word in words)
     return "\n".join([_BEGIN, to_markdown(document, level=2), *figure, measured, _END, ""])
 
 

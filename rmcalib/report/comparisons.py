@@ -104,7 +104,7 @@ def comparison_sentences(found: Comparison) -> list[str]:
         accuracy = f"accuracy is {percent(right['a'])} and {percent(right['b'])}"
     elif right is not None:
         more = f"{winner[right['better']]} is more often right, by {_by(right)}"
-        accuracy = more if right["better"] else "no difference in accuracy is shown"
+        accuracy = more if right["better"] else "no clear difference in accuracy"
     if gap is None or gap["size_difference"] is None:
         return [f"Calibration cannot be compared; {accuracy}."]
     if gap["n"] < FEWEST:
@@ -118,10 +118,10 @@ def comparison_sentences(found: Comparison) -> list[str]:
         smaller = f"its gap is smaller by {_by(gap, 'size_')}"
         return [f"{better} is better calibrated: {smaller}; {accuracy}.", *last]
     if last or (right is not None and right["better"]):
-        return [f"No difference between the gaps is shown; {accuracy}.", *last]
+        return [f"No clear difference between the gaps; {accuracy}.", *last]
     enough = found.needed is None or found.needed <= gap["n"]
-    need = "" if enough else f"; {found.needed:,} prompts would show one of 3 points"
-    return [f"No difference of gap or accuracy is shown{need}."]
+    need = "" if enough else f"; {found.needed:,} prompts are needed to see one of 3 points"
+    return [f"No clear difference of gap or accuracy{need}."]
 
 
 def comparison_steps(found: Comparison) -> list[doc.Step]:
@@ -142,7 +142,9 @@ def comparison_steps(found: Comparison) -> list[doc.Step]:
             ]
     if gap["better"] and usable is not None:
         worse, name = (b, found.b) if gap["better"] == "a" else (a, found.a)
-        words = "A temperature may make them equal: no difference of usable information is shown. Calibrate"
+        words = (
+            "A temperature may make them equal: their usable information does not clearly differ. Calibrate"
+        )
         return [doc.Step(f"{words} {clean_line(name)}.", f"rmcalib calibrate {worse} --to calibrator.json")]
     return []
 

@@ -21,8 +21,8 @@ def decision_sentences(found: Decisions) -> list[str]:
         )
     elif choice.threshold is None:
         first = (
-            f"No threshold is shown to keep accepted responses wrong at most {limit} of the time: of its "
-            f"{choice.n:,} surest choices ({count(found.n, 'prompt')} in all), {percent(choice.wrong)} are wrong."
+            f"No threshold keeps at most {limit} of the accepted responses wrong with {sure}: of its {choice.n:,} "
+            f"most confident choices (of {count(found.n, 'prompt')}), {percent(choice.wrong)} are wrong."
         )
     else:
         p = "calibrated probability" if found.calibrator.fitted_on else "probability"
@@ -30,8 +30,8 @@ def decision_sentences(found: Decisions) -> list[str]:
         when = "always" if choice.threshold == 0 else f"if its {p}{what} is at least {choice.threshold:.10g}"
         rest = "" if found.asked == 0 else f" A person decides the other {found.asked:.0%}."
         first = (
-            f"Accept its first choice {when}: that accepts {choice.accepted:.0%} of the prompts, of which at most "
-            f"{limit} are wrong on prompts like these, with {sure} ({percent(choice.wrong)} here).{rest}"
+            f"Accept its first choice {when}: that accepts {choice.accepted:.0%} of the prompts. At most "
+            f"{limit} of these are wrong on prompts like yours, with {sure} ({percent(choice.wrong)} here).{rest}"
         )
     sentences = [first]
     if found.left_out:
@@ -43,7 +43,7 @@ def decision_sentences(found: Decisions) -> list[str]:
         sentences.append(f"{count(found.left_out, 'prompt')} {why} are left out.")
     regret = found.regret
     if regret is not None:
-        chance = ", which chance can explain" if regret.low <= 0 <= regret.high else ""
+        chance = ", which may be chance" if regret.low <= 0 <= regret.high else ""
         sentences.append(
             f"If you act on its own probabilities, you accept above {regret.threshold:.3g} "
             f"({regret.accepted:.0%} of the prompts) and expect a cost of {regret.believed:.3f} per prompt, where "
@@ -64,14 +64,14 @@ def _drawing_sentence(found: Decisions) -> str:
     )
     best = min(found.drawing, key=lambda row: float(row["cost"]))
     if best["threshold"] is None:
-        return f"No way to draw samples and accept one is shown to be cheaper than asking at once: {costs}."
+        return f"Drawing samples is not clearly cheaper than asking a person at once: {costs}."
     condition = "" if best["threshold"] == 0 else f" if P(correct) is at least {best['threshold']:.3g}"
     how = f"Draw {count(best['n'], 'sample')}, and accept the best one{condition}"
     if best["rule"] == "first":
         how = f"Draw at most {count(best['n'], 'sample')}, and stop at the first one{condition}"
     return (
         f"{how}: that takes {best['samples']:.1f} samples per prompt and accepts {best['accepted']:.0%} of the "
-        f"prompts, of which at most {found.wrong_at_most:.0%} are wrong ({percent(best['wrong'])} here). It costs "
+        f"prompts; at most {found.wrong_at_most:.0%} of these are wrong ({percent(best['wrong'])} here). It costs "
         f"{best['cost']:.3f} per prompt: {costs}."
     )
 
@@ -116,5 +116,5 @@ def decisions_document(found: Decisions) -> Document:
 
 def decisions_drawing(found: Decisions) -> Drawing:
     """Return the figure of decisions."""
-    label = "Accuracy of the surest choices"
+    label = "Accuracy of the most confident choices"
     return Drawing("decisions-figure", partial(figures.decisions_figure, found), label)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.display import bracketed, clean, markdown_table, markdown_text, open_console, print_table
@@ -36,7 +37,7 @@ class Cell:
     """One cell of a table: its text, the number to sort by, a tone ("good", "bad", "soft") and a tooltip.
 
     ``short`` is its text on a terminal, if that is another one; ``note`` stands under it on a page, and so does a bar
-    between the two fractions ``ends``, the first of which is marked.
+    between the two fractions ``ends``, with a mark at the first.
     """
 
     text: str
@@ -59,12 +60,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. The first column names the rows. On a page, readers can sort it."""
+    """A table. The first column names the rows. On a page, readers can sort it; ``legend`` explains its bars there."""
 
     name: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
+    legend: str = ""
 
     @property
     def texts(self) -> list[bool]:
@@ -299,9 +301,12 @@ def _print_block(console: Console, block: Block) -> None:
     if not isinstance(block, Table) or not block.rows:
         return
     table = block.narrow()
-    heads = [column.label.replace(" ", "\n", 1) for column in table.columns]
     shown = table.rows[:_MOST_ROWS]
     texts = [[cell.short or cell.text for cell in row] for row in shown]
+    heads = [
+        _folded(column.label, [row[i] for row in texts]) if i else column.label
+        for i, column in enumerate(table.columns)
+    ]
     soft = [i for i, row in enumerate(shown) if row[0].tone == "soft"]
     console.print()
     print_table(console, heads, texts, gap=1, soft=soft)
@@ -309,6 +314,12 @@ def _print_block(console: Console, block: Block) -> None:
         console.print(Text(table.caption, style="dim"))
     if len(table.rows) > _MOST_ROWS:
         console.print(Text(f"… and {len(table.rows) - _MOST_ROWS} more on the page", style="dim"))
+
+
+def _folded(heading: str, cells: Sequence[str]) -> str:
+    """Return a heading in lines no longer than the cells below it, if its words are no longer."""
+    widest = max(map(len, [*heading.split(), *cells]))
+    return "\n".join(wrap(heading, widest, break_on_hyphens=False))
 
 
 # Markdown.

@@ -135,10 +135,13 @@ class Evaluation(Shown):
         """Return the value of one metric, such as "gap"; None if it is not available (the row's note says why)."""
         name = metric if metric in catalogue() else shown_metric(metric, self.facts["view"])
         row = tables.find_value(self.rows, name, category)
+        categories = dict.fromkeys(one["category"] for one in self.rows)
+        if row is None and category not in categories:
+            raise ValueError(f"category {category!r}: unknown (have: {', '.join(categories)})")
         if row is None:
             near = did_you_mean(metric, dict.fromkeys([*PLAIN, *(one["metric"] for one in self.rows)]))
             raise ValueError(
-                f"metric {metric!r} of category {category!r}: no such row ({near}; .table has all)"
+                f"metric {metric!r} of category {category!r}: not measured ({near}; .table has all)"
             )
         value: float | None = row["value"]
         return value

@@ -108,7 +108,7 @@ def _first_choice_corners() -> tuple[float, float, float, float]:
 FIRST_CHOICE = _first_choice_corners()
 
 
-def first_choice_figure(rows: Table, what: str = "first choice", *, ax: Axes | None = None) -> Figure:
+def first_choice_figure(rows: Table, what: str = "its first choice", *, ax: Axes | None = None) -> Figure:
     """Draw one reliability diagram: what a model says against how often that is right, by how sure it is.
 
     Rows have count, confidence, frequency, band_low and band_high; the bands contain 95% of a calibrated model's
@@ -127,7 +127,7 @@ def first_choice_figure(rows: Table, what: str = "first choice", *, ax: Axes | N
     points.set_gid("points")
     axes.text(0.02, 0.97, "right more often\nthan it says", color=GREY, fontsize=9, va="top")
     axes.text(0.98, 0.03, "right less often\nthan it says", color=GREY, fontsize=9, ha="right")
-    axes.set_xlabel(f"says: probability of its {what}")
+    axes.set_xlabel(f"says: probability of {what}")
     axes.set_ylabel("right: how often")
     axes.set_xlim(-_ROOM, 1 + _ROOM)
     axes.set_ylim(-_ROOM, 1 + _ROOM)
@@ -216,7 +216,7 @@ def histogram_figure(values: npt.ArrayLike, xlabel: str, ylabel: str, *, ax: Axe
 
 
 def decisions_figure(decisions: Any, *, ax: Axes | None = None) -> Figure:
-    """Draw the accuracy of the surest choices beside what the model says."""
+    """Draw the accuracy of the most confident choices beside what the model says."""
     figure, axes = _axes_of(
         ax, 4.6, 3.0, box=(0.115, 0.15, 0.86, 0.755)
     )  # a layout engine takes as long again
@@ -231,8 +231,8 @@ def decisions_figure(decisions: Any, *, ax: Axes | None = None) -> Figure:
     axes.plot(x, _column(rows, "right"), color=BLUE, label="right")
     axes.plot(x, _column(rows, "says"), color=GREY, ls="--", label="says")
     plain_axes(axes, grid="y")
-    axes.set_title("Accept the surest choices", loc="left", y=1.0, fontsize=11, color=INK)
-    axes.set_xlabel("prompts accepted, the surest first")
+    axes.set_title("Accept the most confident choices", loc="left", y=1.0, fontsize=11, color=INK)
+    axes.set_xlabel("prompts accepted, the most confident first")
     axes.set_ylim(0, 1.02)
     _in_percent(axes.xaxis, axes.yaxis)
     axes.legend(loc="lower right", frameon=False, fontsize=8, labelcolor=INK)
@@ -284,7 +284,7 @@ def says_right_figure(
     table : rows of model, category, metric, value, low, high
         Rows of `mean_confidence`, `accuracy` and `overconfidence` are used.
     gaps : mapping of str to bool, optional
-        Whether a test shows the gap of a model; default whether its interval leaves out 0.
+        Whether the gap of a model is significant; default whether its interval leaves out 0.
     ax : matplotlib Axes, optional
         Where to draw; default a new figure.
 
@@ -339,7 +339,7 @@ def says_right_figure(
 def _look(
     name: str, own: Mapping[str, Mapping[str, Any]], gaps: Mapping[str, bool] | None
 ) -> tuple[str, str]:
-    """Return the colour and the marker of a model: over-confident, under-confident, or not shown to be either."""
+    """Return the colour and the marker of a model: over-confident, under-confident, or neither."""
     gap = own.get("overconfidence")
     if gap is None or gap["low"] is None:
         return GREY, "o"

@@ -46,12 +46,12 @@ _RELIABILITY = (
     "on the left and below it on the right."
 )
 _DIAGRAM = (
-    "Each point is a group of {}, by how sure it is; its size shows how many. The bars hold 95% of the points of a "
+    "Each point is a group of {}, by its probability; its size shows how many. The bars hold 95% of the points of a "
     "model that is right as often as it says."
 )
 _FOREST = (
-    "The gap of each category, with its 95% interval. A diamond and * mark gaps that chance does not explain, after a "
-    "correction for looking at many."
+    "The gap of each category, with its 95% interval. A diamond and * mark significant gaps, after a correction for "
+    "looking at many."
 )
 _GAPS = ("overconfidence", "gap")  # how the names of gaps end
 _PERCENT = ("confidence", "accuracy", "agreement", "auroc", "best_of_n", "best_of_n_chance")
@@ -125,6 +125,13 @@ def first_of(
     return [items[i] for i in sorted(kept)], f" {left:,} more are in {file}." if left else ""
 
 
+def words_section(words: Mapping[str, str]) -> Section:
+    """Return the section that explains the words of a page."""
+    return Section(
+        "words", "Words on this page", [Words([f"{word}: {meaning}." for word, meaning in words.items()])]
+    )
+
+
 def footer_of(settings: Settings) -> str:
     """Return how numbers were computed."""
     return (
@@ -174,7 +181,7 @@ def _first_choice(result: Evaluation) -> Drawing:
         partial(
             figures.first_choice_figure,
             result.first_choice_rows,
-            "being correct" if single else "first choice",
+            "being correct" if single else "its first choice",
         ),
         f"What it says against how often it is right: {seen}",
         _DIAGRAM.format("responses" if single else "prompts"),
@@ -202,7 +209,7 @@ def _tiles(result: Evaluation, at: Mapping[str, Row]) -> list[Tile]:
         if sentences.offers_temperature(result):
             tiles.append(_tile(at["temperature"], "temperature", "best temperature", key="best-temperature"))
         else:
-            tiles.append(Tile("best temperature", "none", "not shown to help"))
+            tiles.append(Tile("best temperature", "none", "no temperature clearly helps"))
     return tiles
 
 
@@ -242,8 +249,7 @@ def _evaluation_sections(result: Evaluation, at: Mapping[str, Row]) -> Iterator[
     manifest = {key: value for key, value in result.manifest.items() if key != "inputs"}  # repeated in it
     text = display.clean(json.dumps(manifest, indent=2, ensure_ascii=False, default=str))
     yield Section("manifest", "How the scores were made", [Words([text], verbatim=True)])
-    words = [f"{word}: {meaning}." for word, meaning in sentences.WORDS.items()]
-    yield Section("words", "Words on this page", [Words(words)])
+    yield words_section(sentences.glossary(result.facts["view"], result.rows))
 
 
 def _diagrams(result: Evaluation) -> Iterator[Drawing]:
@@ -294,7 +300,7 @@ def _sizes(result: Evaluation) -> Counter[str]:
 
 
 def _forest(name: str, groups: Rows, caption: str = "") -> Drawing:
-    """The gap of each group in points: partially pooled, with the interval of its own."""
+    """The gap of each group in points: with the interval of the group alone."""
     listed, left = first_of(groups, _worse)
     rows = [
         {**row, "label": f"{clean_line(row['group'])}{' *' if row['flagged'] else ''}"}

@@ -19,7 +19,7 @@ def panel_sentences(found: Panel) -> list[str]:
     for row in found.panels:
         if row.get("gain_low") is None or row["panel"] in ("best member", guess):
             continue
-        verdict = "is not shown to be better than its best member"
+        verdict = "is not clearly better than its best member"
         if row["gains"]:
             verdict = "is better than its best member"
         elif row["gain_high"] < 0:
@@ -32,8 +32,8 @@ def panel_sentences(found: Panel) -> list[str]:
         )
     redundant = [clean_line(row["judge"]) for row in found.members if row["redundant"]]
     if redundant:
-        sentences.append(f"Not shown to add anything: {', '.join(redundant)}.")
-    return sentences or ["There is no panel to report."]
+        sentences.append(f"No clear contribution: {', '.join(redundant)}.")
+    return sentences or ["No panel could be fitted."]
 
 
 def joined_document(found: Joined) -> Document:
@@ -58,9 +58,9 @@ def joined_document(found: Joined) -> Document:
 
 def _disagreements(found: Panel | Joined) -> Table:
     columns: Columns = {
-        "one": entry("judge"),
-        "other": entry("other"),
-        "opposite": lambda row: bracketed({**row, "value": row["disagree"]}, percent),
+        "judge": entry("judge"),
+        "other judge": entry("other"),
+        "opposite order": lambda row: bracketed({**row, "value": row["disagree"]}, percent),
     }
     return table_of("Pairs of responses in opposite orders", found.disagreements, columns)
 

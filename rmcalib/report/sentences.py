@@ -11,6 +11,7 @@ import numpy as np
 
 from rmcalib._util import display
 from rmcalib._util.display import HUGE, bracketed, clean_line, count, number, percent, points
+from rmcalib.benchmarks import benchmarks
 from rmcalib.calibration.binning import CROWDED
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import OVERALL, disagreements
@@ -67,15 +68,15 @@ _CLAIM_WORDS = {
 }
 _REVERSED = "its order looks reversed: are the labels or the sign of the rewards swapped?"
 _NOTHING = (
-    "No prompt has exactly one correct response among several, so it cannot be measured how often its choice is right: "
+    "No prompt has exactly one correct response among several, so its accuracy cannot be measured: "
     "give two or more responses per prompt, and label the best one, or correct and wrong ones."
 )
 UNDECIDED = (
     "It gives all responses of a prompt the same reward, so it prefers none of them, and there is no first choice to "
     "judge."
 )
-_NO_REPAIR = "No repair is needed: no error is shown. More prompts could show smaller errors."
-_NO_USE = "Do not act on its probabilities: they are not shown to be better than a uniform guess."
+_NO_REPAIR = "No repair is needed: no error was found. More prompts could show smaller errors."
+_NO_USE = "Do not act on its probabilities: they are not clearly better than a uniform guess."
 _LITTLE_MASS = 0.5
 _REPEATED = 0.05  # of all prompts
 _SAME = (
@@ -98,8 +99,8 @@ WORDS = {
     "temperature": "a number that rewards are divided by before they become probabilities; it changes how sure the "
     "model is, never which response is first",
     "best temperature": "the temperature that makes the labels most probable",
-    "kept information": "how much of what decides a prompt its probabilities tell: 100% is knowing the best response, "
-    "0% is giving every response the same probability, below 0% is worse than that",
+    "kept information": "how much better its probabilities are than a guess, by their log loss: 100% is knowing the "
+    "best response, 0% is giving every response the same probability, below 0% is worse than that",
     "usable information": "the kept information at the best temperature; lost is the difference",
     "ECE": "expected calibration error, the mean distance of says and right over groups of similar probability; it is "
     "above 0 for a calibrated model, too, so the value of a calibrated model stands beside it",
@@ -107,6 +108,35 @@ WORDS = {
     "score": "the benchmark's own number, under All metrics; it may count prompts in another way than right does",
 }
 """The words of a page, in one line each."""
+_SINGLE = {
+    "says": "the mean probability that it states for a response to be correct",
+    "right": "how many of the responses are correct",
+    "kept information": "how much better its probabilities are than the same probability for every response, by their "
+    "log loss: 100% is knowing which responses are correct, 0% is no better, below 0% is worse",
+}
+"""The words that mean something else if each response is correct or not."""
+_USES = {
+    "says": ("confidence",),
+    "right": ("accuracy",),
+    "gap": ("overconfidence", "gap"),
+    "temperature": ("temperature",),
+    "best temperature": ("temperature",),
+    "kept information": ("kept_information",),
+    "usable information": ("usable_information",),
+    "ECE": ("ece",),
+    "log loss": ("nll", "log_loss"),
+    "score": ("rewardbench_score",),
+}
+"""How the names of metrics end that a word is about."""
+
+
+def glossary(view: str, rows: Rows) -> dict[str, str]:
+    """Return the words of a page with these metrics, and their meanings."""
+    shown = {row["metric"] for row in rows if row["value"] is not None}
+    words = WORDS | (_SINGLE if view == "pointwise" else {})
+    used = {word for word, ends in _USES.items() if any(name.endswith(ends) for name in shown)}
+    used |= {"interval"} if any(row["low"] is not None for row in rows) else set()
+    return {word: meaning for word, meaning in words.items() if word in used}
 
 
 def metric_name(metric: str) -> str:
@@ -213,7 +243,7 @@ def _meaning_sentence(manifest: Row) -> str:
         return f"{start} and were read as such (--scale reward undoes that)."
     if used == "probability":
         return f"{start} and were read as probabilities of being correct (--scale reward undoes that)."
-    return f"{start} but were read as rewards; if that is wrong, say --scale {looks}."
+    return f"{start} but were read as rewards; if that is wrong, use --scale {looks}."
 
 
 def _claim(at: Mapping[str, Row], view: str, facts: Row, unit: str = "prompt") -> tuple[str, str]:
@@ -229,7 +259,7 @@ def _claim(at: Mapping[str, Row], view: str, facts: Row, unit: str = "prompt") -
     if _STATEMENTS[view] in facts["shown"]:
         return start, f"{direction(gap['value'])} by {points(gap, sign=False, unit=' points')}"
     look = f", corrected for {count(len(facts['tests']), 'statement')}" if outside_zero(gap) else ""
-    return start, f"not shown to be over- or under-confident (gap {points(gap, unit=' points')}{look})"
+    return start, f"not clearly over- or under-confident (gap {points(gap, unit=' points')}{look})"
 
 
 def _choice_sentences(evaluation: Evaluation, at: Mapping[str, Row]) -> list[str]:
@@ -276,29 +306,31 @@ def _information_sentence(at: Mapping[str, Row], facts: Row) -> str:
     kept, lost, usable = (at.get(f"{name}_information") for name in ("kept", "lost", "usable"))
     if kept is None or lost is None or usable is None:
         return ""
-    start = f"Its probabilities keep {_share(kept)} of the information that decides a prompt"
+    start = f"Its probabilities keep {_share(kept)} of the information about the best response"
     if kept["high"] is not None and kept["high"] < 0 and "scale" in facts["shown"]:
         start = f"Its probabilities are worse than a uniform guess (kept information {_share(kept)})"
     elif kept["low"] is not None and kept["low"] <= 0:
-        start = f"Its probabilities are not shown to be better than a uniform guess (kept information {_share(kept)})"
+        start = (
+            f"Its probabilities are not clearly better than a uniform guess (kept information {_share(kept)})"
+        )
     if "scale" not in facts["shown"]:
-        more = "" if facts["shown"] else "; their scale is not shown to be off"
+        more = "" if facts["shown"] else "; no error of their scale was found"
         return f"{start}{more}."
     if not is_usable(at):
-        return f"{start}, and no temperature is shown to make them better than that."
+        return f"{start}, and no temperature makes them clearly better."
     if not temperature_helps(facts):
         return f"{start}."
     return f"{start}; its rewards would give {_share(usable)} at the best temperature."
 
 
 def is_usable(at: Mapping[str, Row]) -> bool:
-    """Return whether rewards are shown to be better than a uniform guess at their best temperature."""
+    """Return whether rewards are significantly better than a uniform guess at their best temperature."""
     usable = at.get("usable_information")
     return usable is None or usable["low"] is None or bool(usable["low"] > 0)
 
 
 def temperature_helps(facts: Row) -> bool:
-    """Return whether the best temperature is shown to differ from 1, and lowers the log loss on other prompts."""
+    """Return whether the best temperature differs significantly from 1, and lowers the log loss on other prompts."""
     return "scale" in facts["shown"] and facts["gain"] is not None and bool(facts["gain"]["value"] > 0)
 
 
@@ -311,9 +343,9 @@ def _temperature_sentence(at: Mapping[str, Row], facts: Row) -> str:
     if "temperature" not in at or not is_usable(at):
         return ""
     if "scale" not in facts["shown"]:
-        return "One temperature is not shown to repair it." if facts["shown"] else ""
+        return "One temperature does not clearly repair it." if facts["shown"] else ""
     if not temperature_helps(facts):
-        return "A temperature is not shown to help on other prompts."
+        return "A temperature does not clearly help on other prompts."
     best, gain = bracketed(at["temperature"], display.temperature_text), bracketed(facts["gain"])
     return (
         f"Dividing its rewards by T = {best} is estimated to lower the log loss on other prompts by {gain}."
@@ -340,9 +372,9 @@ def _groups_sentence(evaluation: Evaluation) -> str:
         return ""
     looked = f"corrected for looking at {count(len(groups), 'group')}"
     if not flagged and {"gap", "cancels"} & {*facts["shown"]}:
-        return f"No single group is shown to be over- or under-confident by itself ({looked})."
+        return f"No single group stands out ({looked})."
     if not flagged:
-        return f"No group is shown to be over- or under-confident ({looked})."
+        return f"No group stands out ({looked})."
     gaps = {clean_line(row["group"]): row["gap"] for row in flagged}
     largest = sorted(gaps.items(), key=lambda one: -abs(one[1]))[:3]
     named = ", ".join(f"{group} ({100 * gap:+.0f})" for group, gap in largest)
@@ -406,8 +438,8 @@ def _pointwise_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
 def _worth(excess: Row) -> str:
     """Say how much information rewards have response by response: their log loss minus that of the base rate."""
     if excess["high"] is not None and excess["high"] < 0:
-        return "its rewards tell correct responses from wrong ones"
-    return "its rewards are not shown to tell correct responses from wrong ones"
+        return "its rewards separate correct responses from wrong ones"
+    return "its rewards do not clearly separate correct responses from wrong ones"
 
 
 def _vote_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
@@ -417,7 +449,7 @@ def _vote_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     found = [f"{start}: {verdict}."]
     best = at.get("vote_agreement_ceiling")
     if best is not None and best["n"] >= FEWEST:
-        found.append(f"With the best choices, about {percent(best['value'])} would agree (estimated).")
+        found.append(f"Even the best choices would get about {percent(best['value'])} (estimated).")
     return (
         found
         if facts["by_majority"]
@@ -491,20 +523,20 @@ def _result_steps(evaluation: Evaluation, source: str) -> list[Step]:
     if at["overconfidence"]["n"] < FEWEST:
         return [Step(f"Take more prompts: fewer than {FEWEST} show nothing about calibration.")]
     if "calibrator" in evaluation.manifest and not facts["shown"]:
-        return [Step("Use the calibrator: on these prompts no error of its probabilities is shown.")]
+        return [Step("Use the calibrator: on these prompts its probabilities show no error.")]
     repair = [other] if facts["by_majority"] else _repair_steps(evaluation, at, file, other)
     return [*repair, *_acting_steps(evaluation, file)]
 
 
 def _repair_steps(evaluation: Evaluation, at: Mapping[str, Row], file: str, other: Step) -> list[Step]:
-    """Return how to repair probabilities, or that nothing is shown to need it, or to help."""
+    """Return how to repair probabilities, or that no repair is needed, or none helps."""
     facts, kept = evaluation.facts, at.get("kept_information")
     if not facts["shown"]:
         guess = kept is not None and kept["low"] is not None and kept["low"] <= 0
         return [Step(_NO_USE if guess else _NO_REPAIR), other]
     if not is_usable(at):
         words = (
-            "Do not act on its probabilities, and do not repair them: no temperature is shown to make them useful. "
+            "Do not act on its probabilities, and do not repair them: no temperature makes them clearly useful. "
             "Check that labels and rewards belong together (All prompts), then try another model."
         )
         return [Step(words), other]
@@ -519,12 +551,24 @@ def _repair_steps(evaluation: Evaluation, at: Mapping[str, Row], file: str, othe
                 "rmcalib apply NEW_SCORES --calibrator calibrator.json --to probabilities.csv",
             ),
         ]
-    return [
-        Step(
-            "Find where it errs: one temperature is not shown to repair it.",
-            f"rmcalib eval --scores {file} --group-by length,responses",
-        )
-    ]
+    return [_groups_step(evaluation, file)]
+
+
+def _groups_step(evaluation: Evaluation, file: str) -> Step:
+    """Return how to find the prompts that a model is wrong about: groups need different sizes, or texts."""
+    words, texts = (
+        "Find where its errors are: one temperature does not clearly repair them.",
+        evaluation.texts,
+    )
+    command = f"rmcalib eval --scores {file}"
+    if len(set(np.diff(evaluation.scores.offsets).tolist())) > 1:
+        return Step(words, f"{command} --group-by responses")
+    names = {
+        name for entry in benchmarks().values() for name in (entry.name, *(each.id for each in entry.hub))
+    }
+    if texts is not None and texts.name in names:
+        return Step(words, f"{command} --benchmark {quote(texts.name)} --group-by length")
+    return Step(f"{words} Wrong choices are under All prompts.")
 
 
 def _acting_steps(evaluation: Evaluation, file: str) -> list[Step]:
@@ -533,8 +577,8 @@ def _acting_steps(evaluation: Evaluation, file: str) -> list[Step]:
     if found is None or found.choice.threshold is None:
         return []
     words = (
-        f"Accept sure choices without asking a person: {percent(found.choice.accepted)} of the prompts, with at most "
-        f"{found.wrong_at_most:.0%} of them wrong."
+        f"Accept confident choices without asking a person: {percent(found.choice.accepted)} of the prompts, with "
+        f"at most {found.wrong_at_most:.0%} of them wrong."
     )
     fitted = " --calibrator calibrator.json" if temperature_helps(evaluation.facts) else ""
     return [Step(words, f"rmcalib decide {file}{fitted} --to rule.json")]
@@ -550,7 +594,8 @@ def _pointwise_steps(at: Mapping[str, Row], facts: Row, file: str, other: Step) 
     if excess is None or excess["high"] is None or excess["high"] >= 0:
         return [
             Step(
-                "Do not read its rewards as probabilities of being correct: they are not shown to tell any."
+                "Do not read its rewards as probabilities of being correct: correct and wrong responses do not "
+                "clearly differ in their rewards."
             ),
             other,
         ]
@@ -579,8 +624,8 @@ def score_notes(scores: Scores, benchmark: Benchmark | None, whole: Part) -> lis
         notes.append(f"{mark[0].upper()}{mark[1:]}.")
     elif scores.view == "pointwise" and scale.assumed:
         notes.append(
-            "Nobody said what these rewards are. They are taken as log-odds of being correct; if they come from a "
-            "Bradley-Terry model, say --scale utility."
+            "The scale of these rewards is unknown. They are taken as log-odds of being correct; if they come from "
+            "a Bradley-Terry model, use --scale utility."
         )
     notes += [clean_line(note) for note in scores.manifest.get("notes") or ()]
     if scores.view == "top_1":
@@ -639,7 +684,7 @@ def _undecided_notes(whole: Part) -> list[str]:
     if labelled < len(whole) and "inclusion" not in whole.scores.extra:
         notes.append(
             f"{labelled:,} of {count(len(whole), 'prompt')} are labelled; all numbers are about these, because it is "
-            "not known how they were drawn (`rmcalib label` draws at random)."
+            "unknown how they were drawn (`rmcalib label` draws at random)."
         )
     if whole.n_tied:
         notes.append(
@@ -653,8 +698,8 @@ def _undecided_notes(whole: Part) -> list[str]:
         )
     if decided + whole.n_tied < labelled:
         notes.append(
-            f"{count(labelled - decided - whole.n_tied, 'prompt')} where no response, or every one, is correct, or "
-            "some labels are missing: left out."
+            f"{count(labelled - decided - whole.n_tied, 'prompt')} where no response or every response is correct, or "
+            "labels are missing: left out."
         )
     if one < decided:
         notes.append(
@@ -689,7 +734,7 @@ def _shared_rewards(scores: Scores) -> list[str]:
     if not shared:
         return []
     return [
-        f"{count(shared, 'response')} share their reward with another response to the same prompt. "
+        f"{count(shared, 'response')} have the same reward as another response to the same prompt. "
         "A tie of t responses counts as 1/t right."
     ]
 
@@ -713,7 +758,7 @@ def _repeated_prompts(scores: Scores) -> list[str]:
         return []
     return [
         f"{count(repeated, 'prompt')} of {scores.n_items:,} have the rewards and labels of another one. "
-        "If prompts are repeated, intervals are too narrow: say which ones belong together with --cluster."
+        "If prompts are repeated, intervals are too narrow: name the column that groups them with --cluster."
     ]
 
 

@@ -175,7 +175,7 @@ def _notes(about: Mapping[str, Any], scores: Scores, source: str) -> list[str]:
 
 @dataclass(frozen=True)
 class LabelRow:
-    """A row of a file of labels: whose label of which response, and what it is; the response is None if that is it."""
+    """A row of a file of labels: the person, the response and the label; the response is None if the label names it."""
 
     row: int
     prompt: str

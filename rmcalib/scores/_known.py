@@ -38,7 +38,7 @@ def load_board(name: str = "rewardmath") -> dict[str, Scores]:
     ----------
     name : str
         ``"rewardmath"``: the published rewards of nine classifiers on RewardMATH, 483 problems of MATH with
-        ten solutions each, of which the first is correct. ``"reward-bench-2"``: the rewards of three
+        ten solutions each; the first is correct. ``"reward-bench-2"``: the rewards of three
         classifiers on RewardBench 2, 1,865 prompts. ``"real"``: both. ``"pandalm"``: the verdicts of two
         judges on the 999 pairs of PandaLM's test set, with the votes of three people on each.
 

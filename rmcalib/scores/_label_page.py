@@ -64,5 +64,5 @@ def _asset(name: str) -> str:
 
 
 def _shown(text: Any) -> str:
-    """Return a text without characters that change how others are shown."""
+    """Return a text without characters that change how other text is displayed."""
     return UNSHOWN.sub("\ufffd", str(text or "").replace("\r\n", "\n"))

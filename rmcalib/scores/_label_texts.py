@@ -49,7 +49,7 @@ def texts_of(scores: Scores, origin: Table, row: IntArray, benchmark: Benchmark 
 
 
 def _responses(columns: Mapping[str, Any], number: Sequence[int]) -> list[str] | None:
-    """Return the text of each response: in a column of its own, in a list, or as chosen and rejected."""
+    """Return the text of each response: from a column, a list, or chosen and rejected."""
     for name in _RESPONSE:
         if name in columns and _are_texts(columns[name]):
             return [_as_text(text) for text in columns[name]]

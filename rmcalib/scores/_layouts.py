@@ -63,7 +63,7 @@ _LOG = {"time", "prompt", "response", "reward"}
 
 
 class Simpler(NamedTuple):
-    """A table as a layout was read: its columns, their roles, and what its labels mean if the layout says so."""
+    """A table as a layout was read: its columns, their roles, and what its labels mean if the layout defines it."""
 
     table: Table
     roles: Roles
@@ -418,13 +418,13 @@ def _people(table: Table, roles: Roles) -> Roles | None:
         len(names) != 1 or names[0] not in table.columns for names in shown.values()
     ):
         return None
-    # Whether a response is correct is no rating: of two answers, both may be.
+    # Correct or not is not a rating: two answers may both be correct.
     is_rating = "label" in roles or by_name(rating[0]) != "correct"
     return shown if is_rating and have_repeats(_keys(table, {**roles, **shown})) else None
 
 
 def _keys(table: Table, roles: Roles) -> list[npt.NDArray[Any]]:
-    """Return the columns that tell responses apart."""
+    """Return the columns that identify responses."""
     free = free_columns(table, roles)
     names = [roles[role][0] for role in ("prompt", "response")]
     for role in ("category", "step", "model"):

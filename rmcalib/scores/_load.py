@@ -45,7 +45,7 @@ class _Reading:
 
 
 # What a source has of one model: columns, what is known about them, the table they are from, and what its labels
-# mean if the source says so. A table without a manifest is foreign: its numbers may be anything.
+# mean if the source defines it. A table without a manifest is foreign: its numbers may be anything.
 Found = tuple[Mapping[str, Any], dict[str, Any], _files.Table, Labels | None]
 
 

@@ -234,7 +234,7 @@ STEPS = tuple(_COMBINED)
 def step_rewards(values: Sequence[Any], steps: str = "product") -> tuple[FloatArray, bool]:
     """Return one reward per response from the scores of its steps, and whether these were probabilities.
 
-    The reward is NaN for a response without steps, or if they are no finite numbers. If all step scores are
+    The reward is NaN for a response without steps, or if they are not finite. If all step scores are
     from 0 to 1, they are probabilities that a step is correct. They are combined into a probability p that the
     response is correct, and the reward is its log-odds, log p − log(1 − p). If exactly one response of a prompt
     is correct, and the responses are independent, the softmax of these rewards is the probability that it is

@@ -122,7 +122,7 @@ def prompt_columns(table: Table, stated: Roles) -> list[str]:
 
 
 def free_columns(table: Table, stated: Roles) -> dict[str, str]:
-    """Return the columns that nobody has stated a role for, by their plain names."""
+    """Return the columns without a stated role, by their plain names."""
     used = {name for names in stated.values() for name in names}
     return {plain(name): name for name in reversed(table.columns) if name not in used}
 
@@ -148,7 +148,7 @@ def _absent(table: Table, roles: Roles, *, wide: bool) -> list[str]:
 
 
 def fits(role: str, table: Table, name: str) -> bool:
-    """Whether values can be what the name of their column says: texts of responses are no ids or labels."""
+    """Whether values fit the name of their column: texts of responses are not ids or labels."""
     tests: dict[str, Callable[[Any], bool]] = {
         "response": lambda value: len(str(value)) <= _LONGEST_RESPONSE,
         "label": lambda value: not isinstance(value, str) or len(value) <= LONGEST_ID,

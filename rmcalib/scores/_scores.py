@@ -428,7 +428,7 @@ class Scores:
         manifest : Mapping[str, Any], optional
             Information about how the scores were made.
         labels : {"best", "correct", "votes"}, optional
-            What the labels mean, if the source says so; otherwise the manifest or the labels decide.
+            What the labels mean, if the source defines it; otherwise the manifest or the labels decide.
         source, place
             Name the data and the row in error messages.
 

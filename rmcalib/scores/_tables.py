@@ -98,7 +98,7 @@ def _of_long(
 
 
 def _prompts(texts: Columns, cluster: Any, steps: FloatArray | None) -> Columns:
-    """Return the ids of prompts. (category, id) is the id; a prompt of a later step is one of its own."""
+    """Return the ids of prompts. (category, id) is the id; a prompt of a later step is a separate one."""
     columns, ids = {}, texts["prompt"]
     if "category" in texts:
         keys = [*zip(ids.tolist(), texts["category"].tolist(), strict=True)]

@@ -185,7 +185,7 @@ def label(
         inclusion, drawn, how = _second_phase(labelled, n, rng)
     elif second is not None:
         inclusion = unequal_inclusion(_unsure(labelled, load_scores(second), asked), n)
-        how = "more where a second judge is unsure"
+        how = "more where a second judge is less confident"
         drawn = systematic(inclusion, rng.permutation(labelled.n_items), rng)
     else:
         inclusion = np.full(labelled.n_items, min(n / labelled.n_items, 1.0))

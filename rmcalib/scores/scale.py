@@ -41,7 +41,7 @@ class Scale:
     reason : str
         How it is known, or why there are no probabilities.
     assumed : bool
-        Whether nobody stated it.
+        Whether it was assumed.
     of : {"best", "correct"}
         What a ``probability`` is the probability of.
 
@@ -185,7 +185,7 @@ def scale_by_loss(loss: str, bradley_terry: Any, stated: Any = None) -> Scale:
 
 
 def registered_scale(model: str) -> Scale | None:
-    """Return the scale of a model that the registry knows; None for others."""
+    """Return the scale of a registered model; None for others."""
     entry = _leaderboard().get(model)
     if entry is None:
         return None

@@ -54,6 +54,67 @@ def test_report_of_runs_of_the_built_in_board_and_of_a_table(
     assert "rmcalib compare real/" in real.out
 
 
+# What a user puts in place of the words in capitals.
+FILLED = {"OTHER_SCORES": "b.csv", "NEW_SCORES": "new.csv", "LABELLED": "b.csv", "FILE": "new.csv"}
+MEASURING = ("eval", "report", "compare", "card")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "eval --scores a.csv",
+        "eval --scores b.csv",
+        "eval --scores correct.csv",
+        "report a.csv b.csv",
+        "report new.csv a.csv b.csv",
+        "report runs",
+        "report --table table.csv",
+        "report --benchmark rewardmath --metric gap",
+        "compare a.csv b.csv",
+        "calibrate a.csv --to a.json",
+        "decide correct.csv --to rule.json",
+        "best-of-n correct.csv",
+        "apply new.csv --calibrator fitted.json --to new-with-p.csv",
+        "combine a.csv b.csv --to panel.json",
+        "combine a.csv b.csv --to panel.parquet",
+        "card a.csv",
+        "list metrics gap",
+        "list benchmarks",
+    ],
+)
+def test_commands_that_are_printed_run(
+    command: str, two: tuple[str, str], tmp_path: Path, invoke: Invoke
+) -> None:
+    write_scores(tmp_path / "new.csv")
+    rows = pandas.read_csv(tmp_path / "new.csv")
+    rows.drop(columns="is_best").to_csv(tmp_path / "new.csv", index=False)
+    correct = np.random.default_rng(1).random(len(rows)) < 1 / (1 + np.exp(-rows["score"] / 2))
+    rows.drop(columns="is_best").assign(correct=correct.astype(int)).to_csv(
+        tmp_path / "correct.csv", index=False
+    )
+    (tmp_path / "table.csv").write_text("model,leaderboard_score,ece\nx,0.8,0.1\ny,0.7,0.2\n")
+    if "fitted.json" in command:
+        assert invoke("calibrate", "a.csv", "--to", "fitted.json", "--quiet").code == 0
+    if command == "report runs":
+        for name in two:
+            assert invoke("eval", "--scores", name, *QUICK, "--quiet").code == 0
+    quick = QUICK if command.split()[0] in MEASURING else ()
+    done = invoke(*command.split(), *quick)
+    assert done.code == 0, done.err
+    assert max(map(len, (line for line in done.out.splitlines() if str(tmp_path) not in line))) <= 100
+    pages = [Path(line.split(": ")[1]) for line in done.out.splitlines() if line.startswith("Report: ")]
+    printed = [line[line.index("rmcalib ") :] for line in done.out.splitlines() if "  rmcalib " in line]
+    printed += [line.split(": ", 1)[1] for line in done.out.splitlines() if line.startswith("Next")]
+    printed = [line for line in printed if line.startswith("rmcalib ") and "--push-to-hub" not in line]
+    for page in pages:
+        assert all(text.split()[1] in page.read_text() for text in printed)
+    for text in dict.fromkeys(printed):
+        text = text.replace("--to FILE", "--to written.json")
+        words = [FILLED.get(word, word) for word in shlex.split(text)[1:]]
+        again = invoke(*words, *(QUICK if words[0] in MEASURING else ()))
+        assert again.code == 0, f"{text}: {again.err}"
+
+
 def test_compare_with_conditions_and_files(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:
     done = invoke(
         "compare", *two, *QUICK, "--to", "rows.csv", "--json", "--fail-if", "abs(overconfidence).high<0"

@@ -233,7 +233,7 @@ class Monitor:
         self._is_old = False
         self._rebuild()
         if self._looks:
-            # Looks that nobody could make in time are spent.
+            # Looks that were missed count as made.
             new = self._looks[self._boundary.looks :] or self._looks[-1:]
             for look in new:
                 self._boundary_step(look)

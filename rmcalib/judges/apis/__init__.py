@@ -16,7 +16,7 @@ from rmcalib.judges.apis.vllm import Vllm
 APIS: tuple[Api, ...] = (Vllm(), Sglang(), Openrlhf(), Slime(), LlamaFactory(), Score())
 """A new API is a file and a row here; one that is asked is also a choice of `endpoint_kind`."""
 UNKNOWN = Api()
-"""A server of which only the chat API is known."""
+"""A server with only a known chat API."""
 PATHS = frozenset(path for api in APIS for path in api.served_at)
 
 

@@ -26,7 +26,7 @@ class WholeTexts(Protocol):
 
 
 class Api:
-    """How clients ask for rewards and what servers answer; each API is a class in a file of its own.
+    """How clients ask for rewards and what servers answer; each API is a class in a separate file.
 
     A judge asks servers of an API that has `paths`, and `serve` answers requests that have `keys`.
 

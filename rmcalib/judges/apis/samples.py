@@ -53,7 +53,7 @@ class Scored:
 
 
 def as_text(content: Any, where: str) -> str:
-    """Return the content of a message: a text, or a list of parts of which all are texts."""
+    """Return the content of a message: a text, or a list of parts that are all texts."""
     if isinstance(content, str):
         return content
     if isinstance(content, Sequence):
@@ -79,7 +79,7 @@ def as_messages(messages: Any, where: str) -> tuple[dict[str, str], ...]:
 def as_sample(
     prompt: Any, response: Any, where: str, *, label: Any = None, step: int | None = None
 ) -> Sample:
-    """Return a sample from a prompt and a response, each of which is a text or a list of messages.
+    """Return a sample from a prompt and a response; each is a text or a list of messages.
 
     Messages that come before the last one of the response, such as tool calls, belong to the prompt.
 

@@ -22,7 +22,8 @@
 
   // Commands can be copied; where the browser forbids it, they are selected.
   for (const command of document.querySelectorAll(".command")) {
-    const text = command.textContent, button = element("button", "Copy"), code = element("code", text);
+    const text = command.textContent, button = element("button", "Copy"), code = element("code");
+    code.append(...command.childNodes); // each word is an element, so that lines break between words only
     button.type = "button";
     button.setAttribute("aria-label", `Copy: ${text}`);
     command.replaceChildren(code, button);

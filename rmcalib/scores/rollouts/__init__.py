@@ -1,7 +1,7 @@
 """Samples that training frameworks write become scores with steps.
 
-`frameworks` knows the files of each framework, `columns` which of their columns are rewards and labels, `samples` is a
-step as arrays, and `reader` follows a folder that grows.
+`frameworks` has the files of each framework, `columns` finds their rewards and labels, `samples` is a step as arrays,
+and `reader` follows a folder that grows.
 """
 
 from rmcalib.scores.rollouts.columns import Labeller

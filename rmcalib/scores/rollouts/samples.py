@@ -103,7 +103,7 @@ class StepSamples:
         return np.array([first[key] != row for row, key in enumerate(keys)], dtype=bool)
 
     def digest(self) -> bytes:
-        """Return what tells changed samples apart."""
+        """Return what identifies changed samples."""
         content = hashlib.sha256()
         for array in self._arrays().values():
             is_text = array.dtype == object
