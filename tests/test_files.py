@@ -234,6 +234,8 @@ def test_keys_in_urls_are_not_shown(url: str, invoke: Invoke) -> None:
         ("batch", "--models", "m.yaml", "-o", url),
         ("apply", url, "--calibrator", url),
         ("serve", "--model", url),
+        ("doctor", url),
+        ("eval", "--scores", "a.parquet", url),
     ):
         result = invoke(*line)
         assert result.code == 2, result.err

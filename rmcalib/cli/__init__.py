@@ -186,7 +186,7 @@ def _usage_line(error: CycloptsError, line: str) -> str:
 def _one_line(error: Exception) -> str:
     line = masked(clean_line(with_options(str(error)))) or type(error).__name__
     if isinstance(error, CycloptsError):
-        return _usage_line(error, line)
+        return masked(_usage_line(error, line))
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         return f"standard output, or a file: {error.strerror}"
     if isinstance(error, (*_BAD_INPUT, PeerError)):
