@@ -148,6 +148,12 @@ def may_fuzz() -> bool:
     return os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
 
 
+def test_documentation_is_not_counted_as_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    source = '"""A module."""\n\nLIMIT = 3\n"""What it\nlimits."""\n\n\nclass A:\n    x: int = 0\n    """A field."""\n'
+    assert importlib.import_module("count_lines").code_lines(source) == 3
+
+
 def few_prompts(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute the values of unlimited data from fewer prompts."""
     if hasattr(script, "MANY"):

@@ -218,7 +218,8 @@ def find_root(
                 trial = -at_now * (now - before) / (at_now - at_before)
             else:  # an inverse parabola
                 a, b = (at_before - at_now) / (before - now), (at_opposite - at_now) / (opposite - now)
-                trial = -at_now * (at_opposite * b - at_before * a) / (b * a * (at_opposite - at_before))
+                with np.errstate(over="ignore", invalid="ignore"):  # of huge values: then it is halved
+                    trial = -at_now * (at_opposite * b - at_before * a) / (b * a * (at_opposite - at_before))
         if 2 * abs(trial) < min(abs(step_before), 3 * abs(half) - least):
             step_before, step = step, trial
         else:  # half the interval

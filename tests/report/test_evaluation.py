@@ -40,6 +40,8 @@ def test_values_are_those_of_the_definitions() -> None:
     assert set(found.table.columns) == {"category", "metric", "value", "low", "high", "n", "note"}
     with pytest.raises(ValueError, match="nothing"):
         found.value("nothing")
+    with pytest.raises(ValueError, match="maths.*overall"):
+        found.value("gap", "maths")
 
 
 def test_a_table_a_file_and_scores_give_the_same(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 
 from rmcalib.leaderboards import leaderboard, report_from_runs, report_from_table
@@ -188,6 +189,7 @@ def test_several_benchmarks_are_side_by_side(tmp_path: Path) -> None:
         ("", "no models"),
         ("model,score,ece\n", "no models"),
         ("model,score\na,1\n", "ece_score"),
+        ("model,prompt_id,score\na,1,1\n", "prompt_id"),
         ("name,score,ece\na,1,2\n", "model"),
         ("model,score,ece\na,1,x\n", "ece is 'x'"),
         ("model,score,ece\na,1,0.1\na,2,0.2\n", "'a'"),
@@ -202,6 +204,18 @@ def test_bad_tables_give_one_line(text: str, named: str, tmp_path: Path) -> None
         report_from_table(table)
     assert str(table) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_clusters_widen_intervals_and_an_unknown_column_is_named(tmp_path: Path) -> None:
+    rows = synthetic(0, skill=0.5).to_pandas()
+    twice = pandas.concat([rows, rows.assign(item_id="again-" + rows["item_id"])])
+    path = tmp_path / "twice.csv"
+    twice.assign(question=[*rows["item_id"], *rows["item_id"]]).to_csv(path, index=False)
+    alone, together = (board_of([path], settings=FAST, cluster=name).models[0] for name in (None, "question"))
+    width, wider = (row["values"]["overconfidence"] for row in (alone, together))
+    assert wider["high"] - wider["low"] > 1.2 * (width["high"] - width["low"])
+    with pytest.raises(ValueError, match="nothing"):
+        report_from_runs([path], cluster="nothing")
 
 
 def test_missing_folders_and_damaged_manifests_are_named(tmp_path: Path) -> None:
