@@ -40,7 +40,7 @@ def test_values_are_those_of_the_definitions() -> None:
     assert set(found.table.columns) == {"category", "metric", "value", "low", "high", "n", "note"}
     with pytest.raises(ValueError, match="nothing"):
         found.value("nothing")
-    with pytest.raises(ValueError, match="maths.*overall"):
+    with pytest.raises(ValueError, match=r"maths.*overall"):
         found.value("gap", "maths")
 
 
