@@ -67,6 +67,11 @@ class World:
         """Whether the rewards are no log-odds."""
         return bool(self.reference or self.start or self.unsaid)
 
+    @property
+    def has_oracle(self) -> bool:
+        """Whether an oracle is measured, too."""
+        return bool(self.gap) and not (self.is_raw or self.pool or self.grows)
+
 
 def samples(
     rng: np.random.Generator, world: World, hidden: np.ndarray, level: np.ndarray, gap: float, coin: bool
@@ -177,6 +182,8 @@ def run(world: World, seed: int, limits: Limits) -> tuple[int | None, str, np.nd
         reward, label = rewards_of(rng, world, x).ravel(), np.where(labelled, y, np.nan).ravel()
         prompt = np.repeat(ids, world.per_prompt)
         watcher.update([StepSamples(step, prompt, reward, label, nothing, np.ones(x.size), nothing)])
+        if not world.has_oracle and any(monitor.alarms for monitor in watcher._errors):
+            break
     alarm = watcher.result().alarm
     return (None, "", residuals) if alarm is None else (int(alarm["step"]), str(alarm["what"]), residuals)
 
@@ -312,7 +319,7 @@ def main() -> None:
         ]
         cells += quantiles(steps, world.after)
         edge = residuals["fresh prompts, gap on the edge"]
-        if world.gap and not (world.is_raw or world.pool or world.grows):
+        if world.has_oracle:
             best = oracle(residuals[world.name], edge, world.gap)
             cells += [
                 f"{(np.isfinite(best) & (best > world.after)).mean():.0%}",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rmcalib.integrations.trackers import Send
     from rmcalib.integrations.watcher import Watch
 
+_Row = Mapping[str, Any]
 _REWRITE = 5.0  # seconds between two versions of the page while following, at least
 _SHARE = 0.02  # of the time that drawing it may take
 
@@ -39,7 +41,7 @@ def command(
     benchmark: Annotated[Name | None, Parameter(metavar="FILE")] = None,
     label_from: Annotated[Name | None, Parameter(metavar="FILE.py:FUNCTION")] = None,
     follow: bool = False,
-    log_to: Annotated[Name | None, Parameter(metavar="NAME")] = None,
+    log_to: Annotated[tuple[Name, ...], Parameter(metavar="NAME", negative=())] = (),
     to: options.OutputFile | None = None,
     markdown: options.Markdown = None,
     output: options.Place = "runs/watch",
@@ -66,7 +68,7 @@ def command(
     follow
         Wait for new steps, until there is an alarm, a condition holds, or Ctrl-C.
     log_to
-        Also send each step to wandb, trackio, tensorboard, mlflow, or as JSON to a URL.
+        Also send each step to wandb, trackio, tensorboard, mlflow, or as JSON to a URL; several times for several.
     to
         Also write the steps as CSV; - is standard output.
     margin
@@ -85,7 +87,6 @@ def command(
     from rmcalib._util.files import write_csv, write_text
     from rmcalib._util.storage import as_path
     from rmcalib.integrations import watch
-    from rmcalib.integrations.label_function import label_function
     from rmcalib.integrations.trackers import tracker
     from rmcalib.integrations.watch_page import WATCHED
     from rmcalib.report.card import markdown_summary
@@ -93,10 +94,9 @@ def command(
     reading.refuse("rollouts have rewards, by prompt", "columns", "scale", "labels", "labels_are")
     conditions = [parse_condition(text, WATCHED) for text in fail_if]
     page = as_path(output) / "report.html"
-    logged = nullcontext() if log_to is None else tracker(log_to, str(output))
-    with session(common, to=to, markdown=markdown) as screen, logged as send:
-        labeller = None if label_from is None else label_function(label_from, folder)
-        following = _Following(screen, page, conditions, send, follow)
+    with session(common, to=to, markdown=markdown) as screen, ExitStack() as opened:
+        trackers = [opened.enter_context(tracker(name, str(output))) for name in log_to]
+        following = _Following(screen, page, conditions, trackers, follow)
         found = watch(
             folder,
             columns=reading.columns,
@@ -105,7 +105,7 @@ def command(
             scale=reading.scale,
             labels_are=reading.labels_are,
             labels=reading.labels,
-            label_from=labeller,
+            label_from=label_from,
             follow=follow,
             margin=margin,
             window=window,
@@ -121,16 +121,14 @@ def command(
             write_text(markdown, markdown_summary([found.document()], met))
         if to is not None:
             write_csv(to, found.steps)
-        ended = follow or found.document().steps
         screen.finish(
             found.document(),
             {**found.content(), "page": str(page)},
             written={"Steps": to, "Page": page},
-            then="" if ended else "the same command with --follow (wait for new steps)",
         )
     for line in met:
         say(line)
-    return int(found.alarm is not None or bool(met))
+    return int(found.alarm is not None or bool(met) or following.lost)
 
 
 @dataclass
@@ -140,66 +138,72 @@ class _Following:
     screen: Screen
     page: Path
     conditions: Sequence[Condition]
-    send: Send | None
+    trackers: Sequence[Send]
     follow: bool
     met: list[str] = field(default_factory=list)
     _shown: dict[float, Mapping[str, Any]] = field(default_factory=dict)
-    _told: set[tuple[str, float]] = field(default_factory=set)
+    _said: set[tuple[str, float]] = field(default_factory=set)
     _next_page: float = 0.0
     _failed: set[str] = field(default_factory=set)
 
-    def look(self, found: Watch) -> bool:
+    @property
+    def lost(self) -> bool:
+        """Whether something could not be sent at the only look."""
+        return bool(self._failed) and not self.follow
+
+    def look(self, now: Watch) -> bool:
         """Show what is new; return whether watching ends, because a condition holds."""
 
-        new = [row for row in found.steps if self._shown.get(row["step"]) is not row]
-        self._shown = {row["step"]: row for row in found.steps}
-        every = {(one["what"], one["look"]): one for one in (*found.alarms, *found.changes)}
-        alarms = [one for key, one in every.items() if key not in self._told]
-        self._told |= every.keys()
+        new = [row for row in now.steps if self._shown.get(row["step"]) is not row]
+        self._shown = {row["step"]: row for row in now.steps}
+        every = {(alarm["what"], alarm["look"]): alarm for alarm in (*now.alarms, *now.changes)}
+        alarms = [alarm for key, alarm in every.items() if key not in self._said]
+        self._said |= every.keys()
         if self.follow:
-            kinds = ["change" if one in found.changes else "ALARM" for one in alarms]
-            self._say(
-                new,
-                [(one["step"], f"{kind}: {one['reason']}") for kind, one in zip(kinds, alarms, strict=True)],
-            )
+            if self.screen.prints:
+                self._say(new, alarms, now.changes)
             self.met += _met(self.conditions, new, unknown_ends=False)
             if time.monotonic() >= self._next_page:
                 began = time.process_time()
-                self._try(lambda: found.to_html(self.page))
+                self._try(lambda: now.to_html(self.page))
                 pause = max(_REWRITE, (time.process_time() - began) / _SHARE)
                 self._next_page = time.monotonic() + pause
-        if self.send is not None:
-            for row in new:
+        at = {alarm["step"] for alarm in alarms}  # late labels may raise an alarm at a step that is not new
+        fresh = {row["step"] for row in new}
+        rows = [row for row in now.steps if row["step"] in fresh | at]
+        for send in self.trackers:
+            for row in rows:
                 texts = [alarm["reason"] for alarm in alarms if alarm["step"] == row["step"]]
-                self._try(lambda row=row, texts=texts: self.send(row, texts))  # type: ignore[misc]
+                if not self._try(partial(send, row, texts)):
+                    break  # its server may be slow to fail
         return self.follow and bool(self.met)
 
-    def _say(self, rows: Sequence[Mapping[str, Any]], alarms: Sequence[tuple[float, str]]) -> None:
-        """Show new steps by the columns that a terminal shows, and their alarms."""
+    def _say(self, rows: Sequence[_Row], alarms: Sequence[_Row], changes: Sequence[_Row]) -> None:
+        """Show steps by the columns that a terminal shows, and alarms."""
         from rmcalib.integrations.watch_page import WATCHED, step_cell
 
-        if not self.screen.prints:
-            return
         for row in rows:
             cells = {
-                one.label: step_cell(name, row).text for name, one in WATCHED.items() if not one.page_only
+                column.label: step_cell(name, row).text
+                for name, column in WATCHED.items()
+                if not column.page_only
             }
             numbers = (f"{label} {text}" for label, text in cells.items() if text != "–")
             say(f"step {row['step']:g}: {', '.join(numbers)}")
-            for step, text in alarms:
-                if step == row["step"]:
-                    say(f"step {step:g}: {text}")
+        for alarm in alarms:
+            kind = "change" if alarm in changes else "ALARM"
+            say(f"step {alarm['step']:g}: {kind}: {alarm['reason']}")
 
-    def _try(self, work: Callable[[], Any]) -> None:
+    def _try(self, work: Callable[[], Any]) -> bool:
         """Do something that may fail for a while, such as writing to a full disk; report each failure once."""
         try:
             work()
         except (OSError, ValueError) as error:
-            if not self.follow:
-                raise
             if str(error) not in self._failed:
                 self._failed.add(str(error))
                 say(str(error))
+            return False
+        return True
 
 
 def _met(

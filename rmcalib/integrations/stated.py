@@ -28,7 +28,7 @@ class Reading:
     states : bool
         Whether a reward states the probability that its sample is correct.
     asked : bool
-        Whether the user said so.
+        Whether the user said so, or the first labels agree.
     """
 
     kind: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
+_log = logging.getLogger("rmcalib")
 TRACKERS = ("wandb", "trackio", "tensorboard", "mlflow")
 _SECONDS = 10.0  # a webhook that does not answer must not hold the watch up
 Send = Callable[[Mapping[str, Any], list[str]], None]
@@ -59,8 +61,11 @@ def tracker(name: str, folder: str = "runs/watch") -> Iterator[Send]:
     try:
         yield guarded
     finally:
-        with _inside(name):
-            close()
+        try:
+            with _inside(name):
+                close()
+        except ValueError as error:  # the result counts, not its copy
+            _log.warning("%s", error)
 
 
 @contextmanager

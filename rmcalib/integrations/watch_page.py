@@ -49,17 +49,17 @@ _PERCENT = (
 _BRACKETED = ("gap", "auroc", *(change.column for change in CHANGES if not change.page_only))
 
 
-def watch_document(found: Watch) -> Document:
+def watch_document(watched: Watch) -> Document:
     """Return the document of a watched training run: curves, and one row per step."""
-    first, last = (found.steps[0]["step"], found.steps[-1]["step"]) if found.steps else (0, 0)
+    first, last = (watched.steps[0]["step"], watched.steps[-1]["step"]) if watched.steps else (0, 0)
     columns: Columns = {"step": lambda row: Cell(f"{row['step']:g}", row["step"])}
     for name, column in WATCHED.items():
-        values = [row.get(name) for row in found.steps]
+        values = [row.get(name) for row in watched.steps]
         # Details that are 0 in all steps are left out.
-        if any(_known(value) and (value or not column.page_only) for value in values):
+        if any(_has(value) and (value or not column.page_only) for value in values):
             columns[column] = partial(step_cell, name)
     # Unknown numbers are left out of the curves.
-    drawn = [{name: value if _known(value) else None for name, value in row.items()} for row in found.steps]
+    drawn = [{name: value if _has(value) else None for name, value in row.items()} for row in watched.steps]
     panels = {
         title: curves
         for title, curves in figures.WATCHED.items()
@@ -68,80 +68,95 @@ def watch_document(found: Watch) -> Document:
     label = f"Over the steps: {', '.join(panels)}"
     return Document(
         title="Training run",
-        subtitle=f"{count(len(found.steps), 'step')}, {first:g} to {last:g}",
-        sentences=watch_sentences(found),
+        subtitle=f"{count(len(watched.steps), 'step')}, {first:g} to {last:g}",
+        sentences=watch_sentences(watched),
         first=[
             Drawing("curves", partial(figures.curves_figure, drawn, panels), label),
-            table_of("steps", reversed(found.steps), columns),
+            table_of("steps", reversed(watched.steps), columns),
         ],
-        steps=watch_steps(found),
-        footer=f"Intervals: 95%, prompts as clusters. Probabilities: {_REFERENCE[found.reference['kind']]}.",
+        steps=watch_steps(watched),
+        footer=f"Intervals: 95%, prompts as clusters. Probabilities: {_REFERENCE[watched.reference['kind']]}.",
     )
 
 
-def watch_sentences(found: Watch) -> list[str]:
+def watch_sentences(watched: Watch) -> list[str]:
     """Return whether the alarm holds, what it is about, what it stands on, and what could not be measured."""
-    chance, effective = f"{1 - found.level:.0%}", 100 * found.reference["margin"]
-    sentences = [f"Alarm at step {alarm['step']:g}: {alarm['reason']}." for alarm in found.alarms]
+    chance, effective = f"{1 - watched.level:.0%}", 100 * watched.reference["margin"]
+    sentences = [f"Alarm at step {alarm['step']:g}: {alarm['reason']}." for alarm in watched.alarms]
     if sentences:
         sentences.append(
-            f"The gap is significantly above {effective:.2g} points. The chance of a false alarm in the whole run "
+            f"The error is significantly above {effective:.2g} points. The chance of a false alarm in the whole run "
             f"is at most {chance}."
         )
-    elif found.waiting:
+    elif watched.waiting:
         sentences = [
-            f"No alarm yet: the reference needs about {count(found.waiting, 'more labelled prompt')}."
+            f"No alarm yet: the reference needs about {count(watched.waiting, 'more labelled prompt')}."
         ]
-    elif found.reference["kind"] == "none":
+    elif watched.reference["kind"] == "none":
         sentences = [
-            f"No alarm without a reference: {found.reference['reason']}. Give a calibrator: a file, or 'start'."
+            f"No alarm without a reference: {watched.reference['reason']}. Give a calibrator: a file, or 'start'."
         ]
-    elif not found.labels.get("samples"):
+    elif not watched.labels.get("samples"):
         sentences = ["Without labels there is no alarm, because it is unknown which samples are correct."]
     else:
         sentences = [f"No alarm: the gap is not significantly above {effective:.2g} points."]
-    sentences += _about_labels(found)
+    sentences += _about_labels(watched)
     sentences += [
         f"Change at step {change['step']:g}: {change['reason']}. That is a change, not an error."
-        for change in found.changes
+        for change in watched.changes
     ]
-    if found.reference["kind"] == "stated":
+    if watched.reference["kind"] == "stated":
         what = {"probability": "as probabilities of being correct", "log_odds": "as log-odds"}
-        read = what.get(found.reference["scale"], f"as {found.reference['scale']}")
-        sentences.append(f"Rewards are read {read} ({found.reference['reason']}).")
-    if found.reference["reason"] == OTHER_SCALE:
+        read = what.get(watched.reference["scale"], f"as {watched.reference['scale']}")
+        sentences.append(f"Rewards are read {read} ({watched.reference['reason']}).")
+    if watched.reference["reason"] == OTHER_SCALE:
         sentences.append(
             "Nobody said what the rewards are. They were taken as log-odds, but the first labels show another scale, "
             "so b and T are fitted on these; if they are log-odds after all, say so: --scale log_odds."
         )
-    if effective > 100 * found.margin + 0.05:
+    if effective > 100 * watched.margin + 0.05:
         sentences.append(
-            f"The margin of {100 * found.margin:g} points grows to {effective:.2g} by the reference's error."
+            f"The margin of {100 * watched.margin:g} points grows to {effective:.2g} by the reference's error."
         )
-    sentences += _not_measured(found)
-    if found.problems:
-        sentences.append(f"{count(len(found.problems), 'file')} could not be read: {found.problems[-1]}.")
+    sentences += _not_measured(watched)
+    if watched.problems:
+        sentences.append(f"{count(len(watched.problems), 'file')} could not be read: {watched.problems[-1]}.")
     return sentences
 
 
-def watch_steps(found: Watch) -> list[Step]:
-    """Return what to do about an alarm, or for lack of labels."""
-    folder, samples = shlex.quote(found.source[0]), shlex.join(found.source)
-    if found.alarm is not None:
-        return _after_alarm(found, found.alarm)
-    if found.steps and not found.labels.get("samples"):
+def watch_steps(watched: Watch) -> list[Step]:
+    """Return what to do next: about an alarm, for lack of labels or of a reference, or later."""
+    if watched.alarm is not None:
+        return _after_alarm(watched, watched.alarm)
+    draw = f"rmcalib label {shlex.quote(watched.source[0])} --output labels"
+    if watched.steps and not watched.labels.get("samples"):
+        labelled = _command(watched, "watch", "--labels", "--label-from")
         return [
-            Step("Label samples, drawn at random.", f"rmcalib label {folder} --output labels"),
-            Step("Watch with these labels.", f"rmcalib watch {samples} --labels labels.jsonl"),
+            Step("Label samples, drawn at random.", draw),
+            Step("Watch with these labels.", f"{labelled} --labels labels.jsonl"),
         ]
-    if found.reference["kind"] == "none":
-        again = f"rmcalib watch {samples} --calibrator start"
-        return [Step("Fit probabilities on the first labelled prompts of the run.", again)]
-    return []
+    if watched.reference["kind"] == "none":
+        return [
+            Step("Fit probabilities on the first labelled prompts of the run.", _fitted_at_start(watched))
+        ]
+    later = Step("Watch the steps that come.", f"{_command(watched, 'watch')} --follow")
+    return [Step("Label more samples, drawn at random.", draw), later] if watched.waiting else [later]
 
 
-def _after_alarm(found: Watch, alarm: Mapping[str, Any]) -> list[Step]:
-    folder, samples = shlex.quote(found.source[0]), shlex.join(found.source)
+def _command(watched: Watch, name: str, *without: str) -> str:
+    """Return a command about the same samples, without some of its options."""
+    folder, *words = watched.source
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return shlex.join(
+        ["rmcalib", name, folder, *(word for pair in pairs if pair[0] not in without for word in pair)]
+    )
+
+
+def _fitted_at_start(watched: Watch) -> str:
+    return f"{_command(watched, 'watch', '--scale', '--benchmark', '--calibrator')} --calibrator start"
+
+
+def _after_alarm(watched: Watch, alarm: Mapping[str, Any]) -> list[Step]:
     at = f"step {alarm['step']:g}"
     steps = [
         Step(
@@ -149,39 +164,43 @@ def _after_alarm(found: Watch, alarm: Mapping[str, Any]) -> list[Step]:
             "a phrase?"
         )
     ]
-    if alarm["step"] == found.steps[0]["step"]:
-        again = f"rmcalib watch {samples} --calibrator start"
+    if alarm["step"] == watched.steps[0]["step"]:
         words = (
             "The alarm holds from the first step, so the rewards may not be read as what they are: fit them."
         )
-        return [Step(words, again), *steps]
-    if any(one["what"] == "order" for one in found.alarms):
+        return [Step(words, _fitted_at_start(watched)), *steps]
+    if any(error["what"] == "order" for error in watched.alarms):
         words = (
             "The reward no longer separates correct from wrong samples: stop, go back to the last checkpoint before "
             f"{at}, and train the reward model on labelled samples of this policy."
         )
+        folder = shlex.quote(watched.source[0])
         return [*steps, Step(words, f"rmcalib label {folder} --last 5 --output labels")]
     words = (
         "If the order within prompts is still good, the reward is only too generous: lower its weight, raise the KL "
         "penalty, or calibrate it on labelled samples of this policy. Otherwise go back to the last checkpoint before "
         f"{at}."
     )
-    # Labels of a file may name samples by their texts, which `calibrate` does not join.
-    command = "" if "--labels" in found.source else f"rmcalib calibrate {samples} --to calibrator.json"
-    return [*steps, Step(words, command)]
+    # Labels of a file may name samples by their texts, and those of a function are made here: `calibrate` has neither.
+    if {"--labels", "--label-from"} & {*watched.source}:
+        return [*steps, Step(words)]
+    return [
+        *steps,
+        Step(words, f"{_command(watched, 'calibrate', '--benchmark', '--calibrator')} --to calibrator.json"),
+    ]
 
 
-def _not_measured(found: Watch) -> list[str]:
+def _not_measured(watched: Watch) -> list[str]:
     """Return which columns are unknown, and why."""
-    labels = bool(found.labels.get("samples"))
-    texts = any(_known(row.get("mean_length")) for row in found.steps)
+    labels = bool(watched.labels.get("samples"))
+    texts = any(_has(row.get("mean_length")) for row in watched.steps)
     reasons = {
         "right": "no labels",
         "auroc": "no prompt has a right and a wrong sample with labels" if labels else "no labels",
         "gap": "no probabilities yet" if labels else "no labels",
         "length_correlation": "rewards or lengths are equal within each prompt" if texts else "no texts",
     }
-    missing = [name for name in found.misses if name != "gap" or found.reference["kind"] != "none"]
+    missing = [name for name in watched.misses if name != "gap" or watched.reference["kind"] != "none"]
     by_reason: dict[str, list[str]] = {}
     for name in missing:
         by_reason.setdefault(reasons.get(name, "all rewards are equal"), []).append(name)
@@ -189,9 +208,9 @@ def _not_measured(found: Watch) -> list[str]:
     return [f"Not measured: {listed}."] if listed else []
 
 
-def _about_labels(found: Watch) -> list[str]:
+def _about_labels(watched: Watch) -> list[str]:
     """Return how many labels there are, what they could show, and what would make the alarm wrong."""
-    about = found.labels
+    about = watched.labels
     if not about.get("samples"):
         return []
     share = about["samples"] / about["of"]
@@ -206,19 +225,19 @@ def _about_labels(found: Watch) -> list[str]:
     return sentences
 
 
-def _known(value: Any) -> bool:
+def _has(value: Any) -> bool:
     return value is not None and value == value
 
 
 def step_cell(name: str, row: Mapping[str, Any]) -> Cell:
     """Return a number of a step, in the unit of its column in `WATCHED`."""
     value = row.get(name)
-    if not _known(value):
+    if not _has(value):
         return Cell("–")
     if isinstance(value, int):
         return Cell(f"{value:,}", value)
     low = row.get(f"{name}_low") if name in _BRACKETED else None
-    both = {"value": value, "low": low if _known(low) else None, "high": row.get(f"{name}_high")}
+    both = {"value": value, "low": low if _has(low) else None, "high": row.get(f"{name}_high")}
     if name == "gap":
         return Cell(display.points(both), value)
     return Cell(bracketed(both, percent if name in _PERCENT else number), value)

@@ -275,10 +275,13 @@ class Watcher:
         if again:  # rewards are read in another way than before
             self._again()
         self._settle()
-        if _alarms(self._errors) and self._is_assumed and is_another_scale(self._samples):
-            self.kind, self.reading = START, replace(self.reading, reason=OTHER_SCALE)
-            self._again()
-            self._settle()
+        if self._is_assumed and _alarms(self._errors):
+            if is_another_scale(self._samples):
+                self.kind, self.reading = START, replace(self.reading, reason=OTHER_SCALE)
+                self._again()
+                self._settle()
+            else:
+                self.reading = replace(self.reading, asked=True)  # once is enough
         return problems
 
     def remove(self, step: float) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rmcalib.integrations.alarms.monitor import HORIZON
+from rmcalib.integrations.label_function import label_function
 from rmcalib.integrations.watcher import Watch, Watcher
 from rmcalib.repair.calibration import Calibration
 from rmcalib.repair.calibrator import Calibrator, fit_pointwise, labelled_part
@@ -31,7 +32,7 @@ def watch(
     scale: str | None = None,
     labels_are: Labels | None = None,
     labels: str | Path | None = None,
-    label_from: Labeller | None = None,
+    label_from: Labeller | str | None = None,
     follow: bool = False,
     level: float = 0.95,
     margin: float = 0.03,
@@ -62,8 +63,8 @@ def watch(
     labels : path, optional
         A file with labels of some samples, which may come later: columns prompt, response, label and,
         optionally, inclusion (the chance that the sample was drawn); or with ``second``, a second judge's scores.
-    label_from : function of a row, optional
-        Makes the label of a sample from its row in the file, a dictionary: 1, 0, a share, or None.
+    label_from : function of a row, or "FILE.py:function", optional
+        Makes the label of a sample from its row in the file, a dictionary: 1, 0, a share, or None. A file is run.
     follow : bool
         Wait for new steps, until an alarm holds, or the process is interrupted. Files that cannot be read are
         reported once and skipped.
@@ -86,8 +87,8 @@ def watch(
     ...         for i in range(100) for j in (0, 1)]
     >>> with tempfile.TemporaryDirectory() as run:
     ...     _ = Path(run, "1.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
-    ...     found = watch(run)
-    >>> round(found.steps[0]["gap"], 2), found.alarm["what"]
+    ...     result = watch(run)
+    >>> round(result.steps[0]["gap"], 2), result.alarm["what"]
     (0.38, 'gap')
     """
     if benchmark is not None and calibrator is not None:
@@ -106,16 +107,26 @@ def watch(
         given = parse_columns(columns, ("second",))
         second = next(iter(given.pop("second", ())), None)
         scores = _single(load_all_scores(folder, given, scale="reward", labels_are=labels_are), "the table")
-        settings["scale"] = scale or _known_scale(scores)
+        settings["scale"] = scale or _stated_scale(scores)
         meaning: Labels = labels_are or ("best" if scores.labels == "best" else "correct")
         watcher = _watcher(calibrator, fitted, settings, meaning)
         watcher.update(steps_of(scores, second))
         return watcher.result()
     watcher = _watcher(calibrator, fitted, settings, labels_are or "correct")
-    reader = RolloutReader(folder, columns, label_from, labels)
-    source = (str(folder), *(("--columns", columns) if isinstance(columns, str) else ()))
-    if labels is not None:
-        source = (*source, "--labels", str(labels))
+    labeller = label_function(label_from, folder) if isinstance(label_from, str) else label_from
+    reader = RolloutReader(folder, columns, labeller, labels)
+    options = {
+        "--columns": columns,
+        "--labels": labels,
+        "--label-from": label_from,
+        "--scale": scale,
+        "--benchmark": benchmark,
+        "--calibrator": calibrator,
+    }
+    source = [str(folder)]
+    for name, value in options.items():
+        if isinstance(value, str | Path):
+            source += [name, str(value)]
     problems: list[str] = []
     waits = False
     while True:
@@ -139,11 +150,11 @@ def watch(
         for problem in bad:
             _log.info("%s", problem)
         problems += bad
-        found = replace(watcher.result(), problems=list(problems), source=source)
+        now = replace(watcher.result(), problems=list(problems), source=tuple(source))
         news = bool(changed or look.removed or look.problems)
-        ends = on_look is not None and news and bool(on_look(found))
-        if not follow or found.alarm is not None or ends:
-            return found
+        ends = on_look is not None and news and bool(on_look(now))
+        if not follow or now.alarm is not None or ends:
+            return now
         time.sleep(every)
 
 
@@ -156,7 +167,7 @@ def _watcher(
     return watcher
 
 
-def _known_scale(scores: Scores) -> str | None:
+def _stated_scale(scores: Scores) -> str | None:
     """Return what is known of the rewards of scores, as `Watcher` takes it."""
     kind = scores.scale
     if kind.assumed:
@@ -167,11 +178,11 @@ def _known_scale(scores: Scores) -> str | None:
     return "none" if kind.kind == "pairs" else kind.kind
 
 
-def _single(found: Mapping[str, T], source: str) -> T:
+def _single(rewards: Mapping[str, T], source: str) -> T:
     """Return what there is of the one reward that is watched."""
-    if len(found) > 1:
+    if len(rewards) > 1:
         raise ValueError(
-            f"{source}: several rewards (has {', '.join(found)}); say which one is watched, and which column has "
+            f"{source}: several rewards (has {', '.join(rewards)}); say which one is watched, and which column has "
             'the truth: columns="reward=NAME,label=NAME"; reward=A+B is a sum'
         )
-    return next(iter(found.values()))
+    return next(iter(rewards.values()))

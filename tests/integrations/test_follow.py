@@ -359,6 +359,38 @@ def test_conditions_are_tested_at_every_step_that_is_followed(
         assert (ended.value.code or 0) == code, text
 
 
+def test_a_webhook_that_fails_stops_neither_the_others_nor_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rmcalib.cli import main
+    from rmcalib.integrations import trackers
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    for step in (1, 2, 3):
+        write(tmp_path / "run", step, 30, 0.0, np.random.default_rng(step))
+    sent: dict[str, list[float]] = {"good": [], "bad": []}
+
+    def webhook(url: str) -> Callable[..., None]:
+        def send(row: Any, _: list[str]) -> None:
+            name = "bad" if "bad" in url else "good"
+            sent[name].append(row["step"])
+            if name == "bad":
+                raise ValueError("log_to: bad did not take a step (500)")
+
+        return send
+
+    monkeypatch.setattr(trackers, "_webhook", webhook)
+    words = ["watch", "run", "--log-to", "http://bad/", "--log-to", "http://good/", "--margin", "0.9"]
+    monkeypatch.setattr(sys, "argv", ["rmcalib", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert sent == {"bad": [1.0], "good": [1.0, 2.0, 3.0]}
+    assert "bad" in capsys.readouterr().err
+    assert (tmp_path / "runs" / "watch" / "report.html").is_file()
+
+
 def test_a_run_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     write(tmp_path, 1, 30, 0.0, rng)
