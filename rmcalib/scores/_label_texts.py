@@ -55,6 +55,8 @@ def _responses(columns: Mapping[str, Any], number: Sequence[int]) -> list[str] |
             return [_as_text(text) for text in columns[name]]
     for name in _LISTS:
         lists = columns.get(name)
+        if lists is not None and all(isinstance(text, str) for text in lists):  # they were split by response
+            return list(lists)
         if lists is not None and all(
             isinstance(responses, list) and len(responses) > i
             for responses, i in zip(lists, number, strict=True)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,7 @@ RATINGS = "__ratings__"
 """A column with the ratings of each response, by person."""
 _REJECTED = re.compile(r"(^|_)rejected(_|\d|$)")
 _NUMBERED = re.compile(r"^(reward|score)s?_?(\d+|[a-h])$")
+_NUMBERED_TEXT = re.compile(r"^(response|completion|answer|output|generation)s?_?(\d+|[a-h])$")
 _RATED = re.compile(rf"^({'|'.join([*KNOWN['ratings'], *KNOWN['people']])})_?(\d+|[a-h])$")
 _LOG = {"time", "prompt", "response", "reward"}
 
@@ -200,6 +202,7 @@ def _read_numbered(table: Table, roles: Roles) -> Simpler:
         [name_of(name) for name in roles["reward"] for _ in _cells(table.columns[name][row])]
         for row in range(len(table))
     ]
+    table = _with_texts(table, ids)
     rewards, labels = _side_by_side(table, roles["reward"]), _wide_labels(table, roles)
     lists = {name: [*_label_lists(table, name, ids, name_of)] for name in labels}
     roles = {**roles, "label": labels}
@@ -207,6 +210,16 @@ def _read_numbered(table: Table, roles: Roles) -> Simpler:
         return _with_ratings(*_with_lists(table, roles, rewards, None), _by_response(lists))
     named = _meaning(table, labels[0]) if labels else None
     return Simpler(*_with_lists(table, roles, rewards, lists[labels[0]] if labels else None), named)
+
+
+def _with_texts(table: Table, ids: Sequence[Sequence[str]]) -> Table:
+    """Return a table with a list of the texts of each row's responses, if there is a column for each response."""
+    matches = {name: match for name in table.columns if (match := _NUMBERED_TEXT.match(plain(name)))}
+    texts = {match[2]: table.columns[name] for name, match in matches.items()}
+    if len(texts) < len(matches) or not {*chain(*ids)} <= {*texts}:
+        return table
+    lists = [[texts[name][row] for name in names] for row, names in enumerate(ids)]
+    return replace(table, columns={**table.columns, "response_text": objects(lists)})
 
 
 def _response_names(rewards: Sequence[str]) -> Callable[[str], str]:

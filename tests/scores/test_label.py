@@ -325,8 +325,21 @@ def test_texts_come_from_columns_or_a_benchmark() -> None:
             "rejected_score": [0.0, 3.0],
         }
     )
-    texts = {row["response_text"] for row in label(wide, n=2).rows}
-    assert texts == {"It is one.", "It is two.", "It is no.", "It is not."}
+    lists = [[1.0, 0.0], [2.0, 3.0]]
+    answers = [["It is one.", "It is no."], ["It is two.", "It is not."]]
+    sides = {
+        f"{name}_{side}": [row[place] for row in rows]
+        for place, side in enumerate("ab")
+        for name, rows in (("response", answers), ("score", lists))
+    }
+    for other in (
+        wide,
+        pd.DataFrame({"prompt": wide["prompt"], "responses": answers, "rewards": lists}),
+        pd.DataFrame({"prompt": wide["prompt"], **sides}),
+    ):
+        rows = label(other, n=2).rows
+        assert {row["response_text"] for row in rows} == {text for texts in answers for text in texts}
+        assert all((row["response_text"][6] == "n") == row["response"] for row in rows)
 
 
 def test_the_page_is_safe_and_hides_rewards(tmp_path: Path) -> None:
