@@ -19,6 +19,7 @@ def command(
     leaderboard: Annotated[options.Name | None, Parameter(metavar="FILE")] = None,
     output: options.Place = "runs/report",
     bradley_terry_only: Annotated[bool, Parameter(group=MORE)] = False,
+    labels: options.InputFile | None = None,
     cluster: Annotated[str | None, Parameter(metavar="COLUMN", group=MORE)] = None,
     measuring: Measuring = Measuring(),
     common: Common = Common(),
@@ -37,6 +38,8 @@ def command(
         Check the scores against official ones: a CSV, or 'hub' (RewardBench 2's results).
     bradley_terry_only
         Leave out models whose rewards are known not to be on a Bradley-Terry scale.
+    labels
+        File of labels to join with the scores of every model, such as a filled sheet of `rmcalib label`.
     cluster
         Column that says which prompts belong together.
     """
@@ -61,6 +64,7 @@ def command(
                     runs or ["real"],
                     benchmark=benchmark,
                     official=leaderboard,
+                    labels=labels,
                     cluster=cluster,
                     on_model=lambda done, total, _: draw(done, total),
                     **shared,
@@ -70,6 +74,7 @@ def command(
                 "RUN": runs,
                 "--leaderboard": leaderboard,
                 "--benchmark": benchmark,
+                "--labels": labels,
                 "--cluster": cluster,
             }
             refuse(others, "the leaderboard is made of --table")

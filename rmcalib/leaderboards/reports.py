@@ -118,6 +118,7 @@ def report_from_runs(
     metric: str | None = None,
     official: str | Path | None = None,
     bradley_terry_only: bool = False,
+    labels: Any = None,
     cluster: str | None = None,
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
@@ -137,6 +138,8 @@ def report_from_runs(
         the results of RewardBench 2 on the Hub. They need runs of one benchmark.
     bradley_terry_only : bool
         Leave out models that are known not to be on a Bradley-Terry scale.
+    labels : DataFrame or path, optional
+        Labels to join with the scores of every model; see `load_scores`.
     cluster : str, optional
         A column that says which prompts belong together.
     settings : Settings, optional
@@ -166,7 +169,7 @@ def report_from_runs(
         )
     boards = {}
     for name, runs in groups.items():
-        board = _board_of_runs(runs, metric, bradley_terry_only, cluster, settings, on_model)
+        board = _board_of_runs(runs, metric, bradley_terry_only, labels, cluster, settings, on_model)
         if official is not None:
             models = {
                 run.label: run.model for run in runs if run.label in {row["model"] for row in board.models}
@@ -246,6 +249,7 @@ def _board_of_runs(
     runs: Sequence[ScoredRun],
     metric: str | None,
     bradley_terry_only: bool,
+    labels: Any,
     cluster: str | None,
     settings: Settings,
     on_model: Callable[[int, int, str], None] | None,
@@ -255,7 +259,8 @@ def _board_of_runs(
     kept, notes = _on_scale(scales, bradley_terry_only)
     runs = [run for run in runs if run.label in kept]
     entries = [
-        measure.Entry(run.label, partial(_scores_of, run, cluster), family_of(run.model)) for run in runs
+        measure.Entry(run.label, partial(_scores_of, run, labels, cluster), family_of(run.model))
+        for run in runs
     ]
     of_pairs = any(run.scale.kind == "pairs" for run in runs)
     usual = _OF_PAIRS if of_pairs else None
@@ -269,13 +274,13 @@ def _board_of_runs(
         models=_with_scale(board.models, scales),
         benchmark=clean_line(runs[0].benchmark),
         training=_training_rows(board.metrics, dict(zip(kept, steps, strict=False))),
-        sources={run.label: str(run.folder) for run in runs if sources.can_be_read(run)},
+        sources={run.label: str(run.folder) for run in runs if labels is None and sources.can_be_read(run)},
         notes=[*notes, *board.notes],
     )
 
 
-def _scores_of(run: ScoredRun, cluster: str | None) -> Scores:
-    return load_scores(run.scores(), cluster=cluster)
+def _scores_of(run: ScoredRun, labels: Any, cluster: str | None) -> Scores:
+    return load_scores(run.scores(), labels=labels, cluster=cluster)
 
 
 def _on_scale(scales: Mapping[str, Scale], bradley_terry_only: bool) -> tuple[list[str], list[str]]:

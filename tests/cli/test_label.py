@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -51,11 +52,18 @@ def test_from_scores_without_labels_to_the_gap(tmp_path: Path, invoke: Invoke) -
     assert content["facts"]["sample"]["drawn"] == "at random"
     page = next((tmp_path / "runs").rglob("report.html")).read_text(encoding="utf-8")
     run = next((tmp_path / "runs").rglob("scores.parquet")).parent
-    assert f"rmcalib label {run} --more" in page
+    assert f"rmcalib label {run} --more" in re.sub("<[^>]*>", "", page)
     further = ("--more", "--n", "20", "--output", str(tmp_path / "next"))
     assert invoke("label", str(run), *further).code == 0  # the labels are in the run
     assert pd.read_csv(tmp_path / "next" / "sheet.csv")["label"].notna().sum() == 240
-    for command in (("calibrate", source), ("decide", source), ("compare", source, source)):
+    commands = (
+        ("calibrate", source),
+        ("decide", source),
+        ("compare", source, source),
+        ("report", source),
+        ("best-of-n", source),
+    )
+    for command in commands:
         place = ("--output", str(tmp_path / "out")) if command[0] != "decide" else ()
         done = invoke(*command, *labels, *place, "--json")
         assert done.code == 0, done.err
