@@ -32,7 +32,7 @@ HOW = Settings(resamples=199)
 SAMPLED = 100  # prompts with samples of a policy
 LOW, HIGH = 0.93, 0.97
 MOST = 5  # times as many data sets are drawn for intervals that are rarely shown, and for doubtful tests
-DOUBTFUL = 0.065  # a test that rejects so many calibrated forecasts may do so by chance
+DOUBTFUL = 0.07  # a test that rejects so many calibrated forecasts may do so by chance
 POINTWISE = (
     "pointwise_gap",
     "pointwise_accuracy",
@@ -195,8 +195,8 @@ difficulty.
 ## Statements against a calibrated model
 
 The fraction of evaluations of a calibrated model in which the page reports any fault: over- or under-confident,
-errors that cancel, groups, scale, order, check. One correction covers all of them; "without" is the fraction if each
-had its own 5%. "Worse than a guess" needs a wrong scale, and "right less often than by chance" needs a gap.
+errors that cancel, groups, scale, order, check. One correction covers all of them. "Worse than a guess" needs a wrong
+scale, and "right less often than by chance" needs a gap.
 
 {accused}
 
@@ -275,8 +275,7 @@ def voted(rng: np.random.Generator, n: int, voters: int) -> Scores:
     """Draw votes on pairs from the forecast fractions."""
     rewards = rng.normal(scale=1.2, size=(n, 2))
     first = rng.binomial(voters, expit(rewards[:, 0] - rewards[:, 1]))
-    groups = [f"group {i}" for i in rng.integers(5, size=n)]
-    return Scores.from_arrays(rewards, votes=np.column_stack([first, voters - first]), category=groups)
+    return Scores.from_arrays(rewards, votes=np.column_stack([first, voters - first]))
 
 
 def chosen(
@@ -294,39 +293,36 @@ def chosen(
     return Scores.from_arrays(utility, (utility + noise).argmax(axis=1), category=groups, cluster=names)
 
 
-ACCUSED: dict[str, Callable[[np.random.Generator], Scores]] = {
-    "pairs, 350 prompts": partial(chosen, n=350, m=2),
-    "four, 100 prompts": partial(chosen, n=100, m=4),
-    "four, 1,000 prompts": partial(chosen, n=1000, m=4),
-    "accuracy .97, 183 prompts": partial(chosen, n=183, m=4, advantage=5.55),
-    "80 questions × 5": partial(chosen, n=400, m=4, sizes=[5] * 80),
-    "20 questions × 15": partial(chosen, n=300, m=4, sizes=[15] * 20),
-    "one question has a tenth of 300": partial(chosen, n=300, m=4, sizes=[30] + [1] * 270),
-    "one question has half of 300": partial(chosen, n=300, m=4, sizes=[150] + [1] * 150),
-    "each response correct or not, 100 prompts": sampled,
-    "300 pairs with 10 votes": partial(voted, n=300, voters=10),
-    "300 pairs with 1 vote": partial(voted, n=300, voters=1),
+ACCUSED: dict[str, tuple[list[int], Callable[[np.random.Generator], Scores]]] = {
+    "pairs, 350 prompts": ([350, 2], partial(chosen, n=350, m=2)),
+    "four, 100 prompts": ([100, 4], partial(chosen, n=100, m=4)),
+    "four, 1,000 prompts": ([1000, 4], partial(chosen, n=1000, m=4)),
+    "accuracy .97, 183 prompts": ([183, 4], partial(chosen, n=183, m=4, advantage=5.55)),
+    "80 questions × 5": ([400, 4], partial(chosen, n=400, m=4, sizes=[5] * 80)),
+    "20 questions × 15": ([300, 4], partial(chosen, n=300, m=4, sizes=[15] * 20)),
+    "one question has a tenth of 300": ([300, 4], partial(chosen, n=300, m=4, sizes=[30] + [1] * 270)),
+    "one question has half of 300": ([300, 4], partial(chosen, n=300, m=4, sizes=[150] + [1] * 150)),
+    "each response correct or not, 100 prompts": ([64], sampled),
+    "300 pairs with 10 votes": ([10], partial(voted, n=300, voters=10)),
+    "300 pairs with 1 vote": ([1], partial(voted, n=300, voters=1)),
 }
-"""Worlds of a calibrated model."""
+"""Worlds of a calibrated model, with their seeds."""
 
 
 def accusation_rows(runs: int) -> list[dict[str, Any]]:
     """Return how often a calibrated model is accused of anything, in several worlds."""
     rows = []
-    for number, (name, draw) in enumerate(ACCUSED.items()):
-        any_shown, any_alone, verdict = 0, 0, 0
+    for name, (seed, draw) in ACCUSED.items():
+        any_shown, verdict = 0, 0
         for run in range(runs):
-            found = evaluate(
-                draw(np.random.default_rng([run, number])), metrics=ACCUSING, resamples=HOW.resamples
-            )
+            scores = draw(np.random.default_rng([run, *seed]))
+            found = evaluate(scores, metrics=ACCUSING, resamples=HOW.resamples)
             any_shown += bool(found.facts["shown"]) or any(row["flagged"] for row in found.group_rows)
-            any_alone += any(p <= 0.05 for p in found.facts["tests"].values())
             verdict += bool(found.facts["tests"])
         rows.append(
             {
                 "world": name,
                 "accused": f"{any_shown / runs:.3f}",
-                "without the gate": f"{any_alone / runs:.3f}",
                 "verdict given": f"{verdict / runs:.2f}",
                 "evaluations": runs,
             }

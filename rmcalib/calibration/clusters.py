@@ -138,9 +138,9 @@ def prompts_per_observation(values: FloatArray, cluster: IntArray | None, level:
     alone = float((moved**2).sum()) / (n * max(n - 1, 1))
     if alone <= 1e-30 or len(sizes) < 2:
         return float((sizes.astype(np.float64) ** 2).sum()) / n
-    found = mean_error(values, cluster)
-    spread = student_quantile(level, found.freedom) / student_quantile(level, n - 1)
-    return max(1.0, found.se**2 / alone) * max(1.0, spread) ** 2
+    error = mean_error(values, cluster)
+    spread = student_quantile(level, error.freedom) / student_quantile(level, n - 1)
+    return max(1.0, error.se**2 / alone) * max(1.0, spread) ** 2
 
 
 def design_effect(
@@ -182,5 +182,5 @@ def _correlation(moved: FloatArray, sums: FloatArray, sizes: IntArray) -> float:
     single, pairs = float((moved**2).sum()), float((sizes * (sizes - 1.0)).sum())
     if single <= 0 or pairs <= 0:
         return _LEAST_CORRELATION
-    found = (float((sums**2).sum()) - single) / (single / len(moved) * pairs)
-    return float(np.clip(found, _LEAST_CORRELATION, 1.0))
+    correlation = (float((sums**2).sum()) - single) / (single / len(moved) * pairs)
+    return float(np.clip(correlation, _LEAST_CORRELATION, 1.0))

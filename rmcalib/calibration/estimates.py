@@ -152,10 +152,10 @@ class Estimate:
         cls, values: FloatArray, *, cluster: IntArray | None = None, weight: FloatArray | None = None
     ) -> Estimate:
         """Return the mean of numbers in [0, 1] that are mostly 0 or 1, with its exact interval."""
-        found = cls.mean(values, cluster=cluster, weight=weight)
-        each, n = found.values, None if weight is None else len(weight) ** 2 / float((weight**2).sum())
+        estimate = cls.mean(values, cluster=cluster, weight=weight)
+        each, n = estimate.values, None if weight is None else len(weight) ** 2 / float((weight**2).sum())
         assert each is not None
-        return replace(found, limits=lambda level: intervals.proportion_interval(each, level, cluster, n))
+        return replace(estimate, limits=lambda level: intervals.proportion_interval(each, level, cluster, n))
 
     @classmethod
     def shares(cls, values: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
@@ -165,18 +165,18 @@ class Estimate:
         True
         """
         farthest = np.where(values > 0.5, 0.0, 1.0)
-        found = cls.mean(values, values, farthest, within=(0.0, 1.0), cluster=cluster)
-        return replace(found, if_right=None, if_wrong=None)
+        estimate = cls.mean(values, values, farthest, within=(0.0, 1.0), cluster=cluster)
+        return replace(estimate, if_right=None, if_wrong=None)
 
     @classmethod
     def stated(
         cls, p: FloatArray, *, cluster: IntArray | None = None, weight: FloatArray | None = None
     ) -> Estimate:
         """Return the mean of one stated probability per prompt, with the interval of `stated_interval`."""
-        found = cls.mean(p, within=(0.0, 1.0), cluster=cluster, weight=weight)
+        estimate = cls.mean(p, within=(0.0, 1.0), cluster=cluster, weight=weight)
         if weight is not None:
-            return found
-        return replace(found, limits=lambda level: intervals.stated_interval(p, level, cluster))
+            return estimate
+        return replace(estimate, limits=lambda level: intervals.stated_interval(p, level, cluster))
 
     @classmethod
     def median(cls, values: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
@@ -241,8 +241,8 @@ class Estimate:
         """Return the value with its interval, or None if there is none."""
         if self.value is None or self.limits is None or self.why_no_interval:
             return None
-        found = self.limits(level)
-        return None if found is None else Interval(self.value, *found, level)
+        limits = self.limits(level)
+        return None if limits is None else Interval(self.value, *limits, level)
 
 
 def compare_with_null(observed: float, draws: FloatArray) -> NullTest:
@@ -262,18 +262,18 @@ def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference |
         return None
     if a.values is not None and b.values is not None:
         base, others = _paired(a, b)
-        found = intervals.mean_difference(
+        difference = intervals.mean_difference(
             a.values, b.values, level=level, base=base, others=others, cluster=a.cluster
         )
-        return _rounded(found, a, b)
-    one, other = a.interval(level), b.interval(level)
-    if one is None or other is None or a.influence is None or b.influence is None:
+        return _rounded(difference, a, b)
+    of_a, of_b = a.interval(level), b.interval(level)
+    if of_a is None or of_b is None or a.influence is None or b.influence is None:
         return None
-    if not np.isfinite([one.high, other.high]).all():
+    if not np.isfinite([of_a.high, of_b.high]).all():
         return None
     centres = None if a.centre is None or b.centre is None else (a.centre(), b.centre())
-    found = intervals.difference(one, other, *_influences(a, b), cluster=a.cluster, centres=centres)
-    return _rounded(found, a, b)
+    difference = intervals.difference(of_a, of_b, *_influences(a, b), cluster=a.cluster, centres=centres)
+    return _rounded(difference, a, b)
 
 
 def size_difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference | None:
@@ -284,20 +284,22 @@ def size_difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Differe
     the extremes for d and s in their intervals, which lie at corners.
     """
     apart = difference_of(a, b, level)
-    one, other = a.interval(level), b.interval(level)
-    if apart is None or one is None or other is None or a.value is None or b.value is None:
+    of_a, of_b = a.interval(level), b.interval(level)
+    if apart is None or of_a is None or of_b is None or a.value is None or b.value is None:
         return None
     mine, theirs = _influences(a, b)
-    turned = Interval(-one.value, -one.high, -one.low, level)
-    total = intervals.difference(turned, other, -mine, theirs, cluster=a.cluster)
+    turned = Interval(-of_a.value, -of_a.high, -of_a.low, level)
+    total = intervals.difference(turned, of_b, -mine, theirs, cluster=a.cluster)
     corners = [
         float(np.sign(d) * np.sign(s) * min(abs(d), abs(s)))
         for d in (apart.low, apart.high)
         for s in (total.low, total.high)
     ]
     value = abs(b.value) - abs(a.value)
-    found = Difference(value, min(*corners, value), max(*corners, value), max(apart.p_value, total.p_value))
-    return _rounded(found, a, b)
+    difference = Difference(
+        value, min(*corners, value), max(*corners, value), max(apart.p_value, total.p_value)
+    )
+    return _rounded(difference, a, b)
 
 
 def _paired(a: Estimate, b: Estimate) -> tuple[FloatArray | None, list[FloatArray]]:
@@ -333,16 +335,16 @@ def _influences(a: Estimate, b: Estimate) -> tuple[FloatArray, FloatArray]:
     return a.influence(), b.influence()
 
 
-def _rounded(found: Difference, a: Estimate, b: Estimate) -> Difference:
+def _rounded(difference: Difference, a: Estimate, b: Estimate) -> Difference:
     """Replace a difference within rounding of the two values by 0, with p-value 1."""
     assert a.value is not None
     assert b.value is not None
     rounding = ROUNDING * max(abs(a.value), abs(b.value))
-    if abs(found.value) > rounding:
-        return found
+    if abs(difference.value) > rounding:
+        return difference
     if _alike(a, b):
         return Difference(0.0, 0.0, 0.0, 1.0)
-    low, high = (0.0 if abs(limit) <= rounding else limit for limit in (found.low, found.high))
+    low, high = (0.0 if abs(limit) <= rounding else limit for limit in (difference.low, difference.high))
     return Difference(0.0, min(low, 0.0), max(high, 0.0), 1.0)
 
 
@@ -350,6 +352,6 @@ def _alike(a: Estimate, b: Estimate) -> bool:
     """Return whether every prompt contributes the same to both estimates, up to rounding."""
     if a.ranks is not None and b.ranks is not None and not _same_ranks(a.ranks, b.ranks):
         return False
-    one, other = (by_cluster(each, a.cluster) for each in _influences(a, b))
-    scale = max(np.abs(one).max(), np.abs(other).max())
-    return bool(np.abs(one - other).max() <= 1e-6 * scale)
+    of_a, of_b = (by_cluster(each, a.cluster) for each in _influences(a, b))
+    scale = max(np.abs(of_a).max(), np.abs(of_b).max())
+    return bool(np.abs(of_a - of_b).max() <= 1e-6 * scale)

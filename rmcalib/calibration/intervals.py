@@ -311,9 +311,9 @@ def difference(
     correlation is near 1, and what remains may be too short, so the result is united with `skew_interval` of
     the differences of influences.
     """
-    one, other = by_cluster(influence_a, cluster), by_cluster(influence_b, cluster)
-    spread = float(np.sqrt((one**2).sum() * (other**2).sum()))
-    correlation = float((one * other).sum()) / spread if spread > 0 else 0.0
+    of_a, of_b = by_cluster(influence_a, cluster), by_cluster(influence_b, cluster)
+    spread = float(np.sqrt((of_a**2).sum() * (of_b**2).sum()))
+    correlation = float((of_a * of_b).sum()) / spread if spread > 0 else 0.0
     centre_a, centre_b = a.value, b.value
     if centres is not None:
         centre_a, centre_b = (min(max(c, i.low), i.high) for c, i in zip(centres, (a, b), strict=True))

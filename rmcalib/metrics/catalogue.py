@@ -17,8 +17,8 @@ from rmcalib._util.texts import did_you_mean, parse_yaml, typed
 from rmcalib.calibration.binning import ErrorOptions
 from rmcalib.calibration.estimates import Estimate
 from rmcalib.metrics import measures
-from rmcalib.metrics.measures import Missing, Settings
-from rmcalib.metrics.views import Part, ViewName
+from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.views import Missing, Part, ViewName, enough
 
 ENTRY_POINTS = "rmcalib.metrics"
 """The entry point group by which other packages add metrics."""
@@ -241,7 +241,7 @@ def _measure(where: str, entry: Any, at_temperature: bool) -> Measure:
 
     def measure(part: Part, settings: Settings) -> Estimate:
         try:
-            used = measures.enough(part).at_temperature if at_temperature else part
+            used = enough(part).at_temperature if at_temperature else part
             estimate: Estimate = function(used, settings, *arguments, **options)
         except Missing as why:
             return Estimate.missing(len(part), str(why))

@@ -28,9 +28,16 @@ from rmcalib.calibration.intervals import (
 from rmcalib.calibration.maps import corp
 from rmcalib.calibration.smoothing import smooth_error
 from rmcalib.calibration.temperature import Scale
-from rmcalib.metrics.views import FEWEST, MOST_CATEGORIES, Part, ViewName, shares_of_largest
+from rmcalib.metrics.views import (
+    ALL_TIED,
+    MOST_CATEGORIES,
+    Missing,
+    Part,
+    ViewName,
+    enough,
+    shares_of_largest,
+)
 
-_ALL_TIED = "all votes are ties"
 _NO_LENGTHS = "lengths are unknown: the scores have no token counts, and the texts are not available"
 _LIMITS = {
     "hot": "a uniform guess does as well as these rewards at any temperature",
@@ -54,10 +61,6 @@ class Settings:
             raise ValueError(f"resamples: {self.resamples} is less than 1")
 
 
-class Missing(Exception):
-    """A measure has no value on these prompts, for this reason."""
-
-
 def says(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Mean stated probability."""
     if (every := part.says_of_all(view)) is not None:
@@ -68,24 +71,12 @@ def says(part: Part, _: Settings, view: ViewName) -> Estimate:
 
 def right(part: Part, _: Settings, view: ViewName) -> Estimate:
     """How often the events happened."""
-    if view == "preferred":
-        estimate = _jumping(part, view, lambda outcomes: outcomes.y, (0.0, 1.0), counts=True)
-        if estimate.if_right is None or estimate.values is None:
-            return estimate
-        # A wrong first choice loses to 1, 2, ... of the others: half of them, and the correct one, on average.
-        pairs = np.bincount(_events(part, view).prompt)
-        typical = np.maximum(estimate.if_right - (pairs + 1) / (2 * pairs), 0.0)
-        wider = Estimate.mean(
-            estimate.values, estimate.if_right, typical, within=(0.0, 1.0), cluster=estimate.cluster
-        )
-        return replace(wider, ranks=estimate.ranks, step=estimate.step)
-    events = _events(part, view)
-    values, weight = events.per_prompt(events.y), events.weight
-    if view != "first_choice" and part.population is None:
-        return Estimate.proportion(values, cluster=events.cluster, weight=weight)
-    moved = part.shift(view)
-    exact = Estimate.proportion(values + moved, cluster=events.cluster, weight=weight).limits
-    estimate = _jumping(part, view, lambda outcomes: outcomes.y + moved, (0.0, 1.0))
+    events, moved = _events(part, view), part.shift(view)
+    weight = events.weight
+    exact = Estimate.proportion(
+        events.per_prompt(events.y) + moved, cluster=events.cluster, weight=weight
+    ).limits
+    estimate = _jumping(part, view, lambda outcomes: outcomes.y + moved, (0.0, 1.0), counts=True)
     if part.population is None and weight is None:
         return replace(estimate, limits=exact)
 
@@ -97,27 +88,47 @@ def right(part: Part, _: Settings, view: ViewName) -> Estimate:
     return replace(estimate, limits=limits)
 
 
+def right_in_pairs(part: Part, _: Settings) -> Estimate:
+    """How often the preferred response of a pair is the correct one."""
+    estimate = _jumping(part, "preferred", lambda outcomes: outcomes.y, (0.0, 1.0), counts=True)
+    if estimate.if_right is None or estimate.values is None:
+        return estimate
+    # A wrong first choice loses to 1, 2, ... of the others: half of them, and the correct one, on average.
+    pairs = np.bincount(part.preferred.prompt)
+    typical = np.maximum(estimate.if_right - (pairs + 1) / (2 * pairs), 0.0)
+    wider = Estimate.mean(
+        estimate.values, estimate.if_right, typical, within=(0.0, 1.0), cluster=estimate.cluster
+    )
+    return replace(wider, ranks=estimate.ranks, step=estimate.step)
+
+
 def gap(part: Part, _: Settings, view: ViewName) -> Estimate:
     """Mean stated probability minus how often it happened."""
     every = part.says_of_all(view)
     if every is not None and every.value is not None:  # only how often it is right is estimated
         says_all, moved = every.value, part.shift(view)
-        return _jumping(part, view, lambda events: says_all - events.y - moved, (-1.0, 1.0))
+        return _jumping(part, view, lambda events: says_all - events.y - moved, (-1.0, 1.0), counts=True)
     return _jumping(part, view, lambda events: events.p - events.y, (-1.0, 1.0), counts=True)
 
 
 def brier(part: Part, _: Settings, view: ViewName) -> Estimate:
-    """Squared error: summed over the responses of a prompt, or the mean over its events."""
-    if view == "top_1":
-        return _top_1_mean(part, lambda at: np.add.reduceat((at.top_1.p - at.top_1.y) ** 2, at.starts), 2.0)
+    """Mean squared error."""
     return _jumping(part, view, lambda at: at.y * (1 - at.p) ** 2 + (1 - at.y) * at.p**2, (0.0, 1.0))
 
 
 def log_loss(part: Part, _: Settings, view: ViewName) -> Estimate:
-    """Negative log-likelihood of what happened."""
-    if view == "top_1":
-        return _top_1_mean(part, lambda at: -at.log_p[at.is_correct], np.inf)
+    """Mean negative log-likelihood of what happened."""
     return _jumping(part, view, log_losses, (0.0, np.inf))
+
+
+def top_1_brier(part: Part, _: Settings) -> Estimate:
+    """Squared error, summed over the responses of a prompt."""
+    return _top_1_mean(part, lambda at: np.add.reduceat((at.top_1.p - at.top_1.y) ** 2, at.starts), 2.0)
+
+
+def top_1_log_loss(part: Part, _: Settings) -> Estimate:
+    """Negative log-likelihood of the correct response."""
+    return _top_1_mean(part, lambda at: -at.log_p[at.is_correct], np.inf)
 
 
 def log_losses(events: Events) -> FloatArray:
@@ -130,13 +141,18 @@ def error(part: Part, settings: Settings, view: ViewName, **options: Any) -> Est
     """Binned calibration error, with options of `ErrorOptions`."""
 
     def simulated() -> Estimate:
-        events, how = _events(part, view), ErrorOptions(bins=settings.bins, **options)
-        if view == "pairs" and isinstance(events.joint, Independent):
-            # Pairs that are stated one by one, or are too many, cannot be simulated together.
-            return Estimate.constant(event_error(events, how), events.n_prompts)
-        return binned(events, how, resamples=settings.resamples, rng=settings.seed)
+        how = ErrorOptions(bins=settings.bins, **options)
+        return binned(_events(part, view), how, resamples=settings.resamples, rng=settings.seed)
 
     return part.once((view, tuple(sorted(options.items())), settings), simulated)
+
+
+def error_of_pairs(part: Part, settings: Settings) -> Estimate:
+    """Binned calibration error of pairs. Those that are stated one by one, or too many, are not simulated."""
+    events = part.pairs
+    if not isinstance(events.joint, Independent):
+        return error(part, settings, "pairs")
+    return Estimate.constant(event_error(events, ErrorOptions(bins=settings.bins)), events.n_prompts)
 
 
 def smooth_ece(part: Part, _: Settings) -> Estimate:
@@ -168,7 +184,7 @@ def ece_fullest_bin(part: Part, settings: Settings) -> Estimate:
 
 def kept_information(part: Part, settings: Settings) -> Estimate:
     """Information of the probabilities as stated: 1 − NLL(1)/u."""
-    loss, scale = log_loss(part, settings, "top_1").limits, part.scale
+    loss, scale = top_1_log_loss(part, settings).limits, part.scale
     worth = scale.worth(scale.kept, scale.model.losses(1.0))
 
     def limits(level: float) -> Limits:
@@ -183,15 +199,19 @@ def kept_information(part: Part, settings: Settings) -> Estimate:
     )
 
 
-def lost_information(part: Part, settings: Settings, view: ViewName) -> Estimate:
+def lost_information(part: Part, settings: Settings) -> Estimate:
     """Information lost by the wrong scale: (NLL(1) − NLL(T))/u."""
-    if view == "pairs":
-        if np.isinf(_pair_log_odds(part)).any():
-            raise Missing("a wrong verdict with probability 1 has an infinite loss")
-        scale, centre = part.pair_scale, None
-    else:
-        scale, centre = part.scale, lambda: part.scale.lost_centre(settings.level)
-    return replace(_of_scale(scale, scale.lost, scale.lost_interval, scale.lost_influence), centre=centre)
+    scale = part.scale
+    estimate = _of_scale(scale, scale.lost, scale.lost_interval, scale.lost_influence)
+    return replace(estimate, centre=lambda: scale.lost_centre(settings.level))
+
+
+def lost_information_in_pairs(part: Part, _: Settings) -> Estimate:
+    """Information of pairs that is lost by the wrong scale."""
+    if np.isinf(part.pair_log_odds[0]).any():
+        raise Missing("a wrong verdict with probability 1 has an infinite loss")
+    scale = part.pair_scale
+    return _of_scale(scale, scale.lost, scale.lost_interval, scale.lost_influence)
 
 
 def usable_information(part: Part, _: Settings) -> Estimate:
@@ -370,7 +390,7 @@ def ballots(
 ) -> Estimate:
     """Mean of one number per prompt that people voted on: of the model, of people, or the difference."""
     if part.ballots is None:
-        raise Missing(_ALL_TIED)
+        raise Missing(ALL_TIED)
     votes, p, agree = part.ballots
     cluster = part.ballot_cluster
     if of != "model":
@@ -486,31 +506,11 @@ def official_of(part: Part) -> OfficialScore | None:
 # Shared parts.
 
 
-def enough(part: Part) -> Part:
-    """Return the part if it has enough prompts to fit a temperature."""
-    if len(part) < FEWEST:
-        raise Missing(f"needs at least {FEWEST} prompts")
-    if part.cluster is not None and len(np.unique(part.cluster)) < 2:
-        raise Missing("needs at least two clusters of prompts")
-    return part
-
-
 def _events(part: Part, view: ViewName) -> Events:
-    if view in ("pairs", "preferred"):
-        _pair_log_odds(part)
-    if view == "pointwise_fitted":
-        enough(part)
     events: Events | None = getattr(part, view)
     if events is None:
-        raise Missing(_ALL_TIED)
+        raise Missing(ALL_TIED)
     return events
-
-
-def _pair_log_odds(part: Part) -> FloatArray:
-    odds, _ = part.pair_log_odds
-    if not len(odds):
-        raise Missing("no pair is known")
-    return odds
 
 
 def _of_scale(
@@ -541,25 +541,13 @@ def _jumping(
 
     If it ``counts`` outcomes, it jumps by 1 where one of two models is right and the other is wrong.
     """
-    events = _events(part, view)
-    values, right, wrong = events.per_prompt(value(events)), None, None
-    if view in ("first_choice", "preferred"):
-        others = [_events(part_if, view) for part_if in (part.if_right, part.if_wrong)]
-        right, wrong = (part_if.per_prompt(value(part_if)) for part_if in others)
-        if not len(values) == len(right) == len(wrong):  # the pairs of some prompts may be unknown
-            right, wrong = None, None
-    elif isinstance(events.joint, Independent) and len(events) == events.n_prompts:  # one event per prompt
-        likely = (events.p >= 0.5).astype(np.float64)
-        share = 1.0 if events.joint.share is None else events.joint.share
-        right, wrong = (value(replace(events, y=y * share)) for y in (likely, 1 - likely))
-    estimate = Estimate.mean(
-        values, right, wrong, within=within, cluster=events.cluster, weight=events.weight
-    )
-    if view == "first_choice":
-        return replace(estimate, ranks=part.ranks)
-    if view == "preferred" and counts:
-        return replace(estimate, ranks=part.ranks, step=1 / np.bincount(events.prompt))
-    return estimate
+    events, (others, ranks) = _events(part, view), part.alternatives(view)
+    each = [outcomes.per_prompt(value(outcomes)) for outcomes in (events, *others)]
+    estimate = Estimate.mean(*each, within=within, cluster=events.cluster, weight=events.weight)
+    if ranks is None or not counts:
+        return estimate
+    weight = 1.0 if events.weight is None else events.weight
+    return replace(estimate, ranks=ranks, step=weight / np.bincount(events.prompt))
 
 
 def _top_1_mean(part: Part, loss: Callable[[Part], FloatArray], most: float) -> Estimate:

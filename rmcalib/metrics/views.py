@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import expit, log_expit, logit
@@ -35,6 +35,8 @@ from rmcalib.ranking import PlackettLuce
 from rmcalib.ranking._plackett_luce import RaggedPlackettLuce
 from rmcalib.scores import Scores
 
+ALL_TIED = "all votes are ties"
+"""Why there are no events of votes."""
 ViewName = Literal["top_1", "first_choice", "pairs", "preferred", "pointwise", "pointwise_fitted", "votes"]
 """The views that measures take: properties of `Part`."""
 Shared = TypeVar("Shared")
@@ -48,6 +50,21 @@ MANY_PAIRS = 20_000_000
 
 MOST_CATEGORIES = 100
 """Categories that are measured on their own. More would say little, one by one, and take minutes."""
+
+
+class Missing(Exception):
+    """Some prompts have no value, or no events, for this reason."""
+
+
+class Alternatives(NamedTuple):
+    """What else could have happened to the events of a view, and what decides it.
+
+    ``outcomes`` are the events if each choice were right, and if the runner-up were; none if that is unknown. ``ranks``
+    are those of the rewards if these decide what is chosen; see `Estimate`.
+    """
+
+    outcomes: tuple[Events, ...] = ()
+    ranks: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,6 +330,19 @@ class Part:
         """The same forecasts if the runner-up were the correct response."""
         return self._with_winner(1)
 
+    def alternatives(self, view: ViewName) -> Alternatives:
+        """Return what means over the events of a view need, to allow for outcomes that were not seen."""
+        events: Events = getattr(self, view)
+        if view in ("first_choice", "preferred"):
+            others = tuple(getattr(part, view) for part in (self.if_right, self.if_wrong))
+            same = all(other.n_prompts == events.n_prompts for other in others)  # some pairs may be unknown
+            return Alternatives(others if same else (), self.ranks)
+        if isinstance(events.joint, Independent) and len(events) == events.n_prompts:
+            likely = (events.p >= 0.5).astype(np.float64)
+            share = 1.0 if events.joint.share is None else events.joint.share
+            return Alternatives(tuple(replace(events, y=y * share) for y in (likely, 1 - likely)))
+        return Alternatives()
+
     def _with_winner(self, place: int) -> Part:
         label = np.zeros(len(self.label))
         label[first_and_next(self.reward, self.sizes)[place]] = 1.0
@@ -349,6 +379,8 @@ class Part:
     def pair_log_odds(self) -> tuple[FloatArray, IntArray]:
         """Log-odds that the correct response of each pair wins, and its prompt among those with a known pair."""
         odds, prompt = self._known_pairs
+        if not len(odds):
+            raise Missing("no pair is known")
         return odds, np.cumsum(np.diff(prompt, prepend=prompt[:1]) > 0)  # prompts are in their order
 
     @property
@@ -411,8 +443,9 @@ class Part:
 
         It is the largest view, and made anew for every use.
         """
+        odds, prompt = self.pair_log_odds
         if self.scores.beats is not None or int((self.sizes * (self.sizes - 1)).sum()) > MANY_PAIRS:
-            odds, prompt = self.pair_log_odds  # pairs cannot be simulated together: observed ones only
+            # Pairs cannot be simulated together: observed ones only.
             p, y = expit(np.concatenate([odds, -odds])), np.repeat([1.0, 0.0], len(odds))
             cluster = None if self.pair_cluster is None else np.tile(self.pair_cluster[prompt], 2)
             return Events.from_arrays(p, y, groups=np.tile(prompt, 2), draw="independent", clusters=cluster)
@@ -440,6 +473,7 @@ class Part:
     @cached_property
     def pointwise_fitted(self) -> Events:
         """The same with b and T fitted on other prompts."""
+        enough(self)
         labelled = ~np.isnan(self.label)
         r, y, groups = (
             self.reward[labelled],
@@ -614,6 +648,15 @@ def _with_ballots(scores: Scores) -> Scores:
     tied = (np.maximum.reduceat(won, starts) == 0) & (np.minimum.reduceat(scores.label, starts) > 0)
     votes = np.where(np.repeat(single, sizes), won, 0)
     return replace(scores, votes=votes, ties=np.repeat(tied.astype(np.int64), sizes))
+
+
+def enough(part: Part) -> Part:
+    """Return the part if it has enough prompts to fit a temperature."""
+    if len(part) < FEWEST:
+        raise Missing(f"needs at least {FEWEST} prompts")
+    if part.cluster is not None and len(np.unique(part.cluster)) < 2:
+        raise Missing("needs at least two clusters of prompts")
+    return part
 
 
 def shares_of_largest(values: FloatArray, sizes: IntArray) -> FloatArray:

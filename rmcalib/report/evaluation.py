@@ -139,7 +139,7 @@ class Evaluation(Shown):
         if row is None and category not in categories:
             raise ValueError(f"category {category!r}: unknown (have: {', '.join(categories)})")
         if row is None:
-            near = did_you_mean(metric, dict.fromkeys([*PLAIN, *(one["metric"] for one in self.rows)]))
+            near = did_you_mean(metric, dict.fromkeys([*PLAIN, *(each["metric"] for each in self.rows)]))
             raise ValueError(
                 f"metric {metric!r} of category {category!r}: not measured ({near}; .table has all)"
             )
@@ -159,9 +159,9 @@ class Evaluation(Shown):
         changed = ("rows", "group_rows", "settings", "decisions", "scores", "texts")
         return {
             **{
-                one.name.removesuffix("_rows"): getattr(self, one.name)
-                for one in fields(self)
-                if one.name not in changed
+                each.name.removesuffix("_rows"): getattr(self, each.name)
+                for each in fields(self)
+                if each.name not in changed
             },
             **asdict(self.settings),
             "summary": self.summary,
@@ -270,31 +270,33 @@ def evaluate(
     check_choice(curve, "curve", get_args(Curve))
     check_choice(ties, "ties", TIES)
     settings = Settings(bins, resamples, level, seed)
-    own = load_scores(scores, cluster=cluster)
+    given = load_scores(scores, cluster=cluster)
     if model is not None:
-        own = replace(own, manifest={**own.manifest, "model": model})
-    if own.labels is None:
-        raise ValueError(f"{own.name}: {_no_labels(own)}")
+        given = replace(given, manifest={**given.manifest, "model": model})
+    if given.labels is None:
+        raise ValueError(f"{given.name}: {_no_labels(given)}")
     check: CalibratorCheck | None = None
     used = None if calibrator is None else as_calibrator(calibrator)
     if used is not None:
-        own, check = _calibrated(own, used)
+        given, check = _calibrated(given, used)
     texts = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
-    name = clean_line(own.manifest.get("model") or "unknown model")
-    reason = own.refusal()
+    name = clean_line(given.manifest.get("model") or "unknown model")
+    reason = given.refusal()
     wanted, groupings = chosen_metrics(metrics), list(dict.fromkeys(["category", *group_by]))
-    columns = _columns(own, texts)
+    columns = _columns(given, texts)
     check_groupings(groupings, columns)
-    lengths = tables.response_lengths(own, texts)
-    whole = whole_part(own, lengths=lengths, official=tuple(official_score(own, texts)), ties=ties, seed=seed)
-    view = own.view
+    lengths = tables.response_lengths(given, texts)
+    whole = whole_part(
+        given, lengths=lengths, official=tuple(official_score(given, texts)), ties=ties, seed=seed
+    )
+    view = given.view
     single = None if reason else whole.prompts("one")
     drawn = whole.prompts("labelled")
     is_weighted = drawn is not None and drawn.weight is not None  # then there are means and decisions
     plain = None if is_weighted or whole.by_majority else single
     if group_by and (single is None or whole.by_majority):
         raise ValueError(f"group by: {reason or 'no prompts with one correct response, so there is no gap'}")
-    named = None if metrics is None else [one.name for one in wanted]
+    named = None if metrics is None else [metric.name for metric in wanted]
     rows = tables.metric_rows(whole, wanted, settings)
     groups = [] if plain is None else audit(plain, groupings, columns, level=level)
     sample = labelled_facts(whole)
@@ -304,7 +306,7 @@ def evaluate(
     shown = shown_statements(tests, level)
     return Evaluation(
         model=name,
-        benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
+        benchmark=texts.name if texts is not None else str(given.manifest.get("benchmark") or UNNAMED),
         rows=rows,
         group_rows=_flagged(groups, tests, level),
         facts=_facts(whole, single, settings, reason, len(tests))
@@ -322,11 +324,11 @@ def evaluate(
         decisions=None
         if single is None or unlike or metrics is not None
         else _decisions(single, used, level, seed),
-        notes=[*_check_notes(used, check, {*tests} - {*shown}), *score_notes(own, texts, whole)],
+        notes=[*_check_notes(used, check, {*tests} - {*shown}), *score_notes(given, texts, whole)],
         settings=settings,
-        manifest=own.manifest,
-        made_from=made_from(own, texts, settings, named, groupings[1:], curve, ties),
-        scores=own,
+        manifest=given.manifest,
+        made_from=made_from(given, texts, settings, named, groupings[1:], curve, ties),
+        scores=given,
         texts=texts,
     )
 
@@ -390,10 +392,10 @@ def _first_choice(whole: Part, single: Part | None, settings: Settings) -> list[
 
 def _decisions(part: Part, used: Calibrator | None, level: float, seed: int) -> Decisions:
     """Return when to accept a first choice; the rule belongs to the calibrator that made these rewards."""
-    found = decide(part, level=level, seed=seed)
+    decisions = decide(part, level=level, seed=seed)
     if used is None:
-        return found
-    return replace(found, calibrator=replace(used, rule=found.calibrator.rule))
+        return decisions
+    return replace(decisions, calibrator=replace(used, rule=decisions.calibrator.rule))
 
 
 def _calibrated(scores: Scores, used: Calibrator) -> tuple[Scores, CalibratorCheck | None]:
@@ -426,10 +428,10 @@ def _columns(scores: Scores, texts: Benchmark | None) -> Mapping[str, Mapping[st
     first, sizes = scores.offsets[:-1], np.diff(scores.offsets)
     columns: dict[str, dict[str, str]] = {}
     for name, values in scores.extra.items():
-        known = values == values  # not NaN
-        if (known & (values != np.repeat(values[first], sizes))).any():
+        stated = values == values  # not NaN
+        if (stated & (values != np.repeat(values[first], sizes))).any():
             continue  # it differs between the responses of a prompt
-        pairs = zip(scores.item_id[first].tolist(), values[first].tolist(), known[first], strict=True)
+        pairs = zip(scores.item_id[first].tolist(), values[first].tolist(), stated[first], strict=True)
         columns[name] = {prompt: str(value) for prompt, value, is_known in pairs if is_known}
     if texts is not None:
         for name in texts.columns:

@@ -13,10 +13,10 @@ from rmcalib.report import figures
 from rmcalib.report.document import Columns, Document, Drawing, Table, entry, ranged, table_of
 
 
-def panel_sentences(found: Panel) -> list[str]:
+def panel_sentences(result: Panel) -> list[str]:
     """Return what the panel gains over its best member and a guess, and who is redundant."""
-    sentences, guess = [], found.panels[0]["panel"]
-    for row in found.panels:
+    sentences, guess = [], result.panels[0]["panel"]
+    for row in result.panels:
         if row.get("gain_low") is None or row["panel"] in ("best member", guess):
             continue
         verdict = "is not clearly better than its best member"
@@ -30,13 +30,13 @@ def panel_sentences(found: Panel) -> list[str]:
         sentences.append(
             f"The panel ({row['panel']}) {verdict}: its log loss differs by {bracketed(change, display.signed)} nats."
         )
-    redundant = [clean_line(row["judge"]) for row in found.members if row["redundant"]]
+    redundant = [clean_line(row["judge"]) for row in result.members if row["redundant"]]
     if redundant:
         sentences.append(f"No clear contribution: {', '.join(redundant)}.")
     return sentences or ["No panel could be fitted."]
 
 
-def joined_document(found: Joined) -> Document:
+def joined_document(result: Joined) -> Document:
     """Return the document of rewards of different things that are joined."""
     members: Columns = {
         "reward": entry("judge"),
@@ -46,26 +46,26 @@ def joined_document(found: Joined) -> Document:
         "share of the spread": entry("share", percent),
     }
     return Document(
-        title=f"All of {count(len(found.members), 'reward')}",
-        subtitle=f"{count(found.n, 'prompt')} in common",
+        title=f"All of {count(len(result.members), 'reward')}",
+        subtitle=f"{count(result.n, 'prompt')} in common",
         sentences=[
             "P(all hold) is the product of the probabilities if the rewards are independent: check it on samples that "
             "are labelled for all of them."
         ],
-        first=[table_of("Rewards", found.members, members), _disagreements(found)],
+        first=[table_of("Rewards", result.members, members), _disagreements(result)],
     )
 
 
-def _disagreements(found: Panel | Joined) -> Table:
+def _disagreements(result: Panel | Joined) -> Table:
     columns: Columns = {
         "judge": entry("judge"),
         "other judge": entry("other"),
         "opposite order": lambda row: bracketed({**row, "value": row["disagree"]}, percent),
     }
-    return table_of("Pairs of responses in opposite orders", found.disagreements, columns)
+    return table_of("Pairs of responses in opposite orders", result.disagreements, columns)
 
 
-def panel_document(found: Panel) -> Document:
+def panel_document(result: Panel) -> Document:
     """Return the document of a panel: which judges add something."""
     members: Columns = {
         "judge": entry("judge"),
@@ -84,16 +84,16 @@ def panel_document(found: Panel) -> Document:
     }
     drawn = [
         {**row, "label": row["judge"], "value": row["left_out"], "marked": not row["redundant"]}
-        for row in found.members
+        for row in result.members
     ]
     return Document(
-        title=f"Panel of {count(len(found.members), 'judge')}",
-        subtitle=count(found.n, "prompt"),
-        sentences=panel_sentences(found),
+        title=f"Panel of {count(len(result.members), 'judge')}",
+        subtitle=count(result.n, "prompt"),
+        sentences=panel_sentences(result),
         first=[
-            table_of("Panels", found.panels, panels),
-            table_of("Members", found.members, members),
-            _disagreements(found),
+            table_of("Panels", result.panels, panels),
+            table_of("Members", result.members, members),
+            _disagreements(result),
             Drawing(
                 "members",
                 partial(figures.interval_figure, drawn, "log loss rises without this judge, in nats"),

@@ -141,8 +141,8 @@ def glossary(view: str, rows: Rows) -> dict[str, str]:
 
 def metric_name(metric: str) -> str:
     """Return the label of a metric in the catalogue; columns of a user's table keep their names."""
-    found = catalogue().get(metric)
-    return {"abs_log_temperature": "|log T|"}.get(metric, metric) if found is None else found.label
+    entry = catalogue().get(metric)
+    return {"abs_log_temperature": "|log T|"}.get(metric, metric) if entry is None else entry.label
 
 
 def overall_values(rows: Rows) -> dict[str, Row]:
@@ -183,18 +183,18 @@ def evaluation_sentences(evaluation: Evaluation) -> list[str]:
             if sentence
         ]
     if facts["view"] == "pointwise":
-        found = [*_pointwise_sentences(at, facts), _check_sentence(evaluation, at, "pointwise_ece")]
+        sentences = [*_pointwise_sentences(at, facts), _check_sentence(evaluation, at, "pointwise_ece")]
     else:
-        found = _vote_sentences(at, facts)
+        sentences = _vote_sentences(at, facts)
         if facts["by_majority"]:
-            found += _majority_sentences(at, facts)
+            sentences += _majority_sentences(at, facts)
         elif facts["one_answer"] == 1:
-            found.append("One prompt shows nothing about calibration.")
+            sentences.append("One prompt shows nothing about calibration.")
         elif facts["one_answer"]:
-            found += _choice_sentences(evaluation, at)
-        elif not found:
-            found.append(_NOTHING)
-    verdict, *others = [sentence for sentence in found if sentence] or [""]
+            sentences += _choice_sentences(evaluation, at)
+        elif not sentences:
+            sentences.append(_NOTHING)
+    verdict, *others = [sentence for sentence in sentences if sentence] or [""]
     values = ", ".join(f"{metric_name(name)} {number(row['value'])}" for name, row in at.items())
     return [sentence for sentence in (verdict, *about, *others) if sentence] or [f"{values or 'No values'}."]
 
@@ -229,16 +229,16 @@ def _more_sentence(sample: Row | None, gap: Row) -> str:
 
 def _meaning_sentence(manifest: Row) -> str:
     """Return what the numbers looked like and how they were read; empty if there is nothing to say."""
-    found = manifest.get("meaning")
-    if not isinstance(found, dict):
+    meaning = manifest.get("meaning")
+    if not isinstance(meaning, dict):
         return ""
-    looks, used = str(found.get("looks_like")), str(found.get("measured_as"))
-    if found.get("asked"):
+    looks, used = str(meaning.get("looks_like")), str(meaning.get("measured_as"))
+    if meaning.get("asked"):
         little = "Its numbers are ratings: a softmax of them means little before a temperature is fitted."
         return little if used == "rating" else ""
     if looks == "reward":
         return ""
-    start = f"The numbers look like {_READ_AS.get(looks, looks)} ({clean_line(found.get('evidence'))})"
+    start = f"The numbers look like {_READ_AS.get(looks, looks)} ({clean_line(meaning.get('evidence'))})"
     if used == looks:
         return f"{start} and were read as such (--scale reward undoes that)."
     if used == "probability":
@@ -271,21 +271,21 @@ def _choice_sentences(evaluation: Evaluation, at: Mapping[str, Row]) -> list[str
     gap, least, right = at["overconfidence"], facts["smallest_gap"], at["accuracy"]
     if right["low"] is not None and right["low"] <= facts["chance"] <= right["high"]:
         start += f", as often as a random choice may be ({percent(facts['chance'])})"
-    found = [_reversed_sentence(at, facts), f"{start}: {verdict}."]
+    sentences = [_reversed_sentence(at, facts), f"{start}: {verdict}."]
     if gap["n"] < FEWEST or gap["low"] is None:
-        return found
+        return sentences
     if "gap" not in facts["shown"] and "cancels" in facts["shown"]:
-        found[1] = (
+        sentences[1] = (
             f"{start}, but errors of both signs cancel in this gap of {points(gap, unit=' points')}: it is "
             "over-confident on some prompts and under-confident on others."
         )
     elif "gap" not in facts["shown"] and least:
         shown = f"{count(gap['n'], 'prompt')} would show a gap of {100 * least:.1f} points in 4 of 5 cases"
-        found.append(f"{shown}.")
-    found.append(_more_sentence(facts["sample"], gap))
-    found += [_information_sentence(at, facts), _temperature_sentence(at, facts)]
-    found += [_beta_sentence(evaluation, at), _groups_sentence(evaluation)]
-    return [*found, _check_sentence(evaluation, at)]
+        sentences.append(f"{shown}.")
+    sentences.append(_more_sentence(facts["sample"], gap))
+    sentences += [_information_sentence(at, facts), _temperature_sentence(at, facts)]
+    sentences += [_beta_sentence(evaluation, at), _groups_sentence(evaluation)]
+    return [*sentences, _check_sentence(evaluation, at)]
 
 
 def _reversed_sentence(at: Mapping[str, Row], facts: Row) -> str:
@@ -359,8 +359,8 @@ def _beta_sentence(evaluation: Evaluation, at: Mapping[str, Row]) -> str:
         return ""
     guess = ", which is a guess" if evaluation.manifest.get("beta_from") == "default" else ""
     limits = [beta / best[end] if best[end] else None for end in ("high", "low")]
-    known = {"value": beta / best["value"], "low": limits[0], "high": limits[1]}
-    right = bracketed(known if None not in limits else known | {"low": None})
+    beta_of_best = {"value": beta / best["value"], "low": limits[0], "high": limits[1]}
+    right = bracketed(beta_of_best if None not in limits else beta_of_best | {"low": None})
     return f"Its rewards are for β = {beta:g}{guess}; its best temperature corresponds to β = {right}."
 
 
@@ -376,7 +376,7 @@ def _groups_sentence(evaluation: Evaluation) -> str:
     if not flagged:
         return f"No group stands out ({looked})."
     gaps = {clean_line(row["group"]): row["gap"] for row in flagged}
-    largest = sorted(gaps.items(), key=lambda one: -abs(one[1]))[:3]
+    largest = sorted(gaps.items(), key=lambda each: -abs(each[1]))[:3]
     named = ", ".join(f"{group} ({100 * gap:+.0f})" for group, gap in largest)
     more = f" and {len(flagged) - 3} more" if len(flagged) > 3 else ""
     return f"Gaps beyond chance, {looked}: {named}{more}."
@@ -401,38 +401,40 @@ def _check_sentence(evaluation: Evaluation, at: Mapping[str, Row], metric: str =
 
 def _uncalibrated_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     start, verdict = _claim(at, "pairs", facts)
-    found = [f"{start}: {verdict}."] if start else []
+    sentences = [f"{start}: {verdict}."] if start else []
     if "accuracy" in at:
-        found.append(f"Its first choice is right {percent(at['accuracy']['value'])} of the time.")
-    if facts["no_calibration"] and not found:
-        found.append(f"Its calibration is not measured: {facts['no_calibration']}.")
-    return found
+        sentences.append(f"Its first choice is right {percent(at['accuracy']['value'])} of the time.")
+    if facts["no_calibration"] and not sentences:
+        sentences.append(f"Its calibration is not measured: {facts['no_calibration']}.")
+    return sentences
 
 
 def _pointwise_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     start, verdict = _claim(at, "pointwise", facts, "response")
-    found = [f"{start}: {verdict}.", _more_sentence(facts["sample"], at["pointwise_gap"])] if start else []
+    sentences = (
+        [f"{start}: {verdict}.", _more_sentence(facts["sample"], at["pointwise_gap"])] if start else []
+    )
     excess = at.get("fitted_log_loss_excess")
     if excess is not None:
         unstated = "" if start else "Its rewards state nothing about single responses. "
-        found.append(
+        sentences.append(
             f"{unstated}With b and T fitted on other prompts, its log loss minus that of the base rate is "
             f"{bracketed(excess)} nats: {_worth(excess)}."
         )
     order = at.get("within_prompt_auroc")
     if order is None:
-        return found
+        return sentences
     beats = f"Within a prompt, a correct response beats a wrong one {percent(order['value'])} of the time"
     if "order" in facts["shown"]:
-        found.insert(0, f"{beats}: {_REVERSED}")
+        sentences.insert(0, f"{beats}: {_REVERSED}")
     else:
-        found.append(f"{beats}.")
+        sentences.append(f"{beats}.")
     if {"best_of_n", "best_of_n_chance"} <= at.keys():
-        found.append(
+        sentences.append(
             f"The response with the largest reward is correct {percent(at['best_of_n']['value'])} of the time; a "
             f"random one {percent(at['best_of_n_chance']['value'])}."
         )
-    return found
+    return sentences
 
 
 def _worth(excess: Row) -> str:
@@ -446,14 +448,14 @@ def _vote_sentences(at: Mapping[str, Row], facts: Row) -> list[str]:
     start, verdict = _claim(at, "votes", facts)
     if not start:
         return []
-    found = [f"{start}: {verdict}."]
+    sentences = [f"{start}: {verdict}."]
     best = at.get("vote_agreement_ceiling")
     if best is not None and best["n"] >= FEWEST:
-        found.append(f"Even the best choices would get about {percent(best['value'])} (estimated).")
+        sentences.append(f"Even the best choices would get about {percent(best['value'])} (estimated).")
     return (
-        found
+        sentences
         if facts["by_majority"]
-        else [*found, "Counting the most preferred response as the correct one:"]
+        else [*sentences, "Counting the most preferred response as the correct one:"]
     )
 
 
@@ -573,12 +575,12 @@ def _groups_step(evaluation: Evaluation, file: str) -> Step:
 
 def _acting_steps(evaluation: Evaluation, file: str) -> list[Step]:
     """Return the rule for accepting choices without asking a person, if there is one."""
-    found = evaluation.decisions
-    if found is None or found.choice.threshold is None:
+    decisions = evaluation.decisions
+    if decisions is None or decisions.choice.threshold is None:
         return []
     words = (
-        f"Accept confident choices without asking a person: {percent(found.choice.accepted)} of the prompts, with "
-        f"at most {found.wrong_at_most:.0%} of them wrong."
+        f"Accept confident choices without asking a person: {percent(decisions.choice.accepted)} of the prompts, with "
+        f"at most {decisions.wrong_at_most:.0%} of them wrong."
     )
     fitted = " --calibrator calibrator.json" if temperature_helps(evaluation.facts) else ""
     return [Step(words, f"rmcalib decide {file}{fitted} --to rule.json")]
@@ -711,10 +713,10 @@ def _undecided_notes(whole: Part) -> list[str]:
 
 def _crowded_notes(whole: Part) -> list[str]:
     """Warn if most probabilities lie in one bin, where the ECE hides errors."""
-    one = whole.prompts("one")
-    if one is None:
+    single = whole.prompts("one")
+    if single is None:
         return []
-    counts, edges = np.histogram(one.top_1.p, 10, (0.0, 1.0))
+    counts, edges = np.histogram(single.top_1.p, 10, (0.0, 1.0))
     fullest = int(counts.argmax())
     share = float(counts[fullest] / counts.sum())
     if share <= CROWDED:
@@ -764,31 +766,31 @@ def _repeated_prompts(scores: Scores) -> list[str]:
 
 def _answer_notes(scores: Scores) -> list[str]:
     """Return notes on position bias, answers that could not be read, and labels without a probability."""
-    found = answers_summary(scores)
-    if not found:
+    summary = answers_summary(scores)
+    if not summary:
         return []
     notes = []
-    if "places" in found:
-        means = found["places"]["mean_probability"]
+    if "places" in summary:
+        means = summary["places"]["mean_probability"]
         places = zip(ascii_uppercase, means, strict=False)
         notes.append(
             f"Position bias: the mean probability by place is {', '.join(f'{at} {p:.3f}' for at, p in places)}, "
             f"where {1 / len(means):.3f} would be fair. Forecasts are averaged over the orders."
         )
-    unread, answers = found["unread"], found["answers"]
+    unread, answers = summary["unread"], summary["answers"]
     if unread:
         notes.append(
             f"{unread:,} of {answers:,} answers ({unread / answers:.1%}) could not be read. They are not "
             "counted, so the forecasts of their prompts are closer to uniform."
         )
-    if found["floored"]:
+    if summary["floored"]:
         notes.append(
-            f"The server did not return {found['floored']:,} log-probabilities. They are set to their upper "
-            f"bounds, so probabilities are off by at most {found['largest_floor']:.1g}."
+            f"The server did not return {summary['floored']:,} log-probabilities. They are set to their upper "
+            f"bounds, so probabilities are off by at most {summary['largest_floor']:.1g}."
         )
-    if found.get("label_mass", 1.0) < _LITTLE_MASS:
+    if summary.get("label_mass", 1.0) < _LITTLE_MASS:
         notes.append(
-            f"The labels have only {found['label_mass']:.1%} of the next token's probability: the judge "
+            f"The labels have only {summary['label_mass']:.1%} of the next token's probability: the judge "
             'tends to write something else first. Use sampled answers instead (judging="votes").'
         )
     return notes

@@ -278,6 +278,16 @@ def test_prompts_that_are_wrong_together_count_as_one() -> None:
     assert safe_threshold(odds, names % 5 == 9, alpha=0.1, cluster=names).threshold == 0
 
 
+def test_a_threshold_that_accepts_few_clusters_has_no_test() -> None:
+    """25 clusters may all be right although one in ten is wrong: with probability .07."""
+    sure, unsure = np.repeat(np.arange(25), 12), 25 + np.arange(400)
+    odds, wrong = np.repeat([3.0, -1.0], [300, 400]), np.arange(700) % 2 == 0
+    wrong[:300] = np.arange(300) % 100 == 0
+    together = np.concatenate([sure, unsure])
+    assert safe_threshold(odds, wrong, alpha=0.1, cluster=np.arange(700)).threshold is not None
+    assert safe_threshold(odds, wrong, alpha=0.1, cluster=together).threshold is None
+
+
 def test_a_few_large_clusters_that_are_all_right_do_not_help() -> None:
     cluster = np.concatenate([np.repeat(np.arange(4), 20), 4 + np.arange(220)])
     wrong = np.isin(np.arange(300), 80 + np.arange(0, 220, 16))  # 14 single prompts
