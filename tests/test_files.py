@@ -150,7 +150,10 @@ def test_texts_are_no_formulas_in_csv_files(tmp_path: Path) -> None:
     assert write_csv(tmp_path / "b.csv", pandas.DataFrame(rows)).read_text().splitlines() == lines
 
 
-HOSTILE = ("Math\r=1+cmd|calc!A0", "two\r\nlines", '"quoted", and\ttab', "a\n@x", "\r", "=1", "-3", "", " x ")
+HOSTILE = (
+    *("Math\r=1+cmd|calc!A0", "two\r\nlines", '"quoted", and\ttab', "a\n@x", "\r"),
+    *("=1", "\uff1d1", "-3", "", " x "),
+)
 
 
 def cells(path: Path, delimiter: str = ",") -> list[list[str]]:
@@ -167,7 +170,7 @@ def test_cells_with_line_ends_are_read_back(tmp_path: Path) -> None:
     read = [row[0] for row in cells(write_csv(tmp_path / "a.csv", rows))[1:]]
     assert [text.replace("'", "") for text in read] == list(HOSTILE)
     lines = [line for text in read for line in re.split("[\r\n]", text)]
-    assert [line for line in lines if line.startswith(("=", "+", "-", "@", "\t"))] == ["-3"]
+    assert [line for line in lines if line.startswith(("=", "+", "-", "@", "\t", "\uff1d"))] == ["-3"]
     assert (
         write_csv(tmp_path / "b.csv", pandas.DataFrame(rows)).read_bytes()
         == (tmp_path / "a.csv").read_bytes()

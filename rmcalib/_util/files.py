@@ -315,7 +315,9 @@ def csv_bytes(rows: Any, delimiter: str = ",", *, guarded: bool = True) -> bytes
     return _encoded("".join(line.removesuffix("\r\n") + "\n" for line in lines))
 
 
-_FORMULA = re.compile(r"^(?=[=+\-@\t\r])|(?<=[\r\n])(?=[=+\-@\t])")
+# Some spreadsheets take the wide forms of these signs, too.
+_SIGNS = r"[=+\-@\t\uff1d\uff0b\uff0d\uff20]"
+_FORMULA = re.compile(rf"^(?=\r|{_SIGNS})|(?<=[\r\n])(?={_SIGNS})")
 
 
 def _no_formula(value: Any) -> Any:

@@ -98,6 +98,7 @@ def test_each_dialect_is_answered_in_its_form(calibrated: Running) -> None:
         ("/", {"prompt": "a", "response": None}, "response"),
         ("/score", {"prompts": ["a"], "responses": ["x", "y"]}, "prompts"),
         ("/score", {"prompts": ["a"], "responses": ["x"], "step": "soon"}, "step"),
+        ("/score", {"prompts": ["a"], "responses": ["x"], "step": 10**400}, "step"),
         ("/score", {"prompts": ["a"], "responses": ["unreadable"]}, "template"),
         ("/classify", {"messages": CHAT[:1]}, "assistant"),
         ("/classify", {"messages": CHAT, "use_activation": True}, "use_activation"),

@@ -10,6 +10,7 @@ from rmcalib.judges.apis.samples import Sample, Scored
 Text = str | list[dict[str, str]] | list[int]
 """A whole text, a conversation, or token ids."""
 Body = Mapping[str, Any]
+_LARGEST_STEP = 2**53  # beyond it, readers of the log would round it, or refuse the file
 
 
 class WholeTexts(Protocol):
@@ -117,6 +118,8 @@ def list_of(body: Body, name: str, n: int) -> list[Any] | None:
 def step_of(body: Body) -> int | None:
     """Return the step of training, for the log."""
     step = body.get("step")
-    if step is not None and (isinstance(step, bool) or not isinstance(step, int)):
+    if step is not None and (
+        isinstance(step, bool) or not isinstance(step, int) or abs(step) > _LARGEST_STEP
+    ):
         raise ValueError("step: expected a whole number")
     return step
