@@ -224,8 +224,8 @@ def load_tokenizer(files: ModelFiles) -> Any:
         tokenizer.model_max_length = sys.maxsize
     if template is None and not getattr(tokenizer, "chat_template", None):
         raise HubError(
-            f"{name}: the tokenizer has no chat template; recipe=... takes that of a known model, and "
-            f"`template` in a recipe of your own is one of {known} (docs/models.md){_remedy(files)}"
+            f'{name}: the tokenizer has no chat template; recipes="FILE" takes a recipe of your own, whose `template` '
+            f"is one of {known} (docs/models.md){_remedy(files, with_template=True)}"
         )
     return tokenizer
 
@@ -500,9 +500,12 @@ def _check_complete(files: ModelFiles, missing: Iterable[str]) -> None:
         )
 
 
-def _remedy(files: ModelFiles) -> str:
+def _remedy(files: ModelFiles, *, with_template: bool = False) -> str:
     """Return which recipes would fit a model, or how a language model judges, for the end of a sentence."""
-    fitting = fitting_recipes(files.weights, registry(files.options.recipes))
+    known = registry(files.options.recipes)
+    fitting = fitting_recipes(files.weights, known)
+    if with_template:
+        fitting = [model for model in fitting if known[model].template is not None]
     if fitting:
         names = [f'recipe="{model}"' for model in fitting]
         return f"; try {' or '.join(names)}"

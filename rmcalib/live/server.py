@@ -163,7 +163,8 @@ class RewardServer:
                 status, kind, content = self._look(path, scope)
             else:
                 self._check_request(path, scope)
-                body = await asyncio.wait_for(_read_body(receive, self.limits.body), self.limits.reading)
+                async with asyncio.timeout(self.limits.reading):
+                    body = await _read_body(receive, self.limits.body)
                 asked = _decoded(body)
                 title, answer = await self._answer(path, asked, receive)
                 status, kind, content = 200, b"application/json", json.dumps(answer, allow_nan=False).encode()
@@ -288,9 +289,10 @@ class RewardServer:
 
     async def _done(self, job: Job[asyncio.Future[list[Outcome]]], receive: Receive) -> bool:
         """Wait for a job; after a second, also look whether the client is still there."""
-        done, _ = await asyncio.wait({job.future}, timeout=1.0)
-        if done:
-            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await asyncio.shield(job.future)
+                return True
         gone: asyncio.Future[Any] = asyncio.ensure_future(receive())
         either: set[asyncio.Future[Any]] = {job.future, gone}
         try:
