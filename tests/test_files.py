@@ -119,6 +119,16 @@ def test_links_of_the_system_stay(tmp_path: Path) -> None:
         write_text(f"/proc/self/fd/{file.fileno()}", "x")
 
 
+def test_a_link_to_itself_is_replaced(tmp_path: Path, invoke: Invoke) -> None:
+    synthetic(1, n=20).to_parquet("a.parquet")
+    (tmp_path / "loop").symlink_to("loop")
+    result = invoke(
+        "compare", "a.parquet", "a.parquet", "--resamples", "20", "--markdown", str(tmp_path / "loop")
+    )
+    assert result.code == 0, result.err
+    assert (tmp_path / "loop").is_file()
+
+
 def test_a_link_to_a_file_is_replaced_and_the_file_stays(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("kept")
     (tmp_path / "link").symlink_to(tmp_path / "precious")

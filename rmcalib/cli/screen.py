@@ -93,9 +93,9 @@ def session(common: Common, inputs: Iterable[str] = (), **targets: Path | None) 
     ``targets`` are the options that name a file to write, which may be ``-``, standard output, but none of the
     ``inputs`` and no file of a run folder among them.
     """
-    read = [Path(one).resolve() for one in inputs]
+    read = [Path(os.path.realpath(one)) for one in inputs]  # unlike `resolve`, also of a link to itself
     for name, target in targets.items():
-        place = None if target is None else target.resolve()
+        place = None if target is None else Path(os.path.realpath(target))
         if place in read or (place is not None and place.parent in read and place.exists()):
             raise ValueError(f"--{name} {target}: this command reads that file; name another one")
     taken = [f"--{name} -" for name, target in targets.items() if str(target) == "-"]

@@ -76,7 +76,7 @@ def read_run(folder: Path) -> Scores | None:
 
 def find_runs(folder: Path) -> tuple[list[ScoredRun], list[str]]:
     """Find the finished runs in a folder, of all models and benchmarks; notes name those that are not finished."""
-    if not folder.is_dir():
+    if not is_remote(folder) and not folder.is_dir():
         raise ValueError(f"{folder}: no such folder or file{similar_file(folder)}")
     scored = {path.parent for path in find_files(folder, TABLE)}
     scored = {path for path in scored if not _is_hidden(path, folder)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -97,3 +98,15 @@ def test_refusals_are_one_line(output: str, message: str, invoke: Invoke) -> Non
     done = invoke("eval", "--limit", "8", "-J", "device=cpu", "--output", output)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert message in done.err
+
+
+def test_a_store_without_keys_is_reported(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    for source in ("s3://bucket/runs", "s3://bucket/a.csv"):
+        done = invoke("eval", "--scores", source)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert source in done.err
