@@ -90,8 +90,8 @@ def verl(reward: Reward) -> Callable[..., Any]:
         extra_info: dict[str, Any] | None = None,
         **_: Any,
     ) -> dict[str, Any]:
-        known = extra_info or {}
-        prompt = next((known[key] for key in _PROMPT_KEYS if key in known), None)
+        info = extra_info or {}
+        prompt = next((info[key] for key in _PROMPT_KEYS if key in info), None)
         if prompt is None:
             raise ValueError(
                 f"extra_info: has no prompt ({', '.join(_PROMPT_KEYS)}), and verl does not pass it to a function: add "
@@ -104,9 +104,9 @@ def verl(reward: Reward) -> Callable[..., Any]:
 
 async def verl_score(reward: Reward, sample: Sample) -> dict[str, Any]:
     """Return verl's score of a sample, with what its rollout files keep."""
-    (one,) = _all(await _awaited(reward.submit([sample])))
-    known = {} if one.probability is None else {"probability": one.probability}
-    return {"score": one.reward, "raw": one.raw, "outside": float(one.outside), **known}
+    (scored,) = _all(await _awaited(reward.submit([sample])))
+    stated = {} if scored.probability is None else {"probability": scored.probability}
+    return {"score": scored.reward, "raw": scored.raw, "outside": float(scored.outside), **stated}
 
 
 def swift(reward: Reward) -> type:

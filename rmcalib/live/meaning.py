@@ -65,13 +65,14 @@ class Meaning:
         inside = used.within(rewards)
         logit, p = used.logit(inside), self._probabilities(keys, inside)
         log_p = log_expit(logit) if self.event == "correct" else np.log(np.maximum(p, np.finfo(float).tiny))
-        own = used.one_reward(rewards) if several else given[:, 0]
-        chosen = {"raw": own, "logit": logit, "p": p, "log_p": log_p}[self.output]
+        single = used.one_reward(rewards) if several else given[:, 0]
+        chosen = {"raw": single, "logit": logit, "p": p, "log_p": log_p}[self.output]
         stated = [value if value == value else None for value in p.tolist()]
         inputs = map(tuple, given.tolist() if several else [()] * len(keys))
         outside = used.outside(rewards).tolist()
         return [
-            Scored(*row) for row in zip(chosen.tolist(), own.tolist(), stated, outside, inputs, strict=True)
+            Scored(*row)
+            for row in zip(chosen.tolist(), single.tolist(), stated, outside, inputs, strict=True)
         ]
 
     def _probabilities(self, keys: Sequence[str], rewards: FloatArray) -> FloatArray:
@@ -127,13 +128,13 @@ def in_order(judges: Sequence[Judge], calibrator: Calibrator | None) -> list[Jud
     if len(inputs) != len(judges) or len(judges) == 1:
         return list(judges)
     left, ordered = list(judges), []
-    for one in inputs:
-        same = [judge for judge in left if judge.name == one.name]
-        match = same or [judge for judge in left if _last(judge.name) == _last(one.name)]
+    for wanted in inputs:
+        same = [judge for judge in left if judge.name == wanted.name]
+        match = same or [judge for judge in left if _last(judge.name) == _last(wanted.name)]
         if len(match) != 1:
             have = ", ".join(clean_line(judge.name) for judge in left)
             raise ValueError(
-                f"calibrator: it takes the rewards of {clean_line(one.name)}, which is none of: {have}"
+                f"calibrator: it takes the rewards of {clean_line(wanted.name)}, which is none of: {have}"
             )
         left.remove(match[0])
         ordered += match

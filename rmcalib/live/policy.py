@@ -89,12 +89,12 @@ class PolicyTexts:
         if parts[1] != parts[3]:
             raise ValueError("the turns of the assistant do not all begin in the same way")
         try:
-            told = self.render([{"role": "system", "content": _SYSTEM}, *first])
+            text = self.render([{"role": "system", "content": _SYSTEM}, *first])
         except Exception:  # it has no system messages
             return plain
-        before, found, rest = told.partition(_SYSTEM)
-        if not found:
+        if _SYSTEM not in text:
             return plain
+        before, _, rest = text.partition(_SYSTEM)
         return replace(plain, system_start=before, system_to_user=rest.partition(_FIRST)[0])
 
     def pair(self, query: str, prompt: str | None, where: str) -> tuple[Prompt, str]:
@@ -153,9 +153,9 @@ class PolicyTexts:
         if text.startswith(marks.start):
             yield from self._turns(text.removeprefix(marks.start), (), whole=whole)
         if marks.system_start is not None and text.startswith(marks.system_start):
-            told, found, rest = text.removeprefix(marks.system_start).partition(marks.system_to_user)
-            if found:
-                yield from self._turns(rest, ({"role": "system", "content": told},), whole=whole)
+            system, mark, rest = text.removeprefix(marks.system_start).partition(marks.system_to_user)
+            if mark:
+                yield from self._turns(rest, ({"role": "system", "content": system},), whole=whole)
 
     def _turns(self, text: str, before: Messages, *, whole: bool) -> Iterator[Messages]:
         """Yield the messages of alternating turns; the last is the assistant's in `whole` texts, else the user's."""

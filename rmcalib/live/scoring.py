@@ -72,7 +72,7 @@ def _fill(
     if not groups:
         return
     try:
-        found = _score(judge, [[samples[index] for index in group] for group in groups])
+        scored = _score(judge, [[samples[index] for index in group] for group in groups])
     except Exception as error:
         if not is_away(error) and len(groups) > 1:
             half = len(groups) // 2
@@ -85,7 +85,7 @@ def _fill(
                 for index in group:
                     rewards[index] = error
         return
-    for group, values in zip(groups, found, strict=True):
+    for group, values in zip(groups, scored, strict=True):
         for index, value in zip(group, values, strict=True):
             rewards[index] = value
 

@@ -268,8 +268,8 @@ class RewardServer:
         if longest > self.limits.characters:
             raise RequestError(422, f"a text of {longest:,} characters; at most {self.limits.characters:,}")
         scored = await self._scored(samples, receive) if samples else []
-        for one in scored:
-            self.numbers.rewards.add(one.reward)
+        for result in scored:
+            self.numbers.rewards.add(result.reward)
         return api.title, api.answer(path, self.reward.name, scored)
 
     async def _scored(self, samples: Sequence[Sample], receive: Receive) -> list[Scored]:
@@ -282,9 +282,9 @@ class RewardServer:
             why = "is away" if self.batcher.away_since is not None else "has not answered"
             raise RequestError(503, f"{self.reward.name}: the model {why} for {self.limits.hold:.0f} s")
         outcomes = job.future.result()
-        for one in outcomes:
-            if isinstance(one, Exception):
-                raise _as_request_error(one)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise _as_request_error(outcome)
         return outcomes  # type: ignore[return-value]
 
     async def _done(self, job: Job[asyncio.Future[list[Outcome]]], receive: Receive) -> bool:

@@ -51,8 +51,10 @@ def _manager() -> type:
             text = await asyncio.to_thread(self.tokenizer.decode, ids, skip_special_tokens=True)
             truth = (item.non_tensor_batch.get("reward_model") or {}).get("ground_truth")
             prompt = list(item.non_tensor_batch["raw_prompt"])
-            found = await adapters.verl_score(self.reward, as_sample(prompt, text, "raw_prompt", label=truth))
-            return {"reward_score": found["score"], "reward_extra_info": found}
+            scored = await adapters.verl_score(
+                self.reward, as_sample(prompt, text, "raw_prompt", label=truth)
+            )
+            return {"reward_score": scored["score"], "reward_extra_info": scored}
 
     return RewardManager
 
