@@ -387,6 +387,27 @@ def test_a_server_behind_that_restarts_is_waited_for() -> None:
             assert running.post("/", {"prompt": "a", "response": "xx"}).json() == right
 
 
+def test_a_server_behind_that_hangs_is_given_up_and_asked_again() -> None:
+    vllm, answers = Vllm(), threading.Event()
+    answers.set()
+
+    def answer(request: Request) -> Reply:
+        answers.wait(PATIENCE)
+        return vllm(request)
+
+    with serving(answer) as server:
+        reward = Reward("org/rm", endpoint=server.url, output="raw")  # a timeout of five minutes
+        with serving_rewards(reward, limits=Limits(hold=1.5)) as running:
+            right = running.post("/", {"prompt": "a", "response": "xx"}).json()
+            answers.clear()
+            refused(running.post("/", {"prompt": "a", "response": "xx"}), 503)
+            answers.set()
+            until = time.monotonic() + PATIENCE
+            while (again := running.post("/", {"prompt": "a", "response": "xx"})).status_code == 503:
+                assert time.monotonic() < until
+            assert again.json() == right
+
+
 # Safety
 
 
