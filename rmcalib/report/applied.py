@@ -17,37 +17,37 @@ _ROWS = 10  # that are shown
 _SHORT = 24  # characters of a text in a terminal
 
 
-def applied_document(found: Applied) -> Document:
+def applied_document(result: Applied) -> Document:
     """Return the document of rows with their probabilities: the first ten of them."""
-    table = found.table
-    used = found.calibrator
+    table = result.table
+    used = result.calibrator
     sentences = [f"Probabilities at T = {temperature_text(used.temperature)}."]
-    if found.n_outside:
+    if result.n_outside:
         sentences.append(
-            f"{count(found.n_outside, 'reward')} beyond the range of the fit: probabilities there are extrapolated."
+            f"{count(result.n_outside, 'reward')} beyond the range of the fit: probabilities there are extrapolated."
         )
     if used.rule is not None:
-        sentences.append(f"{percent(found.accepted)} of the prompts are accepted. The rule: {used.rule}.")
-    if used.rule is not None and found.n_other_sizes:
+        sentences.append(f"{percent(result.accepted)} of the prompts are accepted. The rule: {used.rule}.")
+    if used.rule is not None and result.n_other_sizes:
         fewest, most = used.rule.responses
         sentences.append(
-            f"{count(found.n_other_sizes, 'prompt')} with another number of responses than the {fewest} to {most} that "
-            "the rule was tested on: its guarantee does not cover them."
+            f"{count(result.n_other_sizes, 'prompt')} with another number of responses than the {fewest} to {most} "
+            "that the rule was tested on: its guarantee does not cover them."
         )
-    stated = [name for name in found.added if name.startswith("probability")]
+    stated = [name for name in result.added if name.startswith("probability")]
     # A terminal has room for the columns that name the rows, and for what was added to single responses.
-    brief = [*_naming(table.head(_ROWS), len(found.given)), *(found.added if len(stated) == 1 else ())]
+    brief = [*_naming(table.head(_ROWS), len(result.given)), *(result.added if len(stated) == 1 else ())]
     ordered = [*brief, *(name for name in table.columns if name not in brief)]
     shown: Columns = {
         Column(str(name), page_only=name not in brief): partial(_applied_cell, name) for name in ordered
     }
     if len(stated) > 1:
         shown["probabilities"] = partial(_joined, stated)
-    values = np.concatenate([np.asarray(found.added[name], dtype=float) for name in stated])
+    values = np.concatenate([np.asarray(result.added[name], dtype=float) for name in stated])
     drawn = partial(figures.histogram_figure, values, "probability", "responses")
     return Document(
         title="What the rewards mean",
-        subtitle=f"{count(len(table), 'row')}, {count(found.n, 'prompt')}",
+        subtitle=f"{count(len(table), 'row')}, {count(result.n, 'prompt')}",
         sentences=sentences,
         first=[
             table_of("The first rows", table.head(_ROWS).to_dict("records"), shown),

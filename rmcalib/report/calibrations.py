@@ -14,10 +14,10 @@ from rmcalib.report.pages import metric_cell
 from rmcalib.report.sentences import metric_name, p_text
 
 
-def calibration_sentences(found: Calibration) -> list[str]:
+def calibration_sentences(result: Calibration) -> list[str]:
     """Return the temperature, its gain on other prompts, and whether categories need others."""
-    fitted = found.calibrator
-    gain = dict(zip(("value", "low", "high"), found.gain, strict=True))
+    fitted = result.calibrator
+    gain = dict(zip(("value", "low", "high"), result.gain, strict=True))
     best = {"value": fitted.temperature, "low": fitted.low, "high": fitted.high}
     shown = "" if gain["low"] > 0 else ", which may be chance"
     moved = ""
@@ -32,15 +32,15 @@ def calibration_sentences(found: Calibration) -> list[str]:
     ]
     gaps = [
         row
-        for row in found.rows
+        for row in result.rows
         if row["category"] == "overall" and row["metric"] in ("overconfidence", "pointwise_gap")
     ]
     if len(gaps) == 2 and None not in (gaps[0]["value"], gaps[1]["value"]):
         before, after = (points(row, unit=" points") for row in gaps)
         sentences.append(f"Its gap there goes from {before} to {after}.")
-    if found.p_equal is not None:
-        p = p_text(found.p_equal)
-        if found.p_equal < 1 - fitted.level:
+    if result.p_equal is not None:
+        p = p_text(result.p_equal)
+        if result.p_equal < 1 - fitted.level:
             sentences.append(
                 f"One temperature does not fit all categories ({p}): use it on a mix like this one."
             )
@@ -50,46 +50,46 @@ def calibration_sentences(found: Calibration) -> list[str]:
     return sentences
 
 
-def calibration_document(found: Calibration) -> Document:
+def calibration_document(result: Calibration) -> Document:
     """Return the document of a calibration: the temperature, and metrics before and after."""
-    overall = {(row["stage"], row["metric"]): row for row in found.rows if row["category"] == "overall"}
+    overall = {(row["stage"], row["metric"]): row for row in result.rows if row["category"] == "overall"}
     columns: Columns = {"metric": metric_name}
 
     def value(stage: str, name: str) -> Cell:
         return metric_cell(overall.get((stage, name)), name)
 
     columns |= {stage: partial(value, stage) for stage in ("before", "after")}
-    names = dict.fromkeys(row["metric"] for row in found.rows)
+    names = dict.fromkeys(row["metric"] for row in result.rows)
     first: list[doc.Block] = [table_of("Before and after", names, columns, "After: on held-out prompts.")]
-    if found.categories:
+    if result.categories:
         drawn = [
             {**row, "label": row["category"], "value": row["temperature"]}
-            | {"marked": not row["low"] <= found.temperature <= row["high"]}
-            for row in found.categories
+            | {"marked": not row["low"] <= result.temperature <= row["high"]}
+            for row in result.categories
         ]
-        draw = partial(figures.interval_figure, drawn, "temperature (line: of all)", line=found.temperature)
+        draw = partial(figures.interval_figure, drawn, "temperature (line: of all)", line=result.temperature)
         first.append(Drawing("categories", draw, "Temperature of each category with its interval"))
-    n = count(found.n, "prompt")
+    n = count(result.n, "prompt")
     return Document(
-        title=f"Calibrator of {clean_line(found.calibrator.model or 'a model')}",
-        subtitle=n if found.n_clusters == found.n else f"{count(found.n_clusters, 'question')}, {n}",
-        sentences=calibration_sentences(found),
+        title=f"Calibrator of {clean_line(result.calibrator.model or 'a model')}",
+        subtitle=n if result.n_clusters == result.n else f"{count(result.n_clusters, 'question')}, {n}",
+        sentences=calibration_sentences(result),
         first=first,
     )
 
 
-def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
+def check_words(calibrator: Calibrator, result: CalibratorCheck) -> str:
     """Return whether a calibrator holds on other scores, in a sentence."""
     bench = clean_line(calibrator.fitted_on.get("benchmark") or "other prompts")
     start = f"The temperature {temperature_text(calibrator.temperature)} was fitted"
-    if found.holds is None:
-        which = "these same" if found.used == found.n else f"{found.used:,} of these"
-        same = f"on {which} {count(found.n, 'prompt')}"
+    if result.holds is None:
+        which = "these same" if result.used == result.n else f"{result.used:,} of these"
+        same = f"on {which} {count(result.n, 'prompt')}"
         return f"{start} {same}, so they do not show whether it holds on others."
-    seen = "shows no error here" if found.holds else "does not hold here"
-    best = bracketed({"value": found.temperature, "low": found.low, "high": found.high}, temperature_text)
-    if found.used:
-        bench, where = f"{count(found.used, 'prompt')} of these", f"{found.n:,} others"
+    seen = "shows no error here" if result.holds else "does not hold here"
+    best = bracketed({"value": result.temperature, "low": result.low, "high": result.high}, temperature_text)
+    if result.used:
+        bench, where = f"{count(result.used, 'prompt')} of these", f"{result.n:,} others"
     else:
-        where = f"these {count(found.n, 'prompt')}"
+        where = f"these {count(result.n, 'prompt')}"
     return f"{start} on {bench} and {seen}: on {where} the best one is {best}."

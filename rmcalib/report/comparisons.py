@@ -16,9 +16,9 @@ from rmcalib.report.sentences import HEADLINE, PAIRS, RESPONSES, Row, Rows, metr
 _NAMES = {**HEADLINE, **PAIRS, **RESPONSES}
 
 
-def comparison_document(found: Comparison) -> doc.Document:
+def comparison_document(result: Comparison) -> doc.Document:
     """Return the document of a comparison: the verdict, the headline metrics, everything folded."""
-    first = [row for name in (*_NAMES, "ece", "nll") if (row := found.row(name)) is not None]
+    first = [row for name in (*_NAMES, "ece", "nll") if (row := result.row(name)) is not None]
     drawn = [
         {**row, "label": _label(row["metric"]), "marked": bool(row["better"]), "value": row["difference"]}
         for row in first
@@ -26,33 +26,33 @@ def comparison_document(found: Comparison) -> doc.Document:
         and row["difference"] is not None
         and abs(row["difference"]) <= 1  # information can be less than -1, which hides all other differences
     ]
-    sizes = {row["category"]: row["n"] for row in found.rows}
+    sizes = {row["category"]: row["n"] for row in result.rows}
     shown, left = pages.first_of(
-        pages.categories_of(found.rows), sizes.__getitem__, figures.MOST_PANELS, "the file of --to"
+        pages.categories_of(result.rows), sizes.__getitem__, figures.MOST_PANELS, "the file of --to"
     )
-    others = [row for row in found.rows if row not in first and row["category"] in shown]
-    a, b = clean_line(found.a), clean_line(found.b)
+    others = [row for row in result.rows if row not in first and row["category"] in shown]
+    a, b = clean_line(result.a), clean_line(result.b)
     differences = doc.Drawing(
         "differences",
         partial(figures.interval_figure, drawn, "points: B minus A", scale=100),
         "Differences B − A of the headline metrics",
         "Differences in points; a diamond marks those where one is better beyond chance.",
     )
-    everything = _difference_table(others, found, "All metrics", left, by_category=True)
+    everything = _difference_table(others, result, "All metrics", left, by_category=True)
     return doc.Document(
         title=f"{b} against {a}",
         subtitle=f"A = {a} · B = {b} · {count(max(sizes.values(), default=0), 'labelled prompt')} in common",
-        sentences=comparison_sentences(found),
-        first=[differences, _difference_table(first, found, "Headline metrics")],
+        sentences=comparison_sentences(result),
+        first=[differences, _difference_table(first, result, "Headline metrics")],
         sections=[doc.Section("everything", "All metrics and categories", [everything])] if others else [],
-        notes=list(dict.fromkeys(row["note"] for row in found.rows if row["note"])),
-        steps=comparison_steps(found),
-        footer=pages.footer_of(found.settings),
+        notes=list(dict.fromkeys(row["note"] for row in result.rows if row["note"])),
+        steps=comparison_steps(result),
+        footer=pages.footer_of(result.settings),
     )
 
 
 def _difference_table(
-    rows: Rows, found: Comparison, name: str, left: str = "", *, by_category: bool = False
+    rows: Rows, result: Comparison, name: str, left: str = "", *, by_category: bool = False
 ) -> doc.Table:
     def change(row: Row) -> doc.Cell:
         in_points = row["metric"] in _NAMES and not row["metric"].endswith("information")
@@ -89,16 +89,16 @@ def _difference_table(
         del columns["category"]
     if all(row["size_difference"] is None for row in rows):
         columns = {name: cell for name, cell in columns.items() if cell is not size}
-    level = f"{found.settings.level:.0%}"
+    level = f"{result.settings.level:.0%}"
     caption = f"Paired over prompts, with {level} intervals. Of two gaps the smaller size is better.{left}"
     return doc.table_of(name, rows, columns, caption)
 
 
-def comparison_sentences(found: Comparison) -> list[str]:
+def comparison_sentences(result: Comparison) -> list[str]:
     """Return the verdict of a comparison: whose gap is smaller, who is more often right, who keeps more."""
-    gap, right, kept = (found.row(name) for name in _verdict_metrics(found))
-    short = display.short_names([found.a, found.b])
-    winner = {"": "", "a": clean_line(short[found.a]), "b": clean_line(short[found.b])}
+    gap, right, kept = (result.row(name) for name in _verdict_metrics(result))
+    short = display.short_names([result.a, result.b])
+    winner = {"": "", "a": clean_line(short[result.a]), "b": clean_line(short[result.b])}
     accuracy = "accuracy is not measured"
     if right is not None and right["low"] is None:
         accuracy = f"accuracy is {percent(right['a'])} and {percent(right['b'])}"
@@ -119,29 +119,29 @@ def comparison_sentences(found: Comparison) -> list[str]:
         return [f"{better} is better calibrated: {smaller}; {accuracy}.", *last]
     if last or (right is not None and right["better"]):
         return [f"No clear difference between the gaps; {accuracy}.", *last]
-    enough = found.needed is None or found.needed <= gap["n"]
-    need = "" if enough else f"; {found.needed:,} prompts are needed to see one of 3 points"
+    enough = result.needed is None or result.needed <= gap["n"]
+    need = "" if enough else f"; {result.needed:,} prompts are needed to see one of 3 points"
     return [f"No clear difference of gap or accuracy{need}."]
 
 
-def comparison_steps(found: Comparison) -> list[doc.Step]:
+def comparison_steps(result: Comparison) -> list[doc.Step]:
     """Return what the differences mean for a choice between the two, for scores as they are."""
-    gap = found.row(_verdict_metrics(found)[0])
-    if not found.sources or gap is None or gap["size_difference"] is None or gap["n"] < FEWEST:
+    gap = result.row(_verdict_metrics(result)[0])
+    if not result.sources or gap is None or gap["size_difference"] is None or gap["n"] < FEWEST:
         return []
-    a, b = map(shlex.quote, found.sources)
-    usable, right = found.row("usable_information"), found.row(_verdict_metrics(found)[1])
+    a, b = map(shlex.quote, result.sources)
+    usable, right = result.row("usable_information"), result.row(_verdict_metrics(result)[1])
     for row, why in ((usable, "keeps more information after a temperature"), (right, "is more often right")):
         if row is not None and row["better"]:
             best = {"a": a, "b": b}[row["better"]]
-            name = clean_line({"a": found.a, "b": found.b}[row["better"]])
+            name = clean_line({"a": result.a, "b": result.b}[row["better"]])
             return [
                 doc.Step(
                     f"Take {name}: it {why}. Calibrate it.", f"rmcalib calibrate {best} --to calibrator.json"
                 )
             ]
     if gap["better"] and usable is not None:
-        worse, name = (b, found.b) if gap["better"] == "a" else (a, found.a)
+        worse, name = (b, result.b) if gap["better"] == "a" else (a, result.a)
         words = (
             "A temperature may make them equal: their usable information does not clearly differ. Calibrate"
         )
@@ -149,11 +149,11 @@ def comparison_steps(found: Comparison) -> list[doc.Step]:
     return []
 
 
-def _verdict_metrics(found: Comparison) -> tuple[str, str, str]:
+def _verdict_metrics(result: Comparison) -> tuple[str, str, str]:
     """Return the names of the gap, of how often a model is right, and of what it keeps."""
-    if found.view == "pointwise":
+    if result.view == "pointwise":
         return "pointwise_gap", "best_of_n", "pointwise_kept_information"
-    if found.row("overconfidence") is None and found.row("pairwise_overconfidence") is not None:
+    if result.row("overconfidence") is None and result.row("pairwise_overconfidence") is not None:
         return "pairwise_overconfidence", "pairwise_accuracy", "kept_information"
     return "overconfidence", "accuracy", "kept_information"
 

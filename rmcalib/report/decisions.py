@@ -11,9 +11,9 @@ from rmcalib.report import figures
 from rmcalib.report.document import Cell, Columns, Document, Drawing, Tile, entry, table_of
 
 
-def decision_sentences(found: Decisions) -> list[str]:
+def decision_sentences(result: Decisions) -> list[str]:
     """Return when to accept the first choice, what acting on its probabilities costs, and when to stop drawing."""
-    choice, sure, limit = found.choice, f"{found.level:.0%} confidence", f"{found.wrong_at_most:.0%}"
+    choice, sure, limit = result.choice, f"{result.level:.0%} confidence", f"{result.wrong_at_most:.0%}"
     if choice.threshold is None and choice.wrong is None:
         first = (
             f"Too few prompts for a threshold: even without an error, {choice.fewest} accepted responses are "
@@ -22,47 +22,47 @@ def decision_sentences(found: Decisions) -> list[str]:
     elif choice.threshold is None:
         first = (
             f"No threshold keeps at most {limit} of the accepted responses wrong with {sure}: of its {choice.n:,} "
-            f"most confident choices (of {count(found.n, 'prompt')}), {percent(choice.wrong)} are wrong."
+            f"most confident choices (of {count(result.n, 'prompt')}), {percent(choice.wrong)} are wrong."
         )
     else:
-        p = "calibrated probability" if found.calibrator.fitted_on else "probability"
-        what = " of being correct" if found.calibrator.view == "pointwise" else ""
+        p = "calibrated probability" if result.calibrator.fitted_on else "probability"
+        what = " of being correct" if result.calibrator.view == "pointwise" else ""
         when = "always" if choice.threshold == 0 else f"if its {p}{what} is at least {choice.threshold:.10g}"
-        rest = "" if found.asked == 0 else f" A person decides the other {found.asked:.0%}."
+        rest = "" if result.asked == 0 else f" A person decides the other {result.asked:.0%}."
         first = (
             f"Accept its first choice {when}: that accepts {choice.accepted:.0%} of the prompts. At most "
             f"{limit} of these are wrong on prompts like yours, with {sure} ({percent(choice.wrong)} here).{rest}"
         )
     sentences = [first]
-    if found.left_out:
+    if result.left_out:
         why = (
             "without a label of their first choice"
-            if found.calibrator.view == "pointwise"
+            if result.calibrator.view == "pointwise"
             else "without a label, or without exactly one correct response,"
         )
-        sentences.append(f"{count(found.left_out, 'prompt')} {why} are left out.")
-    regret = found.regret
+        sentences.append(f"{count(result.left_out, 'prompt')} {why} are left out.")
+    regret = result.regret
     if regret is not None:
         chance = ", which may be chance" if regret.low <= 0 <= regret.high else ""
         sentences.append(
             f"If you act on its own probabilities, you accept above {regret.threshold:.3g} "
             f"({regret.accepted:.0%} of the prompts) and expect a cost of {regret.believed:.3f} per prompt, where "
-            f"a wrong response costs 1 and asking {found.ask_cost:.2g}. The estimated cost is {regret.cost:.3f}; "
+            f"a wrong response costs 1 and asking {result.ask_cost:.2g}. The estimated cost is {regret.cost:.3f}; "
             f"with calibrated probabilities it is {regret.calibrated_cost:.3f}. The difference is "
             f"{regret.value:z.3f} [{regret.low:z.3f}, {regret.high:z.3f}]{chance}."
         )
-    if found.drawing:
-        sentences.append(_drawing_sentence(found))
+    if result.drawing:
+        sentences.append(_drawing_sentence(result))
     return sentences
 
 
-def _drawing_sentence(found: Decisions) -> str:
+def _drawing_sentence(result: Decisions) -> str:
     """Return the cheapest way to draw samples and accept one."""
     costs = (
-        f"a wrong response costs 1, asking {found.ask_cost:.2g}, a sample {found.sample_cost:.2g} "
-        f"({found.level:.0%} confidence for all rules together)"
+        f"a wrong response costs 1, asking {result.ask_cost:.2g}, a sample {result.sample_cost:.2g} "
+        f"({result.level:.0%} confidence for all rules together)"
     )
-    best = min(found.drawing, key=lambda row: float(row["cost"]))
+    best = min(result.drawing, key=lambda row: float(row["cost"]))
     if best["threshold"] is None:
         return f"Drawing samples is not clearly cheaper than asking a person at once: {costs}."
     condition = "" if best["threshold"] == 0 else f" if P(correct) is at least {best['threshold']:.3g}"
@@ -71,12 +71,12 @@ def _drawing_sentence(found: Decisions) -> str:
         how = f"Draw at most {count(best['n'], 'sample')}, and stop at the first one{condition}"
     return (
         f"{how}: that takes {best['samples']:.1f} samples per prompt and accepts {best['accepted']:.0%} of the "
-        f"prompts; at most {found.wrong_at_most:.0%} of these are wrong ({percent(best['wrong'])} here). It costs "
+        f"prompts; at most {result.wrong_at_most:.0%} of these are wrong ({percent(best['wrong'])} here). It costs "
         f"{best['cost']:.3f} per prompt: {costs}."
     )
 
 
-def _drawing_table(found: Decisions) -> doc.Table:
+def _drawing_table(result: Decisions) -> doc.Table:
     """Return the rules for drawing samples: their thresholds and costs."""
     columns: Columns = {
         "at most": lambda row: Cell(count(row["n"], "sample"), row["n"]),
@@ -88,25 +88,25 @@ def _drawing_table(found: Decisions) -> doc.Table:
         "cost": entry("cost", number),
     }
     caption = "Prompts that are not accepted go to a person. The limit of wrong responses holds for all rows at once."
-    return table_of("If you draw samples", found.drawing, columns, caption)
+    return table_of("If you draw samples", result.drawing, columns, caption)
 
 
-def decisions_document(found: Decisions) -> Document:
+def decisions_document(result: Decisions) -> Document:
     """Return the document of decisions: the threshold, and accuracy by how sure the model is."""
-    choice, sure = found.choice, f"of those, with {found.level:.0%} confidence"
+    choice, sure = result.choice, f"of those, with {result.level:.0%} confidence"
     above = "–" if choice.threshold is None else f"{choice.threshold:.3g}"
     return Document(
         title="When to accept its choice",
-        subtitle=count(found.n, "prompt"),
-        sentences=decision_sentences(found),
+        subtitle=count(result.n, "prompt"),
+        sentences=decision_sentences(result),
         tiles=[
             Tile("accept above", above, meaning="probability of its first choice"),
             Tile("accepts", percent(choice.accepted), meaning="of the prompts"),
             Tile("wrong, at most", percent(choice.high), meaning=sure),
         ],
         first=[
-            decisions_drawing(found),
-            *([_drawing_table(found)] if found.drawing else []),
+            decisions_drawing(result),
+            *([_drawing_table(result)] if result.drawing else []),
             doc.Words(
                 ["How many responses to choose from, and whether more of them do harm: rmcalib best-of-n."]
             ),
@@ -114,7 +114,7 @@ def decisions_document(found: Decisions) -> Document:
     )
 
 
-def decisions_drawing(found: Decisions) -> Drawing:
+def decisions_drawing(result: Decisions) -> Drawing:
     """Return the figure of decisions."""
     label = "Accuracy of the most confident choices"
-    return Drawing("decisions-figure", partial(figures.decisions_figure, found), label)
+    return Drawing("decisions-figure", partial(figures.decisions_figure, result), label)
