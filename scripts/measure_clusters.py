@@ -143,7 +143,7 @@ def power(world: str, clustered: bool, runs: int) -> float | None:
 
     The plan is that of pages of the calibrated model. The other models have its rewards at another scale.
     """
-    planned = [page(world, clustered, [run, 1])["smallest_gap"] for run in range(30)]
+    planned = [page(world, clustered, [run, 1])["smallest_gap"] for run in range(min(runs, 30))]
     known = [least for least in planned if least is not None]
     if len(known) < len(planned) / 2:
         return None
