@@ -97,7 +97,7 @@ def command(
     with session(common, to=to, markdown=markdown) as screen, ExitStack() as opened:
         trackers = [opened.enter_context(tracker(name, str(output))) for name in log_to]
         following = _Following(screen, page, conditions, trackers, follow)
-        found = watch(
+        watched = watch(
             folder,
             columns=reading.columns,
             calibrator=calibrator,
@@ -115,20 +115,20 @@ def command(
             every=every,
             on_look=following.look,
         )
-        found.to_html(page)
-        met = following.met if follow else _met(conditions, found.steps[-1:])
+        watched.to_html(page)
+        met = following.met if follow else _met(conditions, watched.steps[-1:])
         if markdown is not None:
-            write_text(markdown, markdown_summary([found.document()], met))
+            write_text(markdown, markdown_summary([watched.document()], met))
         if to is not None:
-            write_csv(to, found.steps)
+            write_csv(to, watched.steps)
         screen.finish(
-            found.document(),
-            {**found.content(), "page": str(page)},
+            watched.document(),
+            {**watched.content(), "page": str(page)},
             written={"Steps": to, "Page": page},
         )
     for line in met:
         say(line)
-    return int(found.alarm is not None or bool(met) or following.lost)
+    return int(watched.alarm is not None or bool(met) or following.lost)
 
 
 @dataclass

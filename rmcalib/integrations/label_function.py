@@ -35,7 +35,7 @@ def label_function(place: str, rollouts: str | Path) -> Callable[[dict[str, Any]
     path, folder = Path(file).resolve(), Path(rollouts).resolve()
     if folder.is_file():
         folder = folder.parent
-    if any(one.is_relative_to(folder) for one in (path, Path(file).parent.resolve())):  # or a link in it
+    if any(way.is_relative_to(folder) for way in (path, Path(file).parent.resolve())):  # or a link in it
         raise ValueError(
             f"label_from: {file} is in the folder of rollouts, whose files are never run; move it"
         )

@@ -83,8 +83,8 @@ def _inside(name: str) -> Iterator[None]:
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
     """Return the finite numbers of a row by their logged names."""
-    known = {name: float(value) for name, value in row.items() if name != "step"}
-    return {f"watch/{name}": value for name, value in known.items() if math.isfinite(value)}
+    numbers = {name: float(value) for name, value in row.items() if name != "step"}
+    return {f"watch/{name}": value for name, value in numbers.items() if math.isfinite(value)}
 
 
 def _wandb(_: str) -> tuple[Send, Close]:

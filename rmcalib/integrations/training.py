@@ -52,8 +52,8 @@ def metric_values(scores: Scores, metrics: Iterable[str] = TRAINING_METRICS) -> 
     if part is None:
         raise ValueError("no prompt has exactly one correct response, which these metrics need")
     settings = Settings(resamples=200)
-    found = {one.name: one.measure(part, settings).value for one in chosen_metrics(metrics)}
-    return {name: float("nan") if value is None else float(value) for name, value in found.items()}
+    values = {metric.name: metric.measure(part, settings).value for metric in chosen_metrics(metrics)}
+    return {name: float("nan") if value is None else float(value) for name, value in values.items()}
 
 
 def _rewards(name: str, values: Any) -> FloatArray:

@@ -122,8 +122,8 @@ class Change(Check):
 
     def sums(self, step: Observed) -> Sums | None:
         """Return the sums of each prompt."""
-        known = self.value(step)
-        return None if known is None else Sums.of(known.prompt, known.value, np.ones(len(known.value)))
+        compared = self.value(step)
+        return None if compared is None else Sums.of(*compared, np.ones(len(compared.value)))
 
 
 def points(alarm: dict[str, Any]) -> str:

@@ -298,7 +298,7 @@ class Monitor:
             self._holds.discard(sign)
         direction = "above" if sign > 0 else "below"
         if any(alarm["direction"] == direction for alarm in self.alarms):
-            crossed = [one for one in crossed if one["over"] == f"last {self.window} looks"]
+            crossed = [mean for mean in crossed if mean["over"] == f"last {self.window} looks"]
         if crossed and sign not in self._holds:
             self._holds.add(sign)
             about = {"step": step, "what": self.check.name, "direction": direction}

@@ -37,9 +37,9 @@ def pair_sums(prompt: IntArray, x: FloatArray, y: FloatArray) -> Sums:
     """
     order = np.argsort(prompt, kind="stable")
     prompt, x, y = prompt[order], x[order], y[order]
-    one, other = decided_pairs(np.unique(prompt, return_inverse=True)[1], y)
-    d = x[one] - x[other]
-    sums = gap_sums(prompt[one], np.abs(d), np.heaviside(d, 0.5))
+    left, right = decided_pairs(np.unique(prompt, return_inverse=True)[1], y)
+    d = x[left] - x[right]
+    sums = gap_sums(prompt[left], np.abs(d), np.heaviside(d, 0.5))
     n_pairs = sums.values[:, 1].copy()
     sums.values[:] /= n_pairs[:, None]
     sums.values[:, 2] /= n_pairs  # the variance of a mean falls with the number of pairs

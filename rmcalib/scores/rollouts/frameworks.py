@@ -78,9 +78,9 @@ def files_of(source: Path) -> tuple[list[Place], Path | None]:
     pairs = source / "generated_predictions.jsonl"  # of LLaMA-Factory, which has no steps
     if source.is_file() or pairs.is_file():
         return [], source if source.is_file() else pairs
-    known = {layout.framework: layout.looks_like for layout in LAYOUTS}
+    readable = {layout.framework: layout.looks_like for layout in LAYOUTS}
     raise NoSamplesYetError(
-        f"{source}: no samples of {', '.join(f'{name} ({files})' for name, files in known.items())}"
+        f"{source}: no samples of {', '.join(f'{name} ({files})' for name, files in readable.items())}"
     )
 
 
@@ -97,8 +97,8 @@ def _matching(source: Path, pattern: str) -> Iterable[tuple[int, Path]]:
     for way in ways:
         folders = [source]
         for name in way[:-1]:
-            inner = [one for folder in folders for one in folder.iterdir() if re.fullmatch(name, one.name)]
-            folders = [one for one in inner if one.is_dir()]
+            inner = [path for folder in folders for path in folder.iterdir() if re.fullmatch(name, path.name)]
+            folders = [path for path in inner if path.is_dir()]
         for folder in folders:
             yield from _numbered(folder.iterdir(), way)
 

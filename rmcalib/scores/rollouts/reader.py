@@ -198,9 +198,9 @@ class RolloutReader:
         steps: dict[float, Parts] = {}
         latest = float("-inf")
         for place in files:
-            known = self._files.get(place.path)
+            file = self._files.get(place.path)
             from_file: set[float] = set()
-            for flush in (known.steps if known else None) or []:
+            for flush in (file.steps if file else None) or []:
                 new = {samples.step: samples for samples in flush[name]}
                 if not new:
                     continue
@@ -250,19 +250,19 @@ class RolloutReader:
         self._files[place.path] = _File(state, flushes)
 
     def _convert(self, place: Place) -> None:
-        known = self._files.get(place.path)
-        if known is None or known.steps is not None:
+        file = self._files.get(place.path)
+        if file is None or file.steps is not None:
             return
         assert self._roles is not None
-        known.steps = [
+        file.steps = [
             {name: steps_of_flush(flush, self._roles, name, place.path) for name in self._roles.rewards}
-            for flush in known.flushes
+            for flush in file.flushes
         ]
-        known.flushes = []  # the texts are not needed any more
+        file.flushes = []  # the texts are not needed any more
 
 
 def _are_same(first: Parts, second: Parts) -> bool:
-    return len(first) == len(second) and all(one is other for one, other in zip(first, second, strict=True))
+    return len(first) == len(second) and all(a is b for a, b in zip(first, second, strict=True))
 
 
 def _state(path: Path) -> State:

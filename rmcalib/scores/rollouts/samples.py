@@ -67,7 +67,7 @@ class StepSamples:
         return len(self.reward)
 
     def _arrays(self) -> dict[str, Any]:
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: array for name, array in values.items() if isinstance(array, np.ndarray)}
 
     def take(self, rows: Any) -> StepSamples:
@@ -156,7 +156,7 @@ def columns_of(
     several = len(parts) > 1
     prompt = np.concatenate([part.prompt for part in parts])
     step = np.repeat([part.step for part in parts], [len(part) for part in parts])
-    ids = np.array([f"{one}@{at:g}" for one, at in zip(prompt, step, strict=True)]) if several else prompt
+    ids = np.array([f"{name}@{at:g}" for name, at in zip(prompt, step, strict=True)]) if several else prompt
     _, group = np.unique(ids.astype(str), return_inverse=True)
     order, sizes = np.argsort(group, kind="stable"), np.bincount(group)
     response = np.empty(len(ids), dtype=np.int64)
