@@ -182,7 +182,7 @@ def run(world: World, seed: int, limits: Limits) -> tuple[int | None, str, np.nd
         reward, label = rewards_of(rng, world, x).ravel(), np.where(labelled, y, np.nan).ravel()
         prompt = np.repeat(ids, world.per_prompt)
         watcher.update([StepSamples(step, prompt, reward, label, nothing, np.ones(x.size), nothing)])
-        if not world.has_oracle and any(monitor.alarms for monitor in watcher._errors):
+        if seed and not world.has_oracle and any(monitor.alarms for monitor in watcher._errors):
             break
     alarm = watcher.result().alarm
     return (None, "", residuals) if alarm is None else (int(alarm["step"]), str(alarm["what"]), residuals)
