@@ -26,6 +26,7 @@ from rmcalib.repair.calibrator import (
     labelled_part,
     prompt_marks,
     quantiles,
+    says_nothing,
 )
 from rmcalib.scores import Scores, load_scores
 
@@ -231,7 +232,7 @@ def _top_1(part: Part, level: float) -> _Fit:
 def _pointwise(part: Part, level: float) -> _Fit:
     stated = part.pointwise
     calibrator = None if np.ptp(stated.y) == 0 else fit_pointwise(part, level)
-    if calibrator is None or calibrator.temperature >= 1e9 * (float(part.reward.std()) or 1.0):
+    if calibrator is None or says_nothing(calibrator.temperature, part.reward):
         raise RefusedError(
             "uninformative",
             "no temperature helps: correct responses do not have larger rewards than wrong ones",

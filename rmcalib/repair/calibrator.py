@@ -30,6 +30,7 @@ _LARGEST = 1e101  # beyond it, probabilities of the largest rewards would overfl
 Positive = Annotated[float, Ge(1 / _LARGEST), Le(_LARGEST)]
 Fraction = Annotated[float, Ge(0), Le(1)]
 Number = Annotated[float, Ge(-_LARGEST), Le(_LARGEST)]
+_HOT = 1e9  # spreads of the rewards
 FORMAT = 1
 """The version of the file format."""
 N_QUANTILES = 101
@@ -610,6 +611,11 @@ def fit_pointwise(part: Part, level: float = 0.95) -> Calibrator:
         covariance=((of_scale.se**2, together), (together, of_shift.se**2)),
         fitted_on={"n": len(part), "clusters": len(x) if cluster is None else int(cluster.max()) + 1},
     )
+
+
+def says_nothing(temperature: float, rewards: FloatArray) -> bool:
+    """Return whether a temperature is so high, relative to the rewards, that they do not rise with the labels."""
+    return not temperature < _HOT * (float(rewards.std()) or 1.0)
 
 
 def labelled_part(scores: Any, which: str = "one") -> Part:

@@ -17,8 +17,7 @@ from rmcalib.metrics.comparison import named_scores, on_common_prompts
 from rmcalib.metrics.results import Shown
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair.calibration import documented
-from rmcalib.repair.calibrator import Calibrator, Input, fit_pointwise, labelled_part
-from rmcalib.repair.response_panels import HOT
+from rmcalib.repair.calibrator import Calibrator, Input, fit_pointwise, labelled_part, says_nothing
 from rmcalib.scores import Scores
 
 _MOST_PAIRS = 5_000_000  # that are compared at a time
@@ -158,7 +157,7 @@ def _fitted(name: str, scores: Scores, level: float) -> Calibrator:
         )
     part = labelled_part(whole_part(scores), "labelled")
     fit = documented(fit_pointwise(part, level), scores, part)
-    if not fit.temperature < HOT * (float(part.reward.std()) or 1.0):
+    if says_nothing(fit.temperature, part.reward):
         raise ValueError(
             f"{name}: its rewards do not clearly rise with its labels, so they give no probability"
         )

@@ -14,7 +14,8 @@ from scipy.special import expit, log_softmax
 import rmcalib
 from rmcalib.repair import Calibrator, combine
 from rmcalib.repair.calibrator import Input
-from rmcalib.repair.panels import METHODS, PanelData, fit_panel, fit_weights
+from rmcalib.repair.panel_fits import BestResponses, fit_panel
+from rmcalib.repair.panels import METHODS
 from rmcalib.scores import Scores
 
 N, M = 240, 4
@@ -35,34 +36,35 @@ def slow_losses(logits: np.ndarray, correct: np.ndarray) -> np.ndarray:
     return np.array([-log_softmax(row)[i] for row, i in zip(logits, correct, strict=True)])
 
 
-def flat(rewards: list[np.ndarray], correct: np.ndarray) -> PanelData:
-    is_correct = np.arange(M) == correct[:, None]
-    return PanelData(np.stack([one.ravel() for one in rewards]), is_correct.ravel(), np.full(len(correct), M))
+def flat(rewards: list[np.ndarray], correct: np.ndarray) -> BestResponses:
+    labels = (np.arange(M) == correct[:, None]).astype(float)
+    return BestResponses(
+        np.stack([each.ravel() for each in rewards]), labels.ravel(), np.full(len(correct), M)
+    )
 
 
 def test_weights_are_the_best_of_a_grid() -> None:
     rewards, correct = judges((1.0, 2.0))
     data = flat(rewards, correct)
-    logs = data.logs(np.ones(2))
-    found = fit_weights(logs, data, np.ones(2, dtype=bool))
-    reshaped = logs.reshape(2, N, M)
+    *weights, _ = data.fit_weights(data.rewards, np.ones(2, dtype=bool))
+    reshaped = data.rewards.reshape(2, N, M)
 
     def loss(w: np.ndarray) -> float:
         return float(slow_losses(np.tensordot(w, reshaped, 1), correct).mean())
 
     best = min(loss(np.array([a, b])) for a in np.linspace(0, 2, 9) for b in np.linspace(0, 2, 9))
-    assert loss(found) <= best + 1e-9
+    assert loss(np.array(weights)) <= best + 1e-9
     for step in ([1e-3, 0], [-1e-3, 0], [0, 1e-3], [0, -1e-3]):
-        assert loss(found) <= loss(found + np.array(step)) + 1e-12
+        assert loss(np.array(weights)) <= loss(weights + np.array(step)) + 1e-12
 
 
 def test_an_uninformative_judge_gets_no_weight() -> None:
     rewards, correct = judges((1.0, 1.0))
     against = -rewards[1]  # the more it likes a response, the less likely it is correct
     fit = fit_panel(flat([rewards[0], against], correct))
-    assert fit.inverse[1] == 0
-    assert fit.weights["weights"][1] == 0
-    assert fit.weights["best member"].tolist() == [1, 0]
+    assert fit.slope[1] == 0
+    assert fit.panels["weights"][1] == 0
+    assert fit.panels["best member"].tolist() == [1, 0, 0]
     panel = combine(as_scores([rewards[0], against], correct))
     assert panel.members[1]["temperature"] is None
     assert panel.members[1]["redundant"]
