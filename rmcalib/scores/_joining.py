@@ -10,11 +10,13 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib._util.display import count
 from rmcalib._util.texts import brief, did_you_mean, digest_of
+from rmcalib.benchmarks._official import has_largest_reward
 from rmcalib.scores import _files
 from rmcalib.scores._label_texts import texts_of
 from rmcalib.scores._labels import WORDS, id_text, is_empty
@@ -128,10 +130,8 @@ def _drawn_from(table: _files.Table, scores: Scores) -> tuple[Scores, BoolArray,
 
 def chosen_of(scores: Scores) -> IntArray:
     """Return the row of the response with the largest reward of each prompt (n,); the first of equal ones."""
-    starts = scores.offsets[:-1]
-    largest = scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), np.diff(scores.offsets))
-    rows = np.where(largest, np.arange(len(scores)), len(scores))
-    return np.asarray(np.minimum.reduceat(rows, starts))
+    rows = np.where(has_largest_reward(scores), np.arange(len(scores)), len(scores))
+    return np.asarray(np.minimum.reduceat(rows, scores.offsets[:-1]))
 
 
 def _chosen_alone(columns: dict[str, Any], scores: Scores, source: str) -> tuple[dict[str, Any], str]:
@@ -165,7 +165,7 @@ def _notes(about: Mapping[str, Any], scores: Scores, source: str) -> list[str]:
         notes.append(
             f"In {count(about['without_best'], 'prompt')}, no response is labelled as the best: not used."
         )
-    unused = int((~np.isnan(np.fmax.reduceat(scores.label, scores.offsets[:-1]))).sum())
+    unused = int(are_labelled(scores).sum())
     if unused:
         notes.append(
             f"Labels are those of {source}; the scores' own labels ({count(unused, 'prompt')}) are not used."
@@ -531,9 +531,7 @@ def second_opinion(scores: Scores, other: Scores, *, singly: bool) -> FloatArray
     numbers: Sequence[Any] = other.response.tolist() if shared is None else others[shared]
     says = _each_correct(other) if singly else other.probabilities
     place = dict(zip(zip(other.item_id.tolist(), numbers, strict=True), says, strict=True))
-    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
-    largest = scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), sizes)
-    rows = np.arange(len(scores)) if singly else np.flatnonzero(largest)
+    rows = np.arange(len(scores)) if singly else np.flatnonzero(has_largest_reward(scores))
     keys = [(str(scores.item_id[row]), number[row]) for row in rows.tolist()]
     missing = list(dict.fromkeys(name for name, number in keys if (name, number) not in place))
     if missing:
@@ -541,6 +539,7 @@ def second_opinion(scores: Scores, other: Scores, *, singly: bool) -> FloatArray
     p = np.array([place[key] for key in keys], dtype=np.float64)
     if singly:
         return p
+    sizes = np.diff(scores.offsets)
     prompt = np.repeat(np.arange(scores.n_items), sizes)[rows]
     return np.repeat(np.bincount(prompt, p) / np.bincount(prompt), sizes)
 
@@ -561,15 +560,24 @@ def with_second(scores: Scores, other: Scores) -> Scores:
 
 def with_shares(scores: Scores, by: str) -> Scores:
     """Return scores whose labelled prompts were drawn at random within the groups of a column: n_h of N_h."""
-    columns = {"category": scores.category, **scores.extra}
-    if by not in columns:
-        raise ValueError(f"labels by: the scores have no column {by!r} ({did_you_mean(by, columns)})")
-    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
-    group = np.unique(columns[by][starts].astype(str), return_inverse=True)[1]
-    labelled = ~np.isnan(np.fmax.reduceat(scores.label, starts))
+    names, group = groups_of(scores, by, "labels by")
+    labelled = are_labelled(scores)
     have = np.bincount(group, labelled)
     if (have == 0).any():
-        name = columns[by][starts][group == int(np.argmin(have))][0]
-        raise ValueError(f"labels by: no prompt with {by} {str(name)!r} is labelled")
+        name = str(names[int(np.argmin(have))])
+        raise ValueError(f"labels by: no prompt with {by} {name!r} is labelled")
     share = np.where(labelled, (have / np.bincount(group))[group], np.nan)
-    return replace(scores, extra={**scores.extra, INCLUSION: np.repeat(share, sizes)})
+    return replace(scores, extra={**scores.extra, INCLUSION: np.repeat(share, np.diff(scores.offsets))})
+
+
+def are_labelled(scores: Scores) -> BoolArray:
+    """Return which prompts have a label: (n,)."""
+    return ~np.isnan(np.fmax.reduceat(scores.label, scores.offsets[:-1]))
+
+
+def groups_of(scores: Scores, by: str, option: str) -> tuple[NDArray[np.str_], IntArray]:
+    """Return the distinct values of a column of prompts, and the number of each prompt's value: (n,)."""
+    columns = {"category": scores.category, **scores.extra}
+    if by not in columns:
+        raise ValueError(f"{option}: the scores have no column {by!r} ({did_you_mean(by, columns)})")
+    return np.unique(columns[by][scores.offsets[:-1]].astype(str), return_inverse=True)

@@ -82,20 +82,17 @@ def look(scores: Scores) -> Meaning:
 
 
 def _signs(values: FloatArray, offsets: IntArray) -> tuple[str, bool, str]:
-    starts, sizes = offsets[:-1], np.diff(offsets)
+    sizes = np.diff(offsets)
     low, high = values.min(), values.max()
     whole = bool((values == np.round(values)).all())
     # A single prompt may sum to one by chance, and 0/1 rewards do so if one response is right.
     several = len(sizes) > 1 and bool((sizes > 1).all()) and not (whole and low >= 0 and high <= 1)
 
-    def sums_to(total: float, numbers: FloatArray, tolerance: float) -> bool:
-        return bool((np.abs(np.add.reduceat(numbers, starts) - total) <= tolerance * sizes).all())
-
-    if several and low >= 0 and high <= 1 and sums_to(1, values, 0.005):
+    if several and low >= 0 and high <= 1 and _sum_to_one(values, offsets):
         return "probability", True, "sum to 1"
-    if several and low >= 0 and 1 < high <= 100 and sums_to(100, values, 0.5):
+    if several and low >= 0 and 1 < high <= 100 and _sum_to_one(values / 100, offsets):
         return "probability", True, "sum to 100"
-    if several and high <= 0 and sums_to(1, np.exp(values), 0.005):
+    if several and high <= 0 and _sum_to_one(np.exp(values), offsets):
         return "logprob", True, "exponentials sum to 1"
     if len(values) < _FEW or (whole and low >= 0 and high <= 1):
         return "reward", False, ""
@@ -174,9 +171,9 @@ def to_rewards(values: FloatArray, offsets: IntArray, scale: str) -> FloatArray:
     return np.log(p) - np.log(q)
 
 
-def _sum_to_one(probabilities: FloatArray, offsets: IntArray) -> bool:
+def _sum_to_one(numbers: FloatArray, offsets: IntArray) -> bool:
     """Whether the numbers of each prompt sum to one: they are P(the response is the best)."""
-    sums = np.add.reduceat(probabilities, offsets[:-1])
+    sums = np.add.reduceat(numbers, offsets[:-1])
     return bool((np.abs(sums - 1) <= 0.005 * np.diff(offsets)).all())
 
 

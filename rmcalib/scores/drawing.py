@@ -11,16 +11,18 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integer
 from rmcalib._util.files import write_csv, write_text
-from rmcalib._util.texts import did_you_mean
 from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.benchmarks._official import has_largest_reward
 from rmcalib.scores._joining import (
     FROM_STEP,
     ID,
     INCLUSION,
     TEXT,
     Ask,
+    are_labelled,
     are_numbered,
     chosen_of,
+    groups_of,
     id_columns,
     plain_text,
     second_opinion,
@@ -231,11 +233,6 @@ def systematic(inclusion: FloatArray, order: IntArray, rng: np.random.Generator)
     return order[np.diff(steps, prepend=0.0) > 0]
 
 
-def confidence_of(scores: Scores) -> FloatArray:
-    """Return the largest probability of each prompt (n,)."""
-    return np.asarray(np.maximum.reduceat(scores.probabilities, scores.offsets[:-1]))
-
-
 def _unsure(scores: Scores, second: Scores, ask: Ask) -> FloatArray:
     """Return the standard deviation of a prompt's labels (n,) if a second judge's probabilities are right."""
     p = np.clip(second_opinion(scores, second, singly=ask != "best"), 0.0, 1.0)
@@ -269,11 +266,8 @@ def _equal(scores: Scores, n: int, by: str | None, rng: np.random.Generator) -> 
     total = scores.n_items
     if by is None:
         return rng.choice(total, n, replace=False), "at random"
-    columns = {"category": scores.category, **scores.extra}
-    if by not in columns:
-        raise ValueError(f"by: the scores have no column {by!r} ({did_you_mean(by, columns)})")
-    groups = np.unique(columns[by][scores.offsets[:-1]].astype(str), return_inverse=True)[1]
-    order = np.lexsort((rng.random(total), rng.permutation(int(groups.max()) + 1)[groups]))
+    names, group = groups_of(scores, by, "by")
+    order = np.lexsort((rng.random(total), rng.permutation(len(names))[group]))
     return systematic(np.full(total, n / total), order, rng), f"at random, in proportion to {by}"
 
 
@@ -282,16 +276,15 @@ def _second_phase(scores: Scores, n: int, rng: np.random.Generator) -> tuple[Flo
 
     A prompt of fifth h then had the probability n_h/N_h to be labelled (Neyman's allocation).
     """
-    starts = scores.offsets[:-1]
-    labelled = ~np.isnan(np.fmax.reduceat(scores.label, starts))
+    starts, labelled = scores.offsets[:-1], are_labelled(scores)
     inclusion = scores.extra.get(INCLUSION)
     if inclusion is None or not labelled.any() or np.ptp(inclusion[starts][labelled]) > 1e-9:
         raise ValueError(
             'more: needs labels of an earlier draw that was at random (its filled sheet: labels="FILE")'
         )
-    confidence, total = confidence_of(scores), scores.n_items
-    largest = scores.reward == np.repeat(np.maximum.reduceat(scores.reward, starts), np.diff(scores.offsets))
-    right = np.maximum.reduceat(np.where(largest, np.nan_to_num(scores.label), 0.0), starts)
+    confidence, total = np.maximum.reduceat(scores.probabilities, starts), scores.n_items
+    first_label = np.where(has_largest_reward(scores), np.nan_to_num(scores.label), 0.0)
+    right = np.maximum.reduceat(first_label, starts)
     stratum = np.minimum(np.argsort(np.argsort(confidence, kind="stable")) * _STRATA // total, _STRATA - 1)
     size, have = np.bincount(stratum, minlength=_STRATA), np.bincount(stratum[labelled], minlength=_STRATA)
     wrong = (np.bincount(stratum[labelled], 1 - right[labelled], minlength=_STRATA) + 1) / (have + 2)
