@@ -73,8 +73,9 @@ def official_score(
     [('accuracy', 'all', 0.5), ('accuracy', 'mmlu-pro', 1.0), ('accuracy', 'livebench', 0.0)]
     """
     if benchmark is None:
-        benchmark = str(scores.manifest.get("benchmark_format") or scores.manifest.get("benchmark") or "")
-    entry = benchmark if isinstance(benchmark, BenchmarkEntry) else entry_for(benchmark)
+        entry = entry_of(scores.manifest)
+    else:
+        entry = benchmark if isinstance(benchmark, BenchmarkEntry) else entry_for(benchmark)
     if entry is None or entry.official is None:
         return []
     if isinstance(benchmark, Benchmark):

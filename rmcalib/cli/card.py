@@ -42,7 +42,7 @@ def command(
         check_repo_id(push_to_hub)
     with session(common) as screen:
         scores = reading.open(run)
-        name = model or str(scores.manifest["model"])
+        name = model or scores.name
         with screen.progress(f"evaluating {name}"):
             found = evaluate(scores, model=name, resamples=measuring.resamples, seed=measuring.seed)
         card = make_card(found, source=source)

@@ -39,7 +39,7 @@ def command(
         raise ValueError(f"a panel has at least two different judges (given: {', '.join(runs) or 'none'})")
     with session(common, runs, to=to) as screen:
         found = [reading.open(run, second=False) for run in runs]
-        names = [str(one.manifest["model"]) for one in found]
+        names = [scores.name for scores in found]
         names = names if len(set(names)) == len(names) else list(runs)
         apply = command_line("apply", *runs, "--calibrator", to)
         if method == "all":

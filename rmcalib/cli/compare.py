@@ -46,7 +46,7 @@ def command(
     conditions = [parse_condition(text) for text in fail_if]
     with session(common, (a, b), to=to, markdown=markdown) as screen:
         pair = _calibrated([reading.open(a), reading.open(b)], calibrator, screen)
-        names = [str(one.manifest["model"]) for one in pair]
+        names = [scores.name for scores in pair]
         if names[0] == names[1]:
             names = [f"{name} ({place})" for name, place in zip(names, (a, b), strict=True)]
         with screen.progress(f"comparing {names[0]} and {names[1]}"):
@@ -82,7 +82,7 @@ def _calibrated(pair: list[Scores], files: tuple[Path, ...], screen: Screen) -> 
     """Apply each calibrator to the scores of the model that it was fitted for, and say whether it holds."""
     from rmcalib.repair import Calibrator
 
-    models = [str(one.manifest["model"]) for one in pair]
+    models = [scores.name for scores in pair]
     for file in files:
         calibrator = Calibrator.load(file)
         own = [i for i, model in enumerate(models) if calibrator.model in ("", model)]

@@ -96,18 +96,14 @@ def to_long(table: Table, stated: Roles) -> Simpler:
 
 
 def _nested(table: Table, roles: Roles) -> Roles | None:
-    return {"nested": [name]} if (name := _column_of_objects(table, roles)) is not None else None
-
-
-def _column_of_objects(table: Table, roles: Roles) -> str | None:
-    """Return the column whose cells are lists of objects with a reward."""
+    """Recognise a column whose cells are lists of objects with a reward."""
     rewards = {name.removeprefix("-") for name in roles.get("reward", ())} or {*KNOWN["names"]["reward"]}
     for name, values in table.columns.items():
         lists = (value for value in values[:SAMPLE].tolist() if isinstance(value, list) and value)
         if isinstance(first := next(lists, [None])[0], dict):
             fields = {*map(str, first)}
             if rewards & {*fields, *map(plain, fields)}:
-                return name
+                return {"nested": [name]}
     return None
 
 

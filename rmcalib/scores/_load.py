@@ -183,11 +183,7 @@ def load_all_scores(
 
 
 def load_with_rows(
-    source: Any,
-    columns: str | Mapping[str, Any] | None = None,
-    *,
-    scale: str | None = None,
-    labels_are: str | None = None,
+    source: Any, columns: str | Mapping[str, Any] | None = None, *, scale: str | None = None
 ) -> Loaded:
     """Read scores of one model together with the table that they are from, so that rows can be written back.
 
@@ -196,7 +192,7 @@ def load_with_rows(
     >>> load_with_rows(table).row.tolist()
     [0, 2, 1]
     """
-    scores, table, row = _single(_load(source, columns, _Reading(scale, labels_are)), source)
+    scores, table, row = _single(_load(source, columns, _Reading(scale)), source)
     if not table.typed:
         columns = {name: _files.as_numbers(values) for name, values in table.columns.items()}
         table = replace(table, columns=columns, typed=True)
@@ -241,7 +237,7 @@ def _load(
         table = _files.Table(source.columns(), "scores")
         loaded = Loaded(clustered(source, reading.cluster), table, np.arange(len(source)))
         scores = _as_said(loaded, reading, guess=False)
-        return {str(source.manifest.get("model") or "scores"): loaded._replace(scores=scores)}
+        return {source.name: loaded._replace(scores=scores)}
     models = _models_of(source, given)
     if only is not None and len(models) > 1:
         models = {only: find_model(models, only, _named(source))}
