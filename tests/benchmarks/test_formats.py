@@ -127,7 +127,7 @@ def test_rows_that_say_nothing_are_left_out_and_counted(
         ("trl", {"prompt": None, "chosen": "abc", "rejected": "xyz"}, "chosen"),
         ("trl", {"chosen": [said("user", "a")], "rejected": [said("assistant", "b")]}, "chosen"),
         ("rmcalib", {"votes": [1], "responses": ["a", "b"]}, "votes"),
-        ("rmcalib", {"votes": [0, 0], "responses": ["a", "b"]}, "voted"),
+        ("rmcalib", {"votes": [0, 0], "responses": ["a", "b"]}, "votes"),
         ("rmcalib", {"chosen": []}, "chosen"),
         ("rmcalib", {"chosen": [1]}, "chosen.0"),
         ("rmcalib", {"prompt": [{"role": "user"}]}, "prompt.*content"),
