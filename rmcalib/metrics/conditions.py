@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,7 @@ _FORM = re.compile(
     r"\s*(?P<abs>abs\s*\()?\s*(?P<metric>\w+)\s*(?:\[(?P<category>.+)\])?\s*(?P<close>\))?"
     r"\s*(?:\.(?P<part>low|high))?\s*(?P<sign>[<>]=?)\s*(?P<limit>[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*"
 )
+_SHARES = ("probability", "fraction of prompts", "fraction of pairs", "fraction of responses")  # units
 _EXPECTED = "expected something like 'ece>0.1', 'gap[Math].low>0.05' or 'abs(gap).low>0.05'"
 
 
@@ -109,7 +111,17 @@ def parse_condition(text: str, names: Iterable[str] | None = None) -> Condition:
         hint = did_you_mean(metric.lower(), have, "`rmcalib list metrics` shows all" if names is None else "")
         raise ValueError(f"condition '{text}': unknown metric '{metric}' ({hint})")
     category, part = (match["category"] or OVERALL).strip(), match["part"] or "value"
-    return Condition(text, metric, category, match["sign"], float(match["limit"]), part, bool(match["abs"]))
+    limit = float(match["limit"])
+    if abs(limit) > (1 if names is None and _is_share(metric) else sys.float_info.max):
+        raise ValueError(
+            f"condition '{text}': {metric} never reaches {match['limit']}; 5 points or 5% are 0.05"
+        )
+    return Condition(text, metric, category, match["sign"], limit, part, bool(match["abs"]))
+
+
+def _is_share(metric: str) -> bool:
+    """Return whether a metric, and its bounds, are from -1 to 1."""
+    return metric in PLAIN or catalogue()[metric].unit in _SHARES
 
 
 def check_categories(conditions: Iterable[Condition], categories: Iterable[str]) -> None:

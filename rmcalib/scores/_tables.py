@@ -6,6 +6,7 @@ follows from its name or is stated by the user (`_roles`).
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib._util.texts import brief, digest_of, repeated
+from rmcalib._util.texts import digest_of, repeated
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table, as_numbers
 from rmcalib.scores._labels import by_name, id_text, is_empty, read_labels, read_ratings
@@ -139,7 +140,7 @@ def _ids(table: Table, name: str, notes: list[str]) -> npt.NDArray[np.str_]:
 
 
 def _look_alikes(name: str, values: Iterable[Any]) -> list[str]:
-    """Return notes on a number and a text that are the same id, and on texts that differ in spaces only."""
+    """Return notes on a number and a text that are the same id, and on texts that look or read alike."""
     distinct = {value for value in values if isinstance(value, str | int | float)}
     texts = {value for value in distinct if isinstance(value, str)}
     notes = []
@@ -148,15 +149,20 @@ def _look_alikes(name: str, values: Iterable[Any]) -> list[str]:
             f"{name}: {both[0]} occurs as a number and as a text; they are read as the same "
             f"({len(both):,} such values)."
         )
-    by_words: dict[str, str] = {}
+    by_look: dict[str, str] = {}
     for text in sorted(texts):
-        other = by_words.setdefault(" ".join(text.split()), text)
+        other = by_look.setdefault(_look(text), text)
         if other != text:
-            notes.append(
-                f"{name}: {brief(other)} and {brief(text)} differ in spaces only, and are read as different."
-            )
+            notes.append(f"{name}: {ascii(other)[:60]} and {ascii(text)[:60]} are read as different.")
             break
     return notes
+
+
+def _look(text: str) -> str:
+    """Return what texts that look or read alike share: 7 and 7.0, the forms of an accented letter, spaces."""
+    words = " ".join(unicodedata.normalize("NFKC", text).split())
+    number = words.removesuffix(".0")
+    return number if number.isdecimal() else words
 
 
 def _numbered(table: Table, name: str | None, group: IntArray) -> tuple[IntArray, bool]:
@@ -176,5 +182,5 @@ def _numbered(table: Table, name: str | None, group: IntArray) -> tuple[IntArray
     order, sizes = np.lexsort((numbers, group)), np.bincount(group)
     places = np.empty(len(group), dtype=np.int64)
     places[order] = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    # Ids that count from 0 or 1 are numbers.
-    return places, name is None or (are_numbers and bool(np.isin(given - places, (0, 1)).all()))
+    # Ids that count from 1 are kept: labels and other judges' scores name responses by them.
+    return places, name is None or (are_numbers and bool((given == places).all()))

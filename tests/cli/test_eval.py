@@ -107,7 +107,7 @@ def test_conditions_markdown_and_a_calibrator(tmp_path: Path, invoke: Invoke) ->
 def test_a_configuration_file_and_the_command_line_over_it(tmp_path: Path, invoke: Invoke) -> None:
     write_scores(tmp_path / "mine.csv")
     (tmp_path / "c.yaml").write_text(
-        "scores: mine.csv\nresamples: 20\njson: true\nmodel: [one]\nfail_if: [ece>2]\n"
+        "scores: mine.csv\nresamples: 20\njson: true\nmodel: [one]\nfail_if: [ece>1]\n"
     )
     done = invoke("eval", "--config", "c.yaml", "--model", "two")
     assert done.code == 0, done.err

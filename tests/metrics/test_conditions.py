@@ -47,7 +47,10 @@ def test_a_category_goes_before_the_bound() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["overconfidence.middle>0.05", "abs(overconfidence.low>0.05", "overconfidence).low>0.05", "eec>0.1"],
+    [
+        *("overconfidence.middle>0.05", "abs(overconfidence.low>0.05", "overconfidence).low>0.05", "eec>0.1"),
+        *("gap>5", "abs(gap[Math]).low>5", "accuracy<75", "temperature>1e999"),
+    ],
 )
 def test_bad_conditions_are_refused_with_their_text(text: str) -> None:
     with pytest.raises(ValueError, match="condition") as error:

@@ -588,6 +588,20 @@ def test_labels_of_another_text_or_id_are_refused() -> None:
         load_scores(named, labels=sheet.assign(response_text=swapped))
 
 
+def test_labels_name_responses_by_ids_that_count_from_1() -> None:
+    frame, best = table(30, texts=False)
+    frame["response_id"] += 1
+    chosen = pd.DataFrame({"prompt": [f"p{i}" for i in range(30)], "response_id": best[:30] + 1, "label": 1})
+    for labels in (chosen, chosen[chosen["response_id"] < M]):
+        scores = load_scores(frame, labels=labels)
+        assert scores.response[scores.label == 1].tolist() == (labels["response_id"] - 1).tolist()
+    sheet = filled(label(frame, n=30).table, best)
+    assert set(sheet["response_id"].astype(str)) == {"1", "2", "3"}
+    assert load_scores(frame, labels=sheet).response[
+        load_scores(frame, labels=sheet).is_correct
+    ].tolist() == [*best]
+
+
 def test_a_second_judge_is_joined_by_the_ids_of_responses() -> None:
     frame, best = table()
     named = frame.assign(response_id=[f"r{j}" for j in frame["response_id"]])

@@ -311,9 +311,11 @@ def test_ids_and_categories_that_look_alike_are_named() -> None:
     assert both.n_items == 1
     (note,) = both.manifest["notes"]
     assert note.startswith("id: 1 ")
-    spaces = load_scores(
-        [{"id": 1, "reward": 1.0, "category": "Math"}, {"id": 2, "reward": 2.0, "category": "Math "}]
-    )
-    (note,) = spaces.manifest["notes"]
-    assert "'Math '" in note
+    for one, other in [("Math", "Math "), ("1", "1.0"), ("\u00e9", "e\u0301"), ("a\u00a0b", "a b")]:
+        alike = load_scores(
+            [{"id": 1, "reward": 1.0, "category": one}, {"id": 2, "reward": 2.0, "category": other}]
+        )
+        (note,) = alike.manifest["notes"]
+        assert ascii(one) in note
+        assert ascii(other) in note
     assert load_scores(pd.DataFrame(rows(RECORDS))).manifest.get("notes") is None
