@@ -8,7 +8,7 @@
     python scripts/bench_serve.py --minutes 60    # mixed load, at most --rate requests per second: the memory
 
 The server runs in a process of its own, and so do the clients. The baseline is the same judge on the same samples
-in one process, in batches of as many samples as there are clients.
+in one process, in batches of as many samples as there are clients. CPU is that of the server's process.
 """
 
 from __future__ import annotations
@@ -70,15 +70,14 @@ def samples(n: int) -> list[tuple[str, str]]:
     return [(pairs[i % len(pairs)][0], f"{pairs[i % len(pairs)][1]} {i}") for i in range(n)]
 
 
-def direct(pair_ms: float, pairs: list[tuple[str, str]], batch: int) -> tuple[float, float]:
-    """Return responses per second and CPU seconds per response of the judge itself."""
-    reward = make_reward(pair_ms)
-    reward(*zip(*pairs[:8], strict=True))
-    start, cpu = time.perf_counter(), time.process_time()
+def direct(reward: Any, pairs: list[tuple[str, str]], batch: int) -> tuple[list[float], float]:
+    """Return the seconds of each batch, and the CPU seconds of all, of the judge itself."""
+    seconds, cpu = [], time.process_time()
     for first in range(0, len(pairs), batch):
+        start = time.perf_counter()
         reward(*zip(*pairs[first : first + batch], strict=True))
-    took, cpu = time.perf_counter() - start, time.process_time() - cpu
-    return len(pairs) / took, cpu / len(pairs)
+        seconds.append(time.perf_counter() - start)
+    return seconds, time.process_time() - cpu
 
 
 async def one_client(
@@ -150,26 +149,34 @@ def body_of(prompt: str, response: str) -> bytes:
     return json.dumps({"prompt": prompt, "response": response}).encode()
 
 
-def measure(pair_ms: float, n_requests: int, sizes: list[int]) -> None:
-    pairs = samples(n_requests)
-    bodies = [body_of(*pair) for pair in pairs]
-    server = Server(pair_ms)
-    print("clients  direct/s  served/s  ratio  p50 ms  p95 ms  p99 ms  one batch ms  CPU added ms")
+def measure(pair_ms: float, n_requests: int, sizes: list[int], rounds: int) -> None:
+    """Print both sides of each number of clients: in turns, after a round that warms up on the same texts."""
+    server, reward = Server(pair_ms), make_reward(pair_ms)
+    print(
+        "         direct/s  served/s  ratio    served ms: p50    p95    p99  direct ms: p95   CPU ms: direct  added"
+    )
     try:
-        asked(server.port, bodies[:64], 8)  # warm
         for n in sizes:
-            some = slice(0, max(64, n_requests // (4 if n == 1 else 1)))
-            rate, cpu_direct = direct(pair_ms, pairs[some], n)
-            before = server.cpu()
-            took, seen = asked(server.port, bodies[some], n)
-            cpu = (server.cpu() - before) / len(bodies[some])
-            times = 1000 * np.array([seconds for own in seen for seconds, _, _ in own])
-            assert all(status == 200 for own in seen for _, status, _ in own)
-            served = len(times) / took
-            p50, p95, p99 = np.quantile(times, [0.5, 0.95, 0.99])
+            pairs = samples(max(64, n_requests // (4 if n == 1 else 1)))
+            bodies = [body_of(*pair) for pair in pairs]
+            direct(reward, pairs, n)
+            asked(server.port, bodies, n)
+            batches, latencies, rates, cpu = [], [], [], np.zeros(2)
+            for _ in range(rounds):
+                seconds, used = direct(reward, pairs, n)
+                before = server.cpu()
+                took, seen = asked(server.port, bodies, n)
+                cpu += (used, server.cpu() - before)
+                assert all(status == 200 for client in seen for _, status, _ in client)
+                batches += seconds
+                latencies += [second for client in seen for second, _, _ in client]
+                rates.append((len(pairs) / sum(seconds), len(pairs) / took))
+            here, there = np.median(rates, axis=0)
+            p50, p95, p99 = 1000 * np.quantile(latencies, [0.5, 0.95, 0.99])
+            alone, added = 1000 * np.array([cpu[0], cpu[1] - cpu[0]]) / (rounds * len(pairs))
             print(
-                f"{n:7d}  {rate:8.0f}  {served:8.0f}  {served / rate:5.2f}  {p50:6.1f}  {p95:6.1f}  {p99:6.1f}  "
-                f"{1000 * n / rate:12.1f}  {1000 * (cpu - cpu_direct):12.2f}",
+                f"{n:7d}  {here:8.0f}  {there:8.0f}  {there / here:5.2f}  {p50:16.1f}  {p95:5.1f}  {p99:5.1f}  "
+                f"{1000 * np.quantile(batches, 0.95):14.1f}  {alone:15.2f}  {added:5.2f}",
                 flush=True,
             )
     finally:
@@ -356,6 +363,7 @@ def main() -> None:
     )
     parser.add_argument("--pair-ms", type=float, default=0.0)
     parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 16, 256])
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--vllm", metavar="PYTHON")
@@ -374,7 +382,7 @@ def main() -> None:
     elif given.minutes:
         endure(given.minutes, given.pair_ms, given.rate)
     else:
-        measure(given.pair_ms, given.requests, given.clients)
+        measure(given.pair_ms, given.requests, given.clients, given.rounds)
 
 
 if __name__ == "__main__":

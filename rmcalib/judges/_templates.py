@@ -9,10 +9,10 @@ which token's hidden state gives the reward.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmcalib._util.storage import within
 from rmcalib._util.texts import parse_yaml, typed
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Message = dict[str, str]
 Prompt = str | tuple[Message, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -105,26 +106,32 @@ def render(prompt: Prompt, response: str, tokenizer: Any = None, template: str |
     >>> render("2 + 2?", "4", template="openbmb")
     'User: 2 + 2?\\n\\nAssistant: 4\\n\\n'
     """
+    return _in_time(lambda: _rendered(prompt, response, tokenizer, template))
+
+
+def _rendered(prompt: Prompt, response: str, tokenizer: Any, template: str | None) -> str:
     messages = conversation(prompt, response)
     if template is not None:
         return well_formed(TEMPLATES[template].render(messages))
     return well_formed(_from_chat_template(messages, tokenizer))
 
 
-def _from_chat_template(messages: Sequence[Message], tokenizer: Any, **options: Any) -> str:
-    """Apply the tokenizer's chat template, with a fixed date. A template that takes too long is given up."""
+def _in_time(call: Callable[[], T], progress: Callable[[], object] = lambda: None) -> T:
+    """Return what a call that renders texts returns. A chat template that takes too long is given up."""
+    try:
+        return within(call, _RENDER_SECONDS, progress)
+    except TimeoutError:
+        raise ValueError("the model's chat template takes too long") from None
 
-    def apply() -> str:
+
+def _from_chat_template(messages: Sequence[Message], tokenizer: Any, **options: Any) -> str:
+    """Apply the tokenizer's chat template, with a fixed date."""
+    try:
         source = tokenizer.get_chat_template()
         source = _PINNED_CLOCK + source if "strftime_now" in source else source
         return str(
             tokenizer.apply_chat_template(list(messages), chat_template=source, tokenize=False, **options)
         )
-
-    try:
-        return within(apply, _RENDER_SECONDS)
-    except TimeoutError:
-        raise ValueError("the model's chat template takes too long") from None
     except Exception as error:  # a template can fail in any way, such as dividing by zero
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"the model's chat template does not accept these messages: {why}") from error
@@ -144,13 +151,18 @@ def encode(
     the id in `append`. This is added to every text that does not end with it: some chat templates write it
     already. All texts are tokenised in one call.
     """
+    pairs = [(item, number) for item in items for number in range(len(item.responses))]
     texts: list[str] = []
-    for item in items:
-        for number, response in enumerate(item.responses):
-            try:
-                texts.append(render(item.prompt, response, tokenizer, template))
-            except ValueError as error:
-                raise ValueError(f"item {item.id!r}, response {number}: {error}") from error
+
+    def render_all() -> None:
+        for item, number in pairs:
+            texts.append(_rendered(item.prompt, item.responses[number], tokenizer, template))
+
+    try:
+        _in_time(render_all, progress=lambda: len(texts))
+    except ValueError as error:
+        item, number = pairs[len(texts)]
+        raise ValueError(f"item {item.id!r}, response {number}: {error}") from error
     if not texts:
         return []
     cut = text_ids(texts, tokenizer, max_length=max_length, append=append)
@@ -200,7 +212,7 @@ def question_ids(messages: Sequence[Message], tokenizer: Any, template: str | No
         # The last space belongs to the next token.
         text = (TEMPLATES[template].render(messages) + TEMPLATES[template].assistant[0]).rstrip(" ")
     else:
-        text = _from_chat_template(messages, tokenizer, add_generation_prompt=True)
+        text = _in_time(lambda: _from_chat_template(messages, tokenizer, add_generation_prompt=True))
     tokens = tokenizer(well_formed(text), return_special_tokens_mask=True, verbose=False)
     ids = tokens["input_ids"][: len(tokens["input_ids"]) - _trailing(tokens["special_tokens_mask"])]
     return _single_bos(ids, getattr(tokenizer, "bos_token_id", None))

@@ -11,6 +11,7 @@ import asyncio
 import base64
 import contextlib
 import functools
+import gc
 import hmac
 import ipaddress
 import json
@@ -457,6 +458,8 @@ def serve(
         )
         stack.callback(app.close)
         app.begin()
+        gc.collect()
+        gc.freeze()  # the model's objects stay: the collector need not look at them again and again
         config = uvicorn.Config(
             app,
             http=limited_connections(app.limits.idle, room_for(app.limits.connections)),
@@ -466,6 +469,7 @@ def serve(
             access_log=False,
             server_header=False,
             date_header=False,
+            proxy_headers=False,
             timeout_keep_alive=int(app.limits.idle),
             timeout_graceful_shutdown=int(app.limits.hold) + 10,
             backlog=4096,
