@@ -61,6 +61,15 @@ def test_templates_get_a_fixed_date() -> None:
     assert datetime.datetime.now().year > 2024
 
 
+def test_a_template_that_takes_too_long_is_given_up_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMCALIB_TIMEOUT", "1")
+    tokenizer = tiny_tokenizer()
+    loops = "{% for _ in range(99999) %}{% for _ in range(400) %}{% endfor %}{% endfor %}"
+    tokenizer.chat_template = "x{% if 'slow' in messages[-1].content %}" + loops + "{% endif %}"
+    with pytest.raises(ValueError, match="item 'x', response 1"):
+        encode([item("P", "fast", "slow")], tokenizer, max_length=99)
+
+
 def test_a_doubled_bos_is_dropped_and_a_single_one_kept() -> None:
     prompt = item("it is", "not")
     (twice,) = encode([prompt], tiny_tokenizer(bos_twice=True), max_length=99)
