@@ -130,17 +130,19 @@ def prompts_per_observation(values: FloatArray, cluster: IntArray | None, level:
 
     This is the factor by which clusters multiply the variance of the mean. It is not known exactly, which
     (t/t₀)² allows for: t and t₀ are quantiles of Student's t with the degrees of freedom of clusters and of prompts
-    (Korn and Graubard 1998). If all values are equal, clusters may be alike: only they are counted.
+    (Korn and Graubard 1998). If all values are equal, or so few differ from the others that few clusters would decide
+    the variance, all prompts of a cluster may be alike: no more observations than clusters are counted.
     """
     if cluster is None:
         return 1.0
-    n, sizes, moved = len(values), np.bincount(cluster), values - values.mean()
+    n, moved, alike = len(values), values - values.mean(), _size_of_cluster(cluster)
     alone = float((moved**2).sum()) / (n * max(n - 1, 1))
-    if alone <= 1e-30 or len(sizes) < 2:
-        return float((sizes.astype(np.float64) ** 2).sum()) / n
+    if alone <= 1e-30 or int(cluster.max()) < 1:
+        return alike
     error = mean_error(values, cluster)
     spread = student_quantile(level, error.freedom) / student_quantile(level, n - 1)
-    return max(1.0, error.se**2 / alone) * max(1.0, spread) ** 2
+    effect = max(1.0, error.se**2 / alone) * max(1.0, spread) ** 2
+    return max(_least_effect(moved, alike), effect)
 
 
 def design_effect(
@@ -151,8 +153,8 @@ def design_effect(
     The residuals of a calibrated forecast have expectation 0; ``weights`` (n, q) are their numbers of events. Of a
     cluster with sums T and the share h of all weights of a column, the variance is estimated by (T − h ΣT)² + h T².
     Under calibration, this has no bias. The first part leaves out a common miscalibration; the second one counts
-    where a cluster has a column for itself. The factor is at least 1; it is 1, with infinite degrees of freedom,
-    without clusters.
+    where a cluster has a column for itself. The factor is at least 1, or the size of a cluster where few clusters
+    would decide it; it is 1, with infinite degrees of freedom, without clusters.
     """
     if cluster is None or int(cluster.max()) < 1:
         return 1.0, np.inf
@@ -163,11 +165,25 @@ def design_effect(
 
     together = squares(by_cluster(residuals, cluster), by_cluster(weights, cluster) / weight)
     alone = squares(residuals, weights / weight)
-    effect = max(1.0, together / alone) if alone > 0 else 1.0
-    sizes = np.bincount(cluster).astype(np.float64)
-    largest = float((sizes**2).sum() / sizes.sum()) - 1  # of the effect minus 1, if all of a cluster agree
-    correlation = (effect - 1) / largest if largest > 0 else 0.0
+    alike = _size_of_cluster(cluster)
+    least = _least_effect(np.linalg.norm(residuals, axis=1), alike)
+    effect = max(least, together / alone) if alone > 0 else least
+    correlation = (effect - 1) / (alike - 1) if alike > 1 else 0.0
     return effect, cluster_freedom(np.bincount(cluster), float(np.clip(correlation, _LEAST_CORRELATION, 1.0)))
+
+
+def _size_of_cluster(cluster: IntArray) -> float:
+    """Return the mean size of the cluster of a prompt: the variance factor if all prompts of a cluster are alike."""
+    sizes = np.bincount(cluster).astype(np.float64)
+    return float((sizes**2).sum() / sizes.sum())
+
+
+def _least_effect(moved: FloatArray, alike: float) -> float:
+    """Return ``alike``, or 1 if many clusters would decide the variance of deviations (n,) even if they were alike.
+
+    Where few prompts are wrong, clusters that are wrong as a whole may all have been missed.
+    """
+    return alike if tail_freedom(moved) < FEW_DECIDE * alike else 1.0
 
 
 def student_quantile(level: float, freedom: float) -> float:

@@ -82,6 +82,27 @@ def test_intervals_of_few_clusters_cover(sizes: list[int]) -> None:
     assert covered > narrow  # the quantile of the normal distribution is not enough
 
 
+@pytest.mark.parametrize(("clusters", "size"), [(80, 5), (20, 15), (5, 60)])
+def test_clusters_that_are_wrong_together_may_all_have_been_missed(clusters: int, size: int) -> None:
+    cluster = np.repeat(np.arange(clusters), size)
+    rng, covered = np.random.default_rng(2), 0
+    for _ in range(300):
+        alike, together = rng.random(len(cluster)) < 0.8, rng.random(clusters)[cluster]
+        right = (np.where(alike, together, rng.random(len(cluster))) < 0.97).astype(float)
+        low, high = proportion_interval(right, 0.95, cluster)
+        covered += low <= 0.97 <= high
+    assert covered / 300 > 0.925
+    wrong = (np.arange(len(cluster)) % 40 == 0)[:, None] * 1.0
+    assert prompts_per_observation(wrong[:, 0], cluster) >= size
+    assert design_effect(wrong - wrong.mean(), np.ones_like(wrong), cluster)[0] >= size
+
+
+def test_where_many_prompts_are_wrong_their_clusters_count_as_they_vary() -> None:
+    cluster, wrong = np.repeat(np.arange(80), 5), np.arange(400)[:, None] % 4 == 0
+    assert prompts_per_observation(wrong[:, 0] * 1.0, cluster) < 1.1
+    assert design_effect(wrong - 0.25, np.ones_like(wrong), cluster)[0] < 1.1
+
+
 @pytest.mark.parametrize("copies", [1, 3])
 def test_few_clusters_do_not_tell_a_skewness(copies: int) -> None:
     values = np.repeat([0.0, 0.1, 0.2, 0.1, 4.0], copies)
