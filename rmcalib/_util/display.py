@@ -272,7 +272,6 @@ def print_table(
     header: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
-    title: str | None = None,
     gap: int = 2,
     texts: bool = False,
     soft: Collection[int] = (),
@@ -287,7 +286,7 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), title=title, title_justify="left")
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
     # rich only shrinks columns that may wrap.
     listed = [[clean_line(name), *cells] for name, *cells in rows]
     least = min(NAME_WIDTH, max(map(cell_len, [header[0], *(row[0] for row in listed)])))

@@ -50,26 +50,24 @@ def command(
         if names[0] == names[1]:
             names = [f"{name} ({place})" for name, place in zip(names, (a, b), strict=True)]
         with screen.progress(f"comparing {names[0]} and {names[1]}"):
-            found = compare(
+            result = compare(
                 *pair,
                 names=(names[0], names[1]),
                 resamples=measuring.resamples,
                 seed=measuring.seed,
             )
-        as_given = (
-            not calibrator and reading == options.Reading()
-        )  # only then do other commands read the same
-        found = replace(found, sources=(a, b) if as_given else ())
-        check_categories(conditions, (row["category"] for row in found.rows))
-        met = holding({one: one.difference(found.rows, found.view) for one in conditions})
-        page = found.to_html(as_path(output) / "report.html")
+        if not calibrator and reading == options.Reading():  # only then do other commands read the same
+            result = replace(result, sources=(a, b))
+        check_categories(conditions, (row["category"] for row in result.rows))
+        met = holding({each: each.difference(result.rows, result.view) for each in conditions})
+        page = result.to_html(as_path(output) / "report.html")
         if to is not None:
-            write_csv(to, found.rows)
+            write_csv(to, result.rows)
         if markdown is not None:
-            write_text(markdown, markdown_summary([found.document()], met.values()))
-        content = {"a": found.a, "b": found.b, "differences": found.rows, "page": str(page)}
+            write_text(markdown, markdown_summary([result.document()], met.values()))
+        content = {"a": result.a, "b": result.b, "differences": result.rows, "page": str(page)}
         screen.finish(
-            found.document(),
+            result.document(),
             {**content, "conditions_met": list(met)},
             written={"Report": page},
         )
@@ -85,13 +83,13 @@ def _calibrated(pair: list[Scores], files: tuple[Path, ...], screen: Screen) -> 
     models = [scores.name for scores in pair]
     for file in files:
         calibrator = Calibrator.load(file)
-        own = [i for i, model in enumerate(models) if calibrator.model in ("", model)]
-        if not own:
+        fitted = [i for i, model in enumerate(models) if calibrator.model in ("", model)]
+        if not fitted:
             raise ValueError(
                 f"--calibrator {file}: was fitted for {calibrator.model}, and these are scores of "
                 f"{' and '.join(dict.fromkeys(models))}"
             )
-        for i in own:
+        for i in fitted:
             say_if_it_holds(calibrator, pair[i], screen)
             pair[i] = calibrator.apply(pair[i])
     return pair

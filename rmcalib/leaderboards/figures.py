@@ -48,11 +48,17 @@ def error_name(metric: str) -> str:
     return shown_text(_AXIS_NAMES.get(metric, metric_name(metric)), 40)
 
 
+def marks_of(row: Mapping[str, Any]) -> str:
+    """Return the marks of a model: † not significantly better than a guess, * not on a Bradley-Terry scale."""
+    guess, other_scale = row["better_than_guess"] is False, row.get("scale") in ("rating", "none")
+    return f"{'†' if guess else ''}{'*' if other_scale else ''}"
+
+
 def top_10_rows(board: Board) -> list[dict[str, Any]]:
     """Return the ten best models by the calibration error; none if there are fewer, or steps of one training.
 
     Rows have model, value, low, high and null_mean (the expected error of a calibrated model), which may be None, and
-    marks: * if a model was not trained on a Bradley-Terry scale, † if it is not significantly better than a guess.
+    the marks of `marks_of`.
     """
     error = calibration_error(board)
 
@@ -66,11 +72,9 @@ def top_10_rows(board: Board) -> list[dict[str, Any]]:
     names = short_names(row["model"] for row in board.models)
     rows = []
     for row in ranked[:SHOWN_MODELS]:
-        other_scale, guess = row.get("scale") in ("rating", "none"), row["better_than_guess"] is False
-        marks = f"{' *' if other_scale else ''}{' †' if guess else ''}"
         null = row["values"].get(f"{error}_null_mean", {}).get("value")
         limits = {end: row["values"][error][end] for end in ("value", "low", "high")}
-        rows.append({"model": names[row["model"]], **limits, "null_mean": null, "marks": marks})
+        rows.append({"model": names[row["model"]], **limits, "null_mean": null, "marks": marks_of(row)})
     return rows
 
 
@@ -129,10 +133,10 @@ def top_10_figure(rows: Table, *, error: str = "ece", n_models: int) -> Figure:
 
 def draw_top_10(axes: Axes, rows: Table, *, error: str, n_models: int) -> None:
     """Draw the bars of `top_10_figure`."""
-    _draw_bars(axes, [f"{row['model']}{row.get('marks', '')}" for row in rows], rows, (BLUE, 0.85))
-    known = [(i, row["null_mean"]) for i, row in enumerate(rows) if row.get("null_mean") is not None]
-    if known:
-        places, nulls = zip(*known, strict=True)
+    _draw_bars(axes, [f"{row['model']} {row.get('marks', '')}".rstrip() for row in rows], rows, (BLUE, 0.85))
+    ticks = [(i, row["null_mean"]) for i, row in enumerate(rows) if row.get("null_mean") is not None]
+    if ticks:
+        places, nulls = zip(*ticks, strict=True)
         axes.plot(nulls, places, "|", color=INK, markersize=9, label="if calibrated")
     axes.set_xlabel(error_name(error))
     axes.set_title(f"{len(rows)} best of {n_models} models", loc="left", fontsize=_SIZE + 1, color=INK)

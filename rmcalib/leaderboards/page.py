@@ -17,7 +17,7 @@ from rmcalib._util.files import read_object, write_bytes, write_csv, write_json,
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path, remove_file
 from rmcalib.leaderboards import figures as paper_figures
-from rmcalib.leaderboards.figures import FEWEST_MODELS, MOST_CATEGORIES
+from rmcalib.leaderboards.figures import FEWEST_MODELS, MOST_CATEGORIES, marks_of
 from rmcalib.leaderboards.measure import Board
 from rmcalib.leaderboards.transfer import Transfer
 from rmcalib.metrics.catalogue import TRAINING_METRICS
@@ -46,7 +46,10 @@ _FILES = [
 _WRITERS = {".csv": write_csv, ".json": write_json, ".md": write_text, ".html": write_text}
 _BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
 _GUESS = "worse than a uniform guess, or not significantly more often right than a random choice"
-_OTHER_SCALE = "not trained on a Bradley-Terry scale: its probabilities have little meaning"
+_MARKS = {
+    "†": f"{_GUESS}: ranked last",
+    "*": "not trained on a Bradley-Terry scale: its probabilities have little meaning",
+}
 _TAU = "1 if two orders of the models agree, 0 if they are unrelated, -1 if one is the other reversed"
 _SAYS = (
     "Below the line: over-confident (▼). Above: under-confident (▲). Circles: neither was found, {}. Numbers, if "
@@ -75,8 +78,8 @@ def write_report(report: Report, folder: str | Path) -> Path:
     else:
         files = {"report.json": report.content()}
         for name, board in report.boards.items():
-            own = _files_of(board_document(board), _tables_of(board))
-            files |= {f"{folder_name(name)}/{file}": content for file, content in own.items()}
+            of_board = _files_of(board_document(board), _tables_of(board))
+            files |= {f"{folder_name(name)}/{file}": content for file, content in of_board.items()}
         tables = {"benchmarks": report.rows, "temperatures": report.temperatures, "transfer": report.effects}
         files |= _files_of(report_document(report), tables)
     earlier = read_object(out / "report.json").get("benchmarks")
@@ -184,15 +187,18 @@ def _correlated_caption(board: Board) -> str:
 
 def _top_10_caption(rows: Rows) -> str:
     """Explain what this figure of the most calibrated models shows."""
-    parts = {
-        "Lines are intervals.": any(row["low"] is not None for row in rows),
-        "A tick is the expected error of a calibrated model.": any(
-            row["null_mean"] is not None for row in rows
-        ),
-        "* not trained on a Bradley-Terry scale.": any("*" in row["marks"] for row in rows),
-        "† not significantly better than a guess.": any("†" in row["marks"] for row in rows),
-    }
-    return " ".join(sentence for sentence, applies in parts.items() if applies)
+    parts = _mark_sentences(row["marks"] for row in rows)
+    if any(row["null_mean"] is not None for row in rows):
+        parts.insert(0, "A tick is the expected error of a calibrated model.")
+    if any(row["low"] is not None for row in rows):
+        parts.insert(0, "Lines are intervals.")
+    return " ".join(parts)
+
+
+def _mark_sentences(marks: Iterable[str]) -> list[str]:
+    """Return what the marks of some models mean."""
+    used = set("".join(marks))
+    return [f"{mark} {meaning}." for mark, meaning in _MARKS.items() if mark in used]
 
 
 def _ranking(board: Board) -> doc.Table:
@@ -221,16 +227,11 @@ def _ranking(board: Board) -> doc.Table:
             columns[Column("rank may be", _SETS)] = _set_cell
     if any(row["score"] not in (None, row["values"].get("accuracy", {}).get("value")) for row in models):
         columns[Column("score", sentences.WORDS["score"])] = entry("score", number)
-    marks = []
-    if any(row["better_than_guess"] is False for row in models):
-        marks.append(f"† {_GUESS}: ranked last.")
-    if any(row.get("scale") in ("rating", "none") for row in models):
-        marks.append(f"* {_OTHER_SCALE}.")
     bars = f"Bars show {metric_name(main)}, from 0 to 1."
     if any(row["values"].keys() >= set(_claims(board)) for row in models):
         bars = "Bars go from right (the dot) to says, on a scale from 0 to 100%."
     name = f"Models on {board.benchmark}" if board.benchmark else "Models"
-    table = doc.table_of(name, models, columns, " ".join(marks))
+    table = doc.table_of(name, models, columns, " ".join(_mark_sentences(map(marks_of, models))))
     return replace(table, legend=bars) if any(cell.ends for row in table.rows for cell in row) else table
 
 
@@ -255,11 +256,10 @@ def _with_bar(
 
 
 def _name_cell(row: Row, short: str) -> Cell:
-    guess = row["better_than_guess"] is False
-    # Marks come first, because a terminal cuts the end of names.
-    marks = f"{'†' if guess else ''}{'*' if row.get('scale') in ('rating', 'none') else ''}"
-    tips = [text for text in (_GUESS if guess else "", row.get("mark", "")) if text]
-    tone = "soft" if guess else ""
+    marks = marks_of(row)  # they come first, because a terminal cuts the end of names
+    is_guess = "†" in marks
+    tips = [text for text in (_GUESS if is_guess else "", row.get("mark", "")) if text]
+    tone = "soft" if is_guess else ""
     return Cell(f"{marks}{row['model']}", tone=tone, tip="; ".join(tips), short=f"{marks}{short}")
 
 
@@ -326,15 +326,15 @@ def _check(board: Board) -> Section | None:
 
 def _protocol(board: Board) -> Section | None:
     """The paper's own number beside the calibration error."""
-    known = [row for row in board.models if "reference_top_1" in row["values"]]
-    if not known:
+    measured = [row for row in board.models if "reference_top_1" in row["values"]]
+    if not measured:
         return None
     names = dict.fromkeys(("reference_top_1", "ece", "accuracy"), "")
     columns: Columns = {
         "model": entry("model"),
         **pages.metric_columns(names, _value),
     }
-    ordered = sorted(known, key=lambda row: float(row["values"]["reference_top_1"]["value"]))
+    ordered = sorted(measured, key=lambda row: float(row["values"]["reference_top_1"]["value"]))
     return doc.section_of("protocol", "The paper's protocol", ordered, columns, PROTOCOL)
 
 
@@ -342,8 +342,8 @@ def _training_table(rows: Rows) -> doc.Table:
     columns: Columns = {
         "step": lambda row: Cell(f"{row['step']}{' (best)' if row['best'] else ''}", row["step"])
     }
-    known = [name for name in TRAINING_METRICS if any(row[name] is not None for row in rows)]
-    labels = {name: (HEADLINE | RESPONSES).get(name, "") for name in known}
+    measured = [name for name in TRAINING_METRICS if any(row[name] is not None for row in rows)]
+    labels = {name: (HEADLINE | RESPONSES).get(name, "") for name in measured}
     columns |= pages.metric_columns(labels, lambda row, metric: {"value": row[metric]})
     caption = "Best: the step that keeps the most information."
     return doc.table_of("Training steps", rows, columns, caption)
@@ -358,12 +358,10 @@ def _words(boards: Iterable[Board], others: dict[str, str]) -> Section | None:
             sentences.glossary("pointwise" if board.metric.startswith("pointwise") else "top_1", shown)
             | words
         )
-        marked = {
-            "rank may be": (_SETS, any(row["rank_low"] is not None for row in board.models)),
-            "†": (_GUESS, any(row["better_than_guess"] is False for row in board.models)),
-            "*": (_OTHER_SCALE, any(row.get("scale") in ("rating", "none") for row in board.models)),
-        }
-        words |= {word: meaning for word, (meaning, is_used) in marked.items() if is_used}
+        used = {mark for row in board.models for mark in marks_of(row)}
+        words |= {mark: meaning for mark, meaning in _MARKS.items() if mark in used}
+        if any(row["rank_low"] is not None for row in board.models):
+            words["rank may be"] = _SETS
     return pages.words_section(words | others) if words or others else None
 
 
@@ -439,11 +437,11 @@ def board_sentences(board: Board) -> list[str]:
     total = count(len(board.models), "model")
     if not ranked:
         return [f"{total}, none with a value for {metric_name(board.metric)}."]
-    found = [_best_sentence(ranked, board.metric, total, _claims(board)), _gaps_sentence(ranked)]
+    said = [_best_sentence(ranked, board.metric, total, _claims(board)), _gaps_sentence(ranked)]
     guesses = sum(row["better_than_guess"] is False for row in ranked)
     if guesses:
-        found.append(f"Ranked last: {count(guesses, 'model')} {_GUESS}.")
-    return [sentence for sentence in [*found, _correlation_sentence(board)] if sentence]
+        said.append(f"Ranked last: {count(guesses, 'model')} {_GUESS}.")
+    return [sentence for sentence in [*said, _correlation_sentence(board)] if sentence]
 
 
 def _best_sentence(ranked: Rows, metric: str, total: str, claims: tuple[str, ...]) -> str:

@@ -23,7 +23,9 @@ def best_of_n_document(result: BestOfN) -> doc.Document:
     shown = [row for row in result.rows if row["n"] in compared]
     columns: doc.Columns = {
         "n": lambda row: doc.Cell(str(row["n"]), row["n"]),
-        doc.Column("right", "The sample with the largest reward of n is correct"): partial(_cell, "right"),
+        doc.Column("right", "The sample with the largest reward of n is correct"): doc.ranged(
+            "right", partial(bracketed, form=percent)
+        ),
         doc.Column("says", "Mean stated probability of the chosen sample"): doc.entry("says", percent),
         doc.Column("pass@n", "At least one of n samples is correct"): doc.entry("pass_at_n", percent),
     }
@@ -62,10 +64,6 @@ def _steps(result: BestOfN) -> list[doc.Step]:
     words = f"Draw {count(n, 'sample')} per prompt, and take the one with the largest reward."
     accept = "Find when that response can be accepted without asking a person."
     return [doc.Step(words), doc.Step(accept, f"rmcalib decide {source} --to rule.json")]
-
-
-def _cell(key: str, row: Row) -> doc.Cell:
-    return doc.Cell(bracketed({**row, "value": row[key]}, percent), row[key])
 
 
 def _difference(row: Row) -> doc.Cell:

@@ -266,11 +266,11 @@ def _asset(name: str) -> str:
 # Terminal.
 
 
-def print_document(document: Document, console: Console | None = None) -> None:
+def print_document(document: Document) -> None:
     """Print a document: its sentences, the tables of the first screen and of brief sections, and notes."""
     from rich.text import Text
 
-    console = console or open_console(widest=_WIDEST)
+    console = open_console(widest=_WIDEST)
     console.print(Text(document.title, style="bold"))
     if document.subtitle:
         console.print(Text(document.subtitle, style="dim"))
