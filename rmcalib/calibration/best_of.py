@@ -90,15 +90,15 @@ def best_of_values(rewards: FloatArray, values: FloatArray, sizes: IntArray, k: 
     >>> best_of_values(np.array([3.0, 2.0, 1.0]), np.array([0.0, 1.0, 1.0]), np.array([3]), np.array([1, 3]))
     array([[0.66666667, 0.        ]])
     """
-    found = np.empty((len(sizes), len(k)))
+    result = np.empty((len(sizes), len(k)))
     for m in np.unique(sizes).tolist():
         mine = sizes == m
         rows = np.repeat(mine, sizes)
         reward, value = rewards[rows].reshape(-1, m), values[rows].reshape(-1, m)
         order = np.argsort(-reward, axis=1, kind="stable")
         ranked = np.take_along_axis(reward, order, axis=1), np.take_along_axis(value, order, axis=1)
-        found[mine] = averaged_over_ties(*ranked) @ chosen_weights(m, k)
-    return found
+        result[mine] = averaged_over_ties(*ranked) @ chosen_weights(m, k)
+    return result
 
 
 def averaged_over_ties(reward: FloatArray, values: FloatArray) -> FloatArray:

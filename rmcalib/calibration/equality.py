@@ -54,24 +54,22 @@ def equal_temperatures(
     if len(sets) < 2:
         raise ValueError(f"sets: expected at least two sets of prompts, got {len(sets)}")
     check_integer(resamples, "resamples", 1)
-    scales = [one if isinstance(one, Scale) else Scale(one) for one in sets]
+    scales = [given if isinstance(given, Scale) else Scale(given) for given in sets]
     models = [scale.model for scale in scales]
     together = Softmax(
-        np.concatenate([one.r for one in models]),
-        np.concatenate([one.correct for one in models]),
-        np.concatenate([one.sizes for one in models]),
+        np.concatenate([model.r for model in models]),
+        np.concatenate([model.correct for model in models]),
+        np.concatenate([model.sizes for model in models]),
     )
     fit, spread = together.fit(), float(together.below.std()) or 1.0
     temperature = float(np.clip(fit.temperature, spread / _FAR, spread * _FAR))
     log_beta = np.arange(-_REACH, _REACH + _FINE / 2, _FINE) - np.log(temperature)
     total, generator = np.zeros((1 + resamples, len(log_beta))), np.random.default_rng(rng)
-    for one, scale in zip(models, scales, strict=True):
-        observed = one.below[one.correct].sum()
-        drawn = _drawn_sums(one, temperature, resamples, generator)
-        larger = np.concatenate([[0.0], drawn - observed])[
-            :, None
-        ]  # the sums of rewards of correct responses
-        loss = _losses(one, log_beta) - np.exp(log_beta) * larger
+    for model, scale in zip(models, scales, strict=True):
+        observed = model.below[model.correct].sum()
+        drawn = _drawn_sums(model, temperature, resamples, generator)
+        larger = np.concatenate([[0.0], drawn - observed])  # sums of the rewards of correct responses
+        loss = _losses(model, log_beta) - np.outer(larger, np.exp(log_beta))
         excess = 2 * (loss - loss.min(axis=1, keepdims=True))
         excess[0] /= scale.wider_factor(0.95)
         total += excess
@@ -80,20 +78,20 @@ def equal_temperatures(
     return Equality(fit.optimum, float(statistics[0]), p_value)
 
 
-def _losses(one: Softmax, log_beta: FloatArray) -> FloatArray:
+def _losses(model: Softmax, log_beta: FloatArray) -> FloatArray:
     """Return the log loss of a set at each β, from a spline through fewer of them."""
     from scipy.interpolate import CubicSpline
 
     coarse = np.arange(log_beta[0] - _COARSE, log_beta[-1] + 1.5 * _COARSE, _COARSE)
-    losses = [one.losses(float(np.exp(-x))).sum() for x in coarse]
+    losses = [model.losses(float(np.exp(-x))).sum() for x in coarse]
     return np.asarray(CubicSpline(coarse, losses)(log_beta))
 
 
-def _drawn_sums(one: Softmax, temperature: float, resamples: int, rng: np.random.Generator) -> FloatArray:
+def _drawn_sums(model: Softmax, temperature: float, resamples: int, rng: np.random.Generator) -> FloatArray:
     """Draw correct responses; return the sums of their rewards, below the largest of their prompt: (R,)."""
-    chance, n = np.exp(segment_log_softmax(one.below / temperature, one.sizes)), len(one.sizes)
+    chance, n = np.exp(segment_log_softmax(model.below / temperature, model.sizes)), len(model.sizes)
     sums = [
-        one.below[choose(rng.random((part.stop - part.start, n)), chance, one.sizes)].sum(axis=1)
+        model.below[choose(rng.random((part.stop - part.start, n)), chance, model.sizes)].sum(axis=1)
         for part in chunks(resamples, n)
     ]
     return np.concatenate(sums)

@@ -218,8 +218,8 @@ def ece_interval(
     intervals.check_level(level)
     how = ErrorOptions(**options)
     events = Events.from_arrays(probabilities, outcomes, groups=groups, draw=draw, clusters=clusters)
-    found = _binned(events, how, resamples, rng)
-    return Interval(found.value, *found.limits(level), level)
+    simulated = _binned(events, how, resamples, rng)
+    return Interval(simulated.value, *simulated.limits(level), level)
 
 
 def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
@@ -287,7 +287,7 @@ def binned(
 ) -> Estimate:
     """Estimate the binned error of a table. It is simulated when the interval or the test is asked for."""
     made = lru_cache(lambda: _binned(events, options, resamples, rng))
-    found = Estimate(
+    estimate = Estimate(
         event_error(events, options),
         events.n_prompts,
         limits=lambda level: made().limits(level),
@@ -297,12 +297,12 @@ def binned(
         cluster=events.cluster,
     )
     if options.spacing != "width" or not len(events):
-        return found
+        return estimate
     count = np.bincount(binning.bin_index(events.p, binning.bin_edges(events.p, options)))
     fullest = float(count.max() / count.sum())
     if fullest == 1 and isinstance(events.joint, OneOf):  # exactly one event of each prompt happens
-        return replace(found, null=None, fullest=fullest, note=ONE_BIN)
-    return replace(found, fullest=fullest)
+        return replace(estimate, null=None, fullest=fullest, note=ONE_BIN)
+    return replace(estimate, fullest=fullest)
 
 
 def error_influence(events: Events, options: ErrorOptions = USUAL) -> FloatArray:
@@ -459,8 +459,8 @@ def _prompt_sums(events: Events, index: IntArray, bins: int) -> FloatArray:
         rows = slice(*np.searchsorted(events.prompt, [part.start, part.start + n]))
         rows = rows.start + np.flatnonzero(events.observed[rows])
         cell = (events.prompt[rows] - part.start) * bins + index[rows]
-        own = binning.bin_sums(cell, events.p[rows], events.y[rows], n * bins)
-        for place, values in enumerate((own.count, own.probability, own.outcome)):
+        summed = binning.bin_sums(cell, events.p[rows], events.y[rows], n * bins)
+        for place, values in enumerate((summed.count, summed.probability, summed.outcome)):
             sums[part, place] = values.reshape(n, -1)
     return sums.reshape(events.n_prompts, -1)
 

@@ -324,8 +324,8 @@ def _typical(jump: FloatArray, a: FloatArray, b: FloatArray) -> float:
     return float(jump.mean() if weight.sum() == 0 else (weight * jump).sum() / weight.sum())
 
 
-def _same_ranks(one: FloatArray, other: FloatArray) -> bool:
-    return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-9, atol=1e-12))
+def _same_ranks(a: FloatArray, b: FloatArray) -> bool:
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12))
 
 
 def _influences(a: Estimate, b: Estimate) -> tuple[FloatArray, FloatArray]:

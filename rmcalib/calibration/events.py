@@ -123,9 +123,9 @@ class Events:
         p, y = arrays.as_probabilities(probabilities), np.asarray(outcomes, dtype=np.float64)
         if p.shape != y.shape:
             raise ValueError(f"outcomes: {y.size} outcomes for {len(p)} probabilities")
-        known = y[~np.isnan(y)]
-        if len(known) and (known.min() < 0 or known.max() > 1):
-            bad = known.min() if known.min() < 0 else known.max()
+        observed = y[~np.isnan(y)]
+        if len(observed) and (observed.min() < 0 or observed.max() > 1):
+            bad = observed.min() if observed.min() < 0 else observed.max()
             raise ValueError(f"outcomes: {bad} is outside [0, 1]")
         prompt = arrays.as_groups(groups, len(p))
         exclusive = _one_per_group(p, y, prompt, groups is not None, draw)

@@ -73,8 +73,8 @@ def mean_interval(values: ArrayLike, *, clusters: ArrayLike | None = None, level
 
     Examples
     --------
-    >>> found = mean_interval([0.0, 1.0, 2.0, 3.0])
-    >>> found.value, found.low < 1.5 < found.high
+    >>> mean = mean_interval([0.0, 1.0, 2.0, 3.0])
+    >>> mean.value, mean.low < 1.5 < mean.high
     (1.5, True)
     """
     check_level(level)

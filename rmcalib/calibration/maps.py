@@ -126,8 +126,8 @@ def corp(
     forecast, index = np.unique(p, return_inverse=True)
     count = np.bincount(index).astype(np.float64)
     frequency = np.clip(_isotonic(np.bincount(index, y).astype(np.float64), count), 0.0, 1.0)
-    own, best, base = (_mean_score(q, y, score) for q in (p, frequency[index], np.full(len(y), y.mean())))
-    return Decomposition(own, own - best, base - best, base, forecast, frequency)
+    value, best, base = (_mean_score(q, y, score) for q in (p, frequency[index], np.full(len(y), y.mean())))
+    return Decomposition(value, value - best, base - best, base, forecast, frequency)
 
 
 def _isotonic(sums: FloatArray, counts: FloatArray) -> FloatArray:

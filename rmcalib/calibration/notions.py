@@ -105,7 +105,7 @@ class NotionResult:
     def null(self, *, resamples: int = 200, rng: np.random.Generator | int = 0) -> NullTest:
         """Compare the error with the errors of a calibrated forecast at this sample size."""
         check_integer(resamples, "resamples", 1)
-        return self._known().null(resamples, np.random.default_rng(rng))
+        return self._stated_uncertainty().null(resamples, np.random.default_rng(rng))
 
     def interval(
         self, *, resamples: int = 200, level: float = 0.95, rng: np.random.Generator | int = 0
@@ -113,9 +113,9 @@ class NotionResult:
         """Return a confidence interval of the error; for ``full_rank``, of its excess over the null mean."""
         check_level(level)
         check_integer(resamples, "resamples", 1)
-        return self._known().interval(resamples, level, np.random.default_rng(rng))
+        return self._stated_uncertainty().interval(resamples, level, np.random.default_rng(rng))
 
-    def _known(self) -> Uncertainty:
+    def _stated_uncertainty(self) -> Uncertainty:
         if self.uncertainty is None:
             raise ValueError(f"protocol: the {self.protocol} protocol has no null test and no interval")
         return self.uncertainty
@@ -294,8 +294,8 @@ def stagewise(
     Examples
     --------
     >>> from rmcalib.ranking import PlackettLuce
-    >>> found = stagewise(PlackettLuce([[2.0, 0.0, 0.0]] * 30), [[2, 1, 0]] * 30)
-    >>> found.uncalibrated_from, len(found.results)
+    >>> stages = stagewise(PlackettLuce([[2.0, 0.0, 0.0]] * 30), [[2, 1, 0]] * 30)
+    >>> stages.uncalibrated_from, len(stages.results)
     (2, 1)
     """
     check_level(level)
@@ -604,22 +604,22 @@ class _Selection:
     """The events of several data sets. If events are selected by their frequency in it, each has its own."""
 
     def __init__(self, notion: Notion, data_sets: Iterable[Orders]) -> None:
-        self._own: list[IntArray] | None = None
+        self._places: list[IntArray] | None = None
         if not notion.selects or notion.counted_on is not None:
             self.events = notion.choose(notion.orders)
             return
         chosen = [notion.choose(orders) for orders in data_sets]
         self.events, places = events.unique_rows(np.concatenate(chosen), notion.dist.n_items)
-        self._own = np.split(places, np.cumsum([len(part) for part in chosen])[:-1])
+        self._places = np.split(places, np.cumsum([len(part) for part in chosen])[:-1])
 
     def of(self, number: int, chunk: Chunk) -> FloatArray:
         """Return 1 for the events of a chunk (e,) that the data set with this number has, 0 for the others.
 
         If all data sets have the same events, it is a single 1.
         """
-        if self._own is None:
+        if self._places is None:
             return np.ones(1)
-        return np.isin(chunk.places, self._own[number]).astype(np.float64)
+        return np.isin(chunk.places, self._places[number]).astype(np.float64)
 
 
 def marginals(dist: PairMarginals, chosen: IntArray, family: Family) -> FloatArray:

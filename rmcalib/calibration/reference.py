@@ -68,7 +68,7 @@ def reference_strong_notion(
         return _kernel_error(p, target, bandwidth, norm)
     _, which = events.unique_rows(np.sort(chosen, axis=1), int(chosen.max()) + 1)
     sets = [which == number for number in range(int(which.max()) + 1)]
-    return float(np.mean([_kernel_error(p[:, one], target[:, one], bandwidth, norm) for one in sets]))
+    return float(np.mean([_kernel_error(p[:, part], target[:, part], bandwidth, norm) for part in sets]))
 
 
 def _support(dist: RankingDistribution, support: ArrayLike | None) -> IntArray:

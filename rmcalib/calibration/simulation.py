@@ -385,12 +385,12 @@ def _moments(alternatives: Alternatives, ends: Sequence[FloatArray]) -> tuple[_M
     for part in _parts(alternatives):
         rows, added = rows_of(sizes, part), alternatives.features(part)
         alone[part] = group_sums(added.adds_to(entries < _FEW).astype(np.float64), added.sizes) > 0
-        own = np.repeat(alone[part], added.sizes)
-        rest.append(added.rows(own))
-        largest += added.total((~own).astype(np.float64))
+        is_alone = np.repeat(alone[part], added.sizes)
+        rest.append(added.rows(is_alone))
+        largest += added.total((~is_alone).astype(np.float64))
         before = None
         for end, probabilities in enumerate(ends):
-            q = np.where(own, 0.0, probabilities[rows])
+            q = np.where(is_alone, 0.0, probabilities[rows])
             square[end] += added.square(q)
             means = added.by_prompt(q)
             mean[end] += means.sum(axis=0)

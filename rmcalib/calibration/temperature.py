@@ -223,10 +223,10 @@ class Softmax:
         """Return the best temperature, which may be ``near`` another one."""
         if near is None and len(self.sizes) > 2 * _SAMPLED:
             near = self._sample().fit().temperature
-        found = find_temperature(self.mean_slope, near=near)
-        if found.at_limit == "cold" and (self._below_correct < 0).any():
-            return replace(found, at_limit=None)  # the optimum lies beyond the range: rewards are very close
-        return found
+        fitted = find_temperature(self.mean_slope, near=near)
+        if fitted.at_limit == "cold" and (self._below_correct < 0).any():
+            return replace(fitted, at_limit=None)  # the optimum lies beyond the range: rewards are very close
+        return fitted
 
     def _sample(self) -> Softmax:
         """Return some of the choices, from all parts of the table."""
@@ -262,10 +262,8 @@ class Softmax:
         Of the pairs of a prompt, the closest is the one that may be wrong next.
         """
         first, second = intervals.first_and_next(self.r, self.sizes)
-        wrong, closest = (
-            self._per_prompt(self.r[first] - self.r[self.correct]),
-            self.r[first] - self.r[second],
-        )
+        wrong = self._per_prompt(self.r[first] - self.r[self.correct])
+        closest = self.r[first] - self.r[second]
         if self.prompt is not None:
             distance, closest = closest * self._weight, np.full(len(wrong), np.inf)
             np.minimum.at(closest, self.prompt, distance)
@@ -317,8 +315,8 @@ class Scale:
 
     Examples
     --------
-    >>> found = Scale(Softmax.from_arrays([6.0, 0.0] * 4, [1, 0, 1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2, 3, 3]))
-    >>> round(found.lost, 3), round(found.usable, 3), round(found.fit.temperature, 3)
+    >>> scale = Scale(Softmax.from_arrays([6.0, 0.0] * 4, [1, 0, 1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2, 3, 3]))
+    >>> round(scale.lost, 3), round(scale.usable, 3), round(scale.fit.temperature, 3)
     (1.356, 0.189, 5.461)
     """
 
@@ -410,8 +408,8 @@ class Scale:
         limits, more = self.temperature_limits(level), self._with_more_errors(level)
         on_scale = limits[0] <= 1 <= limits[1]
         low, high = self._root_limits(self._gain, self.delta, self._near(on_scale), level)
-        known = [one for one in map(self.model.divergence, limits) if one is not None]
-        low, high = min([low, more.delta, *known]), max([high, more.delta, *known])
+        if_true = [loss for loss in map(self.model.divergence, limits) if loss is not None]
+        low, high = min([low, more.delta, *if_true]), max([high, more.delta, *if_true])
         return Interval(self.lost, 0.0 if on_scale else low / self.unit, high / self.unit, level)
 
     def usable_interval(self, level: float = 0.95) -> Interval:

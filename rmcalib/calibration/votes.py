@@ -122,7 +122,7 @@ def with_tie_outcome(
     nu = cross_fit(
         n,
         lambda train: _fit_davidson(level[train], share[train]),
-        lambda found, test: np.full(len(test), found),
+        lambda fitted, test: np.full(len(test), fitted),
         rng=rng,
     )
     from scipy.special import log_expit
@@ -164,8 +164,8 @@ def vote_log_loss_ceilings(forecasts: VoteForecasts) -> FloatArray:
     """Estimate the log loss that the true shares π of each prompt would have: their entropy."""
 
     def estimate(part: VoteForecasts) -> _Estimate:
-        (known, last), means = _first_terms(part), _mean_shares(part)
-        return lambda log_size: known + last * _rest(part, means, log_size)
+        (first, last), means = _first_terms(part), _mean_shares(part)
+        return lambda log_size: first + last * _rest(part, means, log_size)
 
     return _estimated(forecasts, lambda part: (part, estimate(part)))
 
@@ -189,17 +189,17 @@ def _estimated(
     forecasts: VoteForecasts, make: Callable[[VoteForecasts], tuple[VoteForecasts, _Estimate]]
 ) -> FloatArray:
     """Return estimates (n,) that depend on the concentration of the shares; NaN for prompts with one vote."""
-    found = np.full(len(forecasts), np.nan)
+    values = np.full(len(forecasts), np.nan)
     several = forecasts.n_votes > 1
     if not several.any():
-        return found
+        return values
     fitted, estimate = make(forecasts.take(several))
     if not (fitted.n_votes > 1).any():
-        return found
+        return values
     log_size, moves = _fit_concentration(fitted)
     up, down = (estimate(log_size + step).mean() for step in (_STEP, -_STEP))
-    found[several] = estimate(log_size) + (up - down) / (2 * _STEP) * moves
-    return found
+    values[several] = estimate(log_size) + (up - down) / (2 * _STEP) * moves
+    return values
 
 
 def _mean_shares(forecasts: VoteForecasts) -> FloatArray:
@@ -214,21 +214,21 @@ def _mean_shares(forecasts: VoteForecasts) -> FloatArray:
 def _fit_concentration(forecasts: VoteForecasts) -> tuple[float, FloatArray]:
     """Fit the log concentration log a of Dirichlet shares to how often two voters agree."""
     agree = pair_agreements(forecasts)
-    known = np.isfinite(agree)
-    least = forecasts.sums(_mean_shares(forecasts) ** 2)[known]
+    several = np.isfinite(agree)
+    least = forecasts.sums(_mean_shares(forecasts) ** 2)[several]
 
     def excess(log_size: float) -> FloatArray:
         size = np.exp(log_size)
-        values: FloatArray = agree[known] - (size * least + 1) / (size + 1)
+        values: FloatArray = agree[several] - (size * least + 1) / (size + 1)
         return values
 
     moves, (low, high) = np.zeros(len(agree)), _LOG_RANGE
     if excess(low).mean() >= 0 or excess(high).mean() <= 0:  # all agree, or not more often than by chance
         return (low if excess(low).mean() >= 0 else high), moves
-    found = find_root(lambda x: float(excess(x).mean()), low, high)
-    slope = float((excess(found + _STEP) - excess(found - _STEP)).sum()) / (2 * _STEP)
-    moves[known] = -excess(found) * len(agree) / slope
-    return found, moves
+    fitted = find_root(lambda x: float(excess(x).mean()), low, high)
+    slope = float((excess(fitted + _STEP) - excess(fitted - _STEP)).sum()) / (2 * _STEP)
+    moves[several] = -excess(fitted) * len(agree) / slope
+    return fitted, moves
 
 
 def _first_terms(forecasts: VoteForecasts) -> tuple[FloatArray, FloatArray]:

@@ -392,8 +392,8 @@ def _sample_columns(probabilities: FloatArray, size: int, rng: np.random.Generat
     totals = np.cumsum(probabilities, axis=1)
     totals /= totals[:, -1:]
     draws = rng.random((size, len(totals)))
-    found = [np.searchsorted(row, drawn, side="right") for row, drawn in zip(totals, draws.T, strict=True)]
-    return np.column_stack(found)
+    pairs = zip(totals, draws.T, strict=True)
+    return np.column_stack([np.searchsorted(row, drawn, side="right") for row, drawn in pairs])
 
 
 def _listed_orders(orders: ArrayLike, values: FloatArray, name: str) -> IntArray:

@@ -274,8 +274,8 @@ def _by_enumeration(
                 "last (with_unlisted_last)"
             )
         orders = all_rankings(len(matters))  # of places in ``matters``
-        known = buckets[matters[orders]]
-        consistent = ((known < 0) | (known == np.maximum.accumulate(known, axis=1))).all(axis=1)
+        placed = buckets[matters[orders]]
+        consistent = ((placed < 0) | (placed == np.maximum.accumulate(placed, axis=1))).all(axis=1)
         happens = occurs_unchecked(orders, np.searchsorted(matters, event)[None], family)[:, 0]
         p = dist.sub(matters[orders])
         result[:, number] = p[:, consistent & happens].sum(axis=1) / p[:, consistent].sum(axis=1)
@@ -371,10 +371,10 @@ def read_preflib(path: str | Path) -> Profile:
     if m < 2 or not votes:
         raise ValueError(f"{source}: expected '# NUMBER ALTERNATIVES: m' with m of at least 2, and orders")
     counts, rankings = zip(*(_vote(line, m, suffix, where) for where, line in votes), strict=True)
-    for name, found in (("NUMBER VOTERS", sum(counts)), ("NUMBER UNIQUE ORDERS", len(counts))):
-        if name in header and _whole(header[name]) != found:
+    for name, counted in (("NUMBER VOTERS", sum(counts)), ("NUMBER UNIQUE ORDERS", len(counts))):
+        if name in header and _whole(header[name]) != counted:
             raise ValueError(
-                f"{source}: the header says {name}: {header[name]}, but the file has {found}; is it complete?"
+                f"{source}: the header says {name}: {header[name]}, but the file has {counted}; is it complete?"
             )
     names = tuple(header.get(f"ALTERNATIVE NAME {number}", str(number)) for number in range(1, m + 1))
     return Profile(names, PartialRankings(np.concatenate(rankings)), np.array(counts, dtype=np.int64))

@@ -288,13 +288,13 @@ class RaggedPlackettLuce:
         factor = as_temperatures(temperature, len(self))
         return RaggedPlackettLuce(self.utilities, self.offsets, self.temperature * factor)
 
-    def _scaled(self, one: FloatArray, other: FloatArray, rows: IntArray) -> FloatArray:
-        """Return (one − other)/T, where ``rows`` say whose temperature it is; ±inf if too large."""
+    def _scaled(self, u: FloatArray, v: FloatArray, rows: IntArray) -> FloatArray:
+        """Return (u − v)/T, where ``rows`` say whose temperature it is; ±inf if too large."""
         t = self.temperature
         if len(t) > 1:
             t = t[np.searchsorted(self.offsets, rows, side="right") - 1]
         with np.errstate(over="ignore"):
-            return (one - other) / t
+            return (u - v) / t
 
 
 def _running_mean(values: FloatArray, beta: float) -> FloatArray:
