@@ -169,16 +169,16 @@ def shown_tokens(answer: Any) -> dict[str, float]:
     """Return the log-probabilities of an answer's first token; empty if there are none."""
     try:
         rows = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-        found = {str(row["token"]): float(row["logprob"]) for row in rows}
+        shown = {str(row["token"]): float(row["logprob"]) for row in rows}
     except (KeyError, IndexError, TypeError, ValueError, OverflowError):
         return {}
-    return {token: min(value, 0.0) for token, value in found.items() if value > _LEAST}
+    return {token: min(value, 0.0) for token, value in shown.items() if value > _LEAST}
 
 
 def sum_of(shown: Mapping[str, float], label: str) -> float | None:
     """Return log p of a label, summed over its spellings; None if none of them is shown."""
-    known = {spelling.strip() for spelling in spellings(label)}
-    values = [value for token, value in shown.items() if token.strip(" \u2581\n") in known]
+    written = {spelling.strip() for spelling in spellings(label)}
+    values = [value for token, value in shown.items() if token.strip(" \u2581\n") in written]
     if not values:
         return None
     top = max(values)

@@ -60,10 +60,10 @@ def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
     available = available_devices()
     with suppress(RuntimeError):  # not the name of a device
         wanted = torch.device(available[0].type if name == "auto" else name)
-        found = [one for one in available if one.type == wanted.type]
-        if found and wanted.index is None:
-            return found[local_rank % len(found)]
-        if wanted in found:
+        fitting = [device for device in available if device.type == wanted.type]
+        if fitting and wanted.index is None:
+            return fitting[local_rank % len(fitting)]
+        if wanted in fitting:
             return wanted
     have = ", ".join(map(str, available))
     raise ValueError(f"device: no {name!r} on this machine (have: auto, {have})")

@@ -138,11 +138,11 @@ def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
     --------
     It starts one process per device, which takes some seconds::
 
-        found = rmcalib.judges.diagnose()
-        print(found.healthy, [check.status for check in found.checks])
+        diagnosis = rmcalib.judges.diagnose()
+        print(diagnosis.healthy, [check.status for check in diagnosis.checks])
     """
-    found = devices.available_devices()
-    outcomes = {str(device): _run(str(device), prompts, timeout) for device in found}
+    available = devices.available_devices()
+    outcomes = {str(device): _run(str(device), prompts, timeout) for device in available}
     reference = outcomes["cpu"]["float32"]
     checks = []
     for device, by_dtype in outcomes.items():
@@ -152,7 +152,7 @@ def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
                 checks.append(Check(device, dtype, **difference, seconds=outcome["seconds"]))
             else:
                 checks.append(Check(device, dtype, note=outcome.get("error", "the CPU gave no rewards")))
-    described = {str(device): devices.describe_device(device) for device in found}
+    described = {str(device): devices.describe_device(device) for device in available}
     return Diagnosis(package_versions(), described, _hub(), tuple(checks))
 
 
@@ -210,14 +210,14 @@ def compare_served(
     there, seconds = timed(served, items, check=False)
     again, _ = timed(served, items, check=False)
     loaded = Classifier(model, dataclasses.replace(here or LoadOptions(), max_length=served.limit))
-    own, seconds_here = timed(loaded, items)
-    cause = _explain(loaded, items, own, there, again)
-    about |= {"n_responses": sum(map(len, own)), "seconds_here": seconds_here}
-    found = compared(there, own)
-    found["status"] = "right" if cause.name == "equal" else "rounding" if cause.healthy else "differs"
+    expected, seconds_here = timed(loaded, items)
+    cause = _explain(loaded, items, expected, there, again)
+    about |= {"n_responses": sum(map(len, expected)), "seconds_here": seconds_here}
+    gaps = compared(there, expected)
+    gaps["status"] = "right" if cause.name == "equal" else "rounding" if cause.healthy else "differs"
     dtype = str(loaded.model.dtype).removeprefix("torch.")
     return Check(
-        server.client.url, dtype, **found, seconds=seconds, cause=cause.name, note=cause.text, about=about
+        server.client.url, dtype, **gaps, seconds=seconds, cause=cause.name, note=cause.text, about=about
     )
 
 
@@ -225,10 +225,10 @@ Rewards = Sequence[tuple[float, ...]]
 
 
 def _explain(
-    loaded: Classifier, items: Sequence[Item], own: Rewards, there: Rewards, again: Rewards
+    loaded: Classifier, items: Sequence[Item], here: Rewards, there: Rewards, again: Rewards
 ) -> Cause:
     """Return why a server's rewards differ from those here: by the numbers, or by reading other texts."""
-    expected, given, repeated = ([r for rewards in each for r in rewards] for each in (own, there, again))
+    expected, given, repeated = ([r for rewards in each for r in rewards] for each in (here, there, again))
     if not explain(given, repeated).healthy and all(map(math.isfinite, given)):
         most = max(abs(a - b) for a, b in zip(given, repeated, strict=True))
         return Cause("noise", f"the same texts get other rewards each time, by up to {most:.3g}")
@@ -313,20 +313,20 @@ def compare_tokens(served: EndpointJudge) -> Cause:
     for item in canaries(served.limit):
         (rows,) = encode([item], tokenizer, max_length=10**9, template=served.recipe.template)
         for number, response in enumerate(item.responses):
-            own = list(rows[number].input_ids)
+            ids = list(rows[number].input_ids)
             there = served.tokens(item.prompt, response)
-            if there == own or len(own) > served.limit:
+            if there == ids or len(ids) > served.limit:
                 continue
-            if bos is not None and there == [bos, *own]:
+            if bos is not None and there == [bos, *ids]:
                 return Cause("second bos", "the server adds a second beginning-of-text token")
-            if own[:1] == [bos] and there == own[1:]:
+            if ids[:1] == [bos] and there == ids[1:]:
                 return Cause("missing bos", "the server leaves out the beginning-of-text token")
-            if len(there) < len(own) and there == own[: len(there)]:
+            if len(there) < len(ids) and there == ids[: len(there)]:
                 return Cause("truncated", f"the server cuts texts to {len(there)} tokens")
-            place = next((n for n, (a, b) in enumerate(zip(own, there, strict=False)) if a != b), len(there))
+            place = next((n for n, (a, b) in enumerate(zip(ids, there, strict=False)) if a != b), len(there))
             return Cause(
                 "template",
-                f"the server writes other tokens ({item.id}: {len(there)}, not {len(own)}; from token {place})",
+                f"the server writes other tokens ({item.id}: {len(there)}, not {len(ids)}; from token {place})",
             )
     return Cause("equal", "the server writes the tokenizer's tokens; its weights were not compared")
 
@@ -354,7 +354,7 @@ def compared(some: Sequence[Sequence[float]], others: Sequence[Sequence[float]])
     pairs = list(zip(some, others, strict=True))
     rewards = max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
     probabilities = max(float(np.abs(softmax(a) - softmax(b)).max()) for a, b in pairs)
-    relative = rewards / max(1.0, *(abs(reward) for _, own in pairs for reward in own))
+    relative = rewards / max(1.0, *(abs(reward) for _, row in pairs for reward in row))
     status = "right" if relative <= _EQUAL else "rounding" if relative <= _ROUNDING else "differs"
     return {"status": status, "reward_difference": rewards, "probability_difference": probabilities}
 

@@ -90,10 +90,10 @@ class ModelFiles:
 def find_files(name: str, options: LoadOptions, *, small_files_only: bool = False) -> ModelFiles:
     """Find the files of a model, of an adapter's base, and of the tokenizer that its recipe names."""
     name = name if is_local(name) else registered_id(name)
-    found = options.find_recipe(name)
-    recipe = found.recipe
-    if found.source:
-        warnings.warn(f"{name}: read with {found.source} (recipe=... names another)", stacklevel=2)
+    match = options.find_recipe(name)
+    recipe = match.recipe
+    if match.source:
+        warnings.warn(f"{name}: read with {match.source} (recipe=... names another)", stacklevel=2)
     if recipe.status == "unsupported":
         raise HubError(f"{name}: not supported: {recipe.reason}")
     if recipe.trust_remote_code and not options.trust_remote_code:
@@ -144,8 +144,8 @@ def _other_tokenizer(name: str, recipe: Recipe) -> str | None:
 
     A folder with a tokenizer needs no other one: it may be on a machine that cannot reach the Hub.
     """
-    own = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
-    has_own = is_local(name) and any((Path(name) / file).is_file() for file in own)
+    files = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+    has_own = is_local(name) and any((Path(name) / file).is_file() for file in files)
     return None if has_own else recipe.tokenizer
 
 
@@ -244,9 +244,9 @@ def check_model_name(name: str) -> str:
     return name
 
 
-def registered_id(name: str, known: Iterable[str] | None = None) -> str:
+def registered_id(name: str, names: Iterable[str] | None = None) -> str:
     """Return the registered id that differs from a name only in upper and lower case, with a warning."""
-    model = registered_name(name, registry() if known is None else known)
+    model = registered_name(name, registry() if names is None else names)
     if model != name:
         warnings.warn(f"{name}: taken as {model}, as it is registered", stacklevel=3)
     return model
@@ -274,7 +274,7 @@ def check_config(name: str, file: Path, weights: list[Path], *, trust_remote_cod
         entries = list(_entries(read_json(name, file)))
         shapes = _tensor_shapes(weights)
     largest = max((max(shape) for shape in shapes.values() if shape), default=0)
-    n_layers = len({found for key in shapes for found in re.findall(r"\.(\d{1,6})\.", key)})
+    n_layers = len({number for key in shapes for number in re.findall(r"\.(\d{1,6})\.", key)})
     for key, value in entries:
         foreign = isinstance(value, str) and key.endswith("attn_implementation") and "/" in value
         if foreign and not trust_remote_code:
@@ -354,10 +354,10 @@ def _other_code(name: str, *folders: Path) -> str | None:
     references = [
         str(value) for file in files for value in dict(_entries(read_object(file).get("auto_map"))).values()
     ]
-    found = {each for text in references for each in re.findall(r"([\w.-]+/[\w.-]+?)--", text)}
-    if len(found) > 1:
-        raise HubError(f"{name}: its code is in several repositories ({', '.join(sorted(found))})")
-    return found.pop() if found else None
+    repositories = {each for text in references for each in re.findall(r"([\w.-]+/[\w.-]+?)--", text)}
+    if len(repositories) > 1:
+        raise HubError(f"{name}: its code is in several repositories ({', '.join(sorted(repositories))})")
+    return repositories.pop() if repositories else None
 
 
 def _entries(content: Any) -> Iterator[tuple[str, Any]]:

@@ -241,23 +241,24 @@ class GenerativeJudge:
         if question.answer == "token":
             given = [next(answers) for _ in range(rows)]
             logprobs = np.array([answer.logprobs for answer in given])
-            found = readings.read_tokens(question, logprobs, np.array([one.floored for one in given]), orders)
+            floored = np.array([answer.floored for answer in given])
+            reading = readings.read_tokens(question, logprobs, floored, orders)
         else:
             given = [next(answers) for _ in range(self.votes * (rows if orders is None else 1))]
-            choices = [choice_of(question, one.text, question.labels_for(k)) for one in given]
-            found, unread = readings.read_votes(question, choices, k, orders), choices.count(None)
+            choices = [choice_of(question, answer.text, question.labels_for(k)) for answer in given]
+            reading, unread = readings.read_votes(question, choices, k, orders), choices.count(None)
         counts = {
             "answers": len(given),
             "unread": unread,
             "floored": sum(sum(answer.floored) for answer in given),
             "tokens": sum(answer.tokens for answer in given),
         }
-        details = {name: values.tolist() for name, values in found.details.items()}
+        details = {name: values.tolist() for name, values in reading.details.items()}
         # Counts of a prompt are in its first row only, so that the sum of a column is the total.
         details |= {name: [count, *[0] * (k - 1)] for name, count in counts.items()}
         return ScoredItem(
             item.id,
-            tuple(found.rewards.tolist()),
+            tuple(reading.rewards.tolist()),
             truncated=tuple(self._cut(text) != text for text in item.responses),
             details=details,
         )

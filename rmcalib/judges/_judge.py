@@ -178,7 +178,7 @@ def scored_chunks(
     chunks = judge.score(items, progress=progress) if counts else judge.score(items)  # type: ignore[call-arg]
     waiting = deque(items)
     for chunk in chunks:
-        if not isinstance(chunk, list) or not all(isinstance(one, ScoredItem) for one in chunk):
+        if not isinstance(chunk, list) or not all(isinstance(entry, ScoredItem) for entry in chunk):
             raise ValueError(f"{judge.name}: `score` must yield lists of ScoredItem")
         checked = []
         for scored in chunk:

@@ -75,15 +75,15 @@ class LanguageModel:
         `starts` are the positions of the responses' first tokens. Texts of similar length are run together,
         with at most `token_budget` tokens in a pass.
         """
-        found: dict[int, tuple[float, int]] = {}
+        sums: dict[int, tuple[float, int]] = {}
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         with self.running():
             while order:
                 rows = max(1, (token_budget or _TOKENS_AT_ONCE) // len(texts[order[-1]]))
                 batch, order = order[-rows:], order[:-rows]
                 results = _pass(self, [texts[i] for i in batch], [starts[i] for i in batch])
-                found |= dict(zip(batch, results, strict=True))
-        return [found[number] for number in range(len(texts))]
+                sums |= dict(zip(batch, results, strict=True))
+        return [sums[number] for number in range(len(texts))]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the float32 logits (n, vocabulary) of hidden states (n, width), as the model computes them.
@@ -143,17 +143,17 @@ class LanguageModel:
 
     def _label_ids(self, label: str) -> list[int]:
         """Return the tokens that spell a label."""
-        found = set()
+        tokens = set()
         for text in spellings(label):
             ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
             if len(ids) == 1 and self.tokenizer.decode(ids).strip() == text.strip():
-                found.add(ids[0])
-        if not found:
+                tokens.add(ids[0])
+        if not tokens:
             raise ValueError(
                 f"the model's vocabulary has no token for the label {label!r}: use other labels, or sampled "
                 'answers (judging="votes")'
             )
-        return sorted(found)
+        return sorted(tokens)
 
 
 def load_language_model(name: str, options: LoadOptions) -> LanguageModel:

@@ -259,16 +259,17 @@ def _check_place(settings: Mapping[str, Any]) -> None:
 def _from_object(judge: Any, settings: Mapping[str, Any]) -> Judge:
     if isinstance(judge, type):
         raise TypeError(f"judge: {judge.__name__} is a class; give an instance of it")
-    if isinstance(judge, RewardModel) or is_judge(judge):
-        own = ("token_budget",) if isinstance(judge, RewardModel) else ()
+    is_model = isinstance(judge, RewardModel)
+    if is_model or is_judge(judge):
         for name in settings:
-            if name not in own:
+            if not (is_model and name == "token_budget"):
                 raise ValueError(f"{name}: has no effect on a judge that exists already ({judge.name})")
-        if not isinstance(judge, RewardModel):
-            if not isinstance(judge.scale, Scale):
-                check_choice(judge.scale, f"{judge.name}: scale", SCALES)
-            return cast("Judge", judge)
+    if is_model:
         return Classifier(judge, _settings.checked_settings(_settings.LoadOptions, settings))
+    if is_judge(judge):
+        if not isinstance(judge.scale, Scale):
+            check_choice(judge.scale, f"{judge.name}: scale", SCALES)
+        return cast("Judge", judge)
     if not callable(judge):
         raise TypeError(
             "judge: expected a name, a function, or an object with name, scale, identity and score, "
@@ -282,7 +283,7 @@ def _from_entry_point(point: EntryPoint, settings: Mapping[str, Any]) -> Judge:
     try:
         make = point.load()
         takes = inspect.signature(make, eval_str=True).parameters
-        if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values()):
+        if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in takes.values()):
             check_names(settings, takes)
         judge = make(**{name: _converted(name, value, takes.get(name)) for name, value in settings.items()})
     except Exception as error:
@@ -290,8 +291,8 @@ def _from_entry_point(point: EntryPoint, settings: Mapping[str, Any]) -> Judge:
     if isinstance(judge, str) or not (is_judge(judge) or callable(judge)):
         raise ValueError(f"{where} returned {type(judge).__name__}, not a judge or a function")
     if not is_judge(judge):
-        own = {"settings": dict(settings), "source_sha256": _source_hash(judge)} if settings else None
-        return FunctionJudge(judge, _settings.FunctionSettings(name=point.name, identity=own))
+        identity = {"settings": dict(settings), "source_sha256": _source_hash(judge)} if settings else None
+        return FunctionJudge(judge, _settings.FunctionSettings(name=point.name, identity=identity))
     if judge.name != point.name:  # run folders are found by the name that users give
         raise ValueError(f"{where} returned a judge called {judge.name!r}: its name must be {point.name!r}")
     return _from_object(judge, {})

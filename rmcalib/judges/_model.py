@@ -162,8 +162,8 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
     # Next to the last layer: a copy back to the first GPU would make it wait for the last one in every pass.
     head.to(_last_device(backbone, prepared.device))
     if recipe.append_token_id is not None:
-        own = getattr(prepared.config, "reward_token_id", recipe.append_token_id)
-        recipe = dataclasses.replace(recipe, append_token_id=own)
+        token_id = getattr(prepared.config, "reward_token_id", recipe.append_token_id)
+        recipe = dataclasses.replace(recipe, append_token_id=token_id)
     return RewardModel(
         name=name,
         revision=files.commit,
@@ -184,11 +184,11 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
 def longest_text(files: ModelFiles, config: Any, tokenizer: Any, kind: str) -> int:
     """Return the length of the longest text in tokens: the user's, if the model can read that much."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    own = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None)
+    longest = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None)
     said: Any = getattr(tokenizer, "model_max_length", None)
-    if isinstance(said, int) and 0 < said < 10**6 and (own is None or kind == "encoder"):
-        own = min(said, own or said)  # encoders reserve some positions
-    return allowed_length(files.options.max_length, files.recipe.max_length or own, files.name)
+    if isinstance(said, int) and 0 < said < 10**6 and (longest is None or kind == "encoder"):
+        longest = min(said, longest or said)  # encoders reserve some positions
+    return allowed_length(files.options.max_length, files.recipe.max_length or longest, files.name)
 
 
 def allowed_length(wanted: int | None, limit: int | None, reader: str) -> int:
@@ -208,9 +208,9 @@ def load_tokenizer(files: ModelFiles) -> Any:
     """Load the tokenizer, and check that it or the recipe has a chat template."""
     from transformers import AutoTokenizer
 
-    name, template, known = files.name, files.recipe.template, ", ".join(TEMPLATES)
+    name, template, have = files.name, files.recipe.template, ", ".join(TEMPLATES)
     if template is not None and template not in TEMPLATES:
-        raise HubError(f"{name}: template: unknown {template!r} (have: {known})")
+        raise HubError(f"{name}: template: unknown {template!r} (have: {have})")
     if files.tokenizer != _files.DEMO and not files.options.trust_remote_code:
         _files.try_tokenizer(name, files.tokenizer)
     with translated(name), quietly():
@@ -225,7 +225,7 @@ def load_tokenizer(files: ModelFiles) -> Any:
     if template is None and not getattr(tokenizer, "chat_template", None):
         raise HubError(
             f'{name}: the tokenizer has no chat template; recipes="FILE" takes a recipe of your own, whose `template` '
-            f"is one of {known} (docs/models.md){_remedy(files, with_template=True)}"
+            f"is one of {have} (docs/models.md){_remedy(files, with_template=True)}"
         )
     return tokenizer
 
@@ -286,8 +286,8 @@ def prepare(files: ModelFiles) -> Prepared:
     device = devices.choose_device(files.options.device, local_rank=local_rank)
     devices.avoid_crashes(device)
     dtype, dtype_from = _settle_dtype(files, config, device)
-    own = getattr(config, "dtype", None)
-    ratio = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0
+    stored = getattr(config, "dtype", None)
+    ratio = dtype.itemsize / stored.itemsize if isinstance(stored, torch.dtype) else 1.0
     size = ratio * sum(file.stat().st_size for file in weights)
     return Prepared(config, weights, size, device, dtype, dtype_from)
 
@@ -396,8 +396,8 @@ def _settle_dtype(files: ModelFiles, config: Any, device: torch.device) -> tuple
         return torch.float32, "cpu"
     if files.recipe.dtype is not None:
         return getattr(torch, files.recipe.dtype), "recipe"
-    own = getattr(config, "dtype", None)
-    dtype = own if isinstance(own, torch.dtype) else torch.float32
+    stored = getattr(config, "dtype", None)
+    dtype = stored if isinstance(stored, torch.dtype) else torch.float32
     if dtype == torch.float32:
         warnings.warn(
             f"{files.name}: the checkpoint is in float32 and runs in float32, which is several times slower "
@@ -425,8 +425,8 @@ def _build(files: ModelFiles, prepared: Prepared, options: dict[str, Any]) -> tu
         return _classifier(files, prepared.config, options)
     if recipe.head != "own-code":
         return _with_head(files, prepared.config, options)
-    own = "AutoModelForSequenceClassification" in (getattr(prepared.config, "auto_map", None) or {})
-    model = complete(files, AutoModelForSequenceClassification if own else AutoModel, options)
+    has_class = "AutoModelForSequenceClassification" in (getattr(prepared.config, "auto_map", None) or {})
+    model = complete(files, AutoModelForSequenceClassification if has_class else AutoModel, options)
     return model, Output(recipe.output, column=recipe.column, sign=recipe.sign), "opaque"
 
 
@@ -502,10 +502,10 @@ def _check_complete(files: ModelFiles, missing: Iterable[str]) -> None:
 
 def _remedy(files: ModelFiles, *, with_template: bool = False) -> str:
     """Return which recipes would fit a model, or how a language model judges, for the end of a sentence."""
-    known = registry(files.options.recipes)
-    fitting = fitting_recipes(files.weights, known)
+    recipes = registry(files.options.recipes)
+    fitting = fitting_recipes(files.weights, recipes)
     if with_template:
-        fitting = [model for model in fitting if known[model].template is not None]
+        fitting = [model for model in fitting if recipes[model].template is not None]
     if fitting:
         names = [f'recipe="{model}"' for model in fitting]
         return f"; try {' or '.join(names)}"

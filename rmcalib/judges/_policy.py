@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,17 +128,17 @@ class PolicyJudge:
             tokenizer = models[0].tokenizer
             encoded = encode(chunk, tokenizer, max_length=self._max_length, template=template)
             starts = response_starts(chunk, encoded, tokenizer, template)
-            texts, begin = [text for own in encoded for text in own], [at for own in starts for at in own]
-            found = [model.logprobs(texts, begin, self.settings.token_budget) for model in models]
+            texts, begin = [*chain.from_iterable(encoded)], [*chain.from_iterable(starts)]
+            logprobs = [model.logprobs(texts, begin, self.settings.token_budget) for model in models]
             for model in models:
                 model.check()
-            rewards = [self._reward(*each) for each in zip(*found, strict=True)]
+            rewards = [self._reward(*each) for each in zip(*logprobs, strict=True)]
             yield scored_items(chunk, encoded, rewards)
 
-    def _reward(self, own: tuple[float, int], other: tuple[float, int] = (0.0, 0)) -> float:
+    def _reward(self, policy: tuple[float, int], reference: tuple[float, int] = (0.0, 0)) -> float:
         """Return the reward of a response from the sum and the number of its log-probabilities, by model."""
-        total = own[0] - other[0]
-        return self.beta[0] * (total / max(own[1], 1) if self.settings.reference_free == "mean" else total)
+        total = policy[0] - reference[0]
+        return self.beta[0] * (total / max(policy[1], 1) if self.settings.reference_free == "mean" else total)
 
     @property
     def _template(self) -> str | None:
@@ -180,8 +181,8 @@ class PolicyJudge:
         models = [ServedModel(self.name, settings.endpoint, settings.served_name, settings)]
         if self.reference is not None:
             url = settings.reference_endpoint or settings.endpoint
-            own = dataclasses.replace(settings, revision=None)
-            models.append(ServedModel(self.reference, url, settings.reference_served_name, own))
+            of_reference = dataclasses.replace(settings, revision=None)
+            models.append(ServedModel(self.reference, url, settings.reference_served_name, of_reference))
         return models
 
 
@@ -203,8 +204,8 @@ class ServedModel:
     @property
     def max_length(self) -> int:
         """The longest text in tokens: one less than the server's limit, because it always adds one."""
-        own = self.server.max_length
-        return LONGEST_DEFAULT if own is None else min(own - 1, LONGEST_DEFAULT)
+        limit = self.server.max_length
+        return LONGEST_DEFAULT if limit is None else min(limit - 1, LONGEST_DEFAULT)
 
     def identity(self) -> dict[str, Any]:
         """Return what the server reports about the model."""
@@ -217,22 +218,22 @@ class ServedModel:
     def logprobs(self, texts: Sequence[Encoded], starts: Sequence[int], _: Any) -> list[tuple[float, int]]:
         """Return the summed log-probability of each response's tokens, and their number."""
         tasks = [(list(text.input_ids), start) for text, start in zip(texts, starts, strict=True)]
-        found = list(in_parallel(lambda task: self._one(*task), tasks, workers=self.concurrency))
+        sums = list(in_parallel(lambda task: self._logprob(*task), tasks, workers=self.concurrency))
         if tasks and self._first is None:
-            self._first = (*tasks[0], found[0][0])
-        return found
+            self._first = (*tasks[0], sums[0][0])
+        return sums
 
     def check(self) -> None:
         """Raise a `ServerError` if the server's model was replaced since the connection was made."""
         moved = 0.0
         if self._first is not None:
             ids, start, before = self._first
-            moved = abs(self._one(ids, start)[0] - before)
+            moved = abs(self._logprob(ids, start)[0] - before)
             moved = moved if moved > _MOVED[0] + _MOVED[1] * abs(before) else 0.0
         text = f"the log-probability of the same text has changed by {moved:.3g}"
         self.server.check_same(text if moved else "")
 
-    def _one(self, ids: list[int], start: int) -> tuple[float, int]:
+    def _logprob(self, ids: list[int], start: int) -> tuple[float, int]:
         body = {"model": self.server.model, "prompt": ids, "max_tokens": 1, "temperature": 0}
 
         def parse(answer: Any) -> tuple[float, int]:

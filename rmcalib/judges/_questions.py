@@ -166,24 +166,24 @@ def choice_of(question: Question, text: str, labels: Sequence[str]) -> int | Non
     """
     import regex
 
-    found = None
+    chosen = None
     try:
         for match in regex.finditer(question.pattern, text[-_SEARCHED:], timeout=_SEARCH_SECONDS):
             said = (match[1] or "").strip()
             for number, label in enumerate(labels):
                 if said == label or said in spellings(label):
-                    found = number
+                    chosen = number
     except TimeoutError:
         raise ValueError(f"pattern: takes more than {_SEARCH_SECONDS:g} seconds for an answer") from None
-    return found
+    return chosen
 
 
 def _check_slots(question: Question) -> None:
-    known = _SLOTS[question.asks]
+    slots = _SLOTS[question.asks]
     for slot in _SLOT.findall(question.user):
-        if slot not in known:
-            raise ValueError(f"user: unknown {{{{ {slot} }}}} (have: {', '.join(known)})")
-    for slot in known[:2]:
+        if slot not in slots:
+            raise ValueError(f"user: unknown {{{{ {slot} }}}} (have: {', '.join(slots)})")
+    for slot in slots[:2]:
         if slot not in _SLOT.findall(question.user):
             raise ValueError(f"user: {{{{ {slot} }}}} is missing")
     if question.asks == "best" and set(_SLOT.findall(question.each)) != {"label", "response"}:
@@ -205,10 +205,10 @@ def _check_labels(question: Question) -> None:
     if question.asks == "rating" and not all(abs(float(label)) <= _LARGEST_GRADE for label in labels):
         raise ValueError(f"labels: grades must be numbers up to {_LARGEST_GRADE:g}")
     if question.answer == "token":
-        for one, other in itertools.permutations(labels, 2):
-            if other.startswith(one):
+        for first, second in itertools.permutations(labels, 2):
+            if second.startswith(first):
                 raise ValueError(
-                    f"labels: {other!r} begins with {one!r}, so one token cannot distinguish them: use other "
+                    f"labels: {second!r} begins with {first!r}, so one token cannot distinguish them: use other "
                     "labels (such as 1 to 9), or answer: text"
                 )
 

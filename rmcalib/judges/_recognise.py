@@ -98,48 +98,48 @@ class Snapshot:
             yield str(reference).rpartition(".")[2]  # org/name--module.Class
 
 
-def find_recipe(name: str, known: Mapping[str, Recipe], given: Recipe | str | None = None) -> FoundRecipe:
+def find_recipe(name: str, recipes: Mapping[str, Recipe], given: Recipe | str | None = None) -> FoundRecipe:
     """Return the recipe of a model: the given one, that of its name, of its folder, or of its files.
 
     `given` is a recipe, or the registered model whose recipe is to be used. Without any of these, the model is
     a classifier with one label.
 
-    >>> known = {"org/rm": Recipe("org/rm", sign=-1.0)}
-    >>> find_recipe("Org/RM", known).recipe.sign, find_recipe("org/other", known, "org/rm").recipe.sign
+    >>> recipes = {"org/rm": Recipe("org/rm", sign=-1.0)}
+    >>> find_recipe("Org/RM", recipes).recipe.sign, find_recipe("org/other", recipes, "org/rm").recipe.sign
     (-1.0, -1.0)
     """
     if isinstance(given, str):
-        model = registered_name(given, known)
-        if model not in known:
-            raise ValueError(f"recipe: no recipe of {given!r} ({did_you_mean(given, list(known), _LISTED)})")
-        return FoundRecipe(dataclasses.replace(known[model], model=name))
+        model = registered_name(given, recipes)
+        if model not in recipes:
+            raise ValueError(f"recipe: no recipe of {given!r} ({did_you_mean(given, recipes, _LISTED)})")
+        return FoundRecipe(dataclasses.replace(recipes[model], model=name))
     if given is not None and given != Recipe(name):
         return FoundRecipe(given)
-    model = registered_name(name, known)
-    if model in known:
-        return FoundRecipe(known[model])
+    model = registered_name(name, recipes)
+    if model in recipes:
+        return FoundRecipe(recipes[model])
     if kind_on_disk(name) != "folder":
         return FoundRecipe(Recipe(name))
-    return _of_folder(name, known) or FoundRecipe(Recipe(name))
+    return _of_folder(name, recipes) or FoundRecipe(Recipe(name))
 
 
-def registered_name(name: str, known: Iterable[str]) -> str:
+def registered_name(name: str, registered: Iterable[str]) -> str:
     """Return the registered name that is equal to `name` but for upper and lower case, or else `name`.
 
     >>> registered_name("skywork/RM-8b", ["Skywork/RM-8B"])
     'Skywork/RM-8B'
     """
-    names = list(known)
+    names = list(registered)
     same = [each for each in names if each.lower() == name.lower()]
     return same[0] if len(same) == 1 and name not in names else name
 
 
-def fitting_recipes(folder: Path, known: Mapping[str, Recipe]) -> list[str]:
+def fitting_recipes(folder: Path, recipes: Mapping[str, Recipe]) -> list[str]:
     """Return the models whose recipes name a head that is in a folder, for messages."""
     snapshot = Snapshot(folder)
     return [
         model
-        for model, recipe in known.items()
+        for model, recipe in recipes.items()
         if recipe.status != "unsupported"
         and (
             snapshot.is_named_in(recipe)
@@ -148,10 +148,10 @@ def fitting_recipes(folder: Path, known: Mapping[str, Recipe]) -> list[str]:
     ]
 
 
-def _of_folder(name: str, known: Mapping[str, Recipe]) -> FoundRecipe | None:
+def _of_folder(name: str, recipes: Mapping[str, Recipe]) -> FoundRecipe | None:
     """Return the recipe of a downloaded model; None if neither its name nor its files say which."""
     snapshot = Snapshot(Path(name))
-    loadable = {model: recipe for model, recipe in known.items() if recipe.status != "unsupported"}
+    loadable = {model: recipe for model, recipe in recipes.items() if recipe.status != "unsupported"}
     for model in _named_by(Path(name), loadable):
         if snapshot.has_head_of(loadable[model]):
             recipe = dataclasses.replace(loadable[model], model=name)
@@ -167,15 +167,15 @@ def _of_folder(name: str, known: Mapping[str, Recipe]) -> FoundRecipe | None:
     return FoundRecipe(common, f"the recipe of {' and '.join(fits)}, after its files")
 
 
-def _named_by(folder: Path, known: Mapping[str, Recipe]) -> Iterator[str]:
+def _named_by(folder: Path, recipes: Mapping[str, Recipe]) -> Iterator[str]:
     """Yield the registered models that a folder can be named after."""
     for path in dict.fromkeys((folder.absolute(), folder.resolve())):
         parts = path.parts[-3:]
         ids = ["/".join(match.groups()) for part in parts if (match := _CACHED.fullmatch(part))]
         ids += [path.name.replace("__", "/", 1), path.name.replace("--", "/", 1), "/".join(parts[-2:])]
-        alone = [model for model in known if model.rpartition("/")[2].lower() == path.name.lower()]
-        for model in [registered_name(each, known) for each in ids] + (alone if len(alone) == 1 else []):
-            if model in known:
+        alone = [model for model in recipes if model.rpartition("/")[2].lower() == path.name.lower()]
+        for model in [registered_name(each, recipes) for each in ids] + (alone if len(alone) == 1 else []):
+            if model in recipes:
                 yield model
 
 
@@ -185,5 +185,5 @@ def _common(name: str, recipes: list[Recipe]) -> Recipe | None:
         return None
     fields = (field.name for field in dataclasses.fields(Recipe) if field.name != "model")
     values = {field: [getattr(each, field) for each in recipes] for field in fields}
-    same = {field: every[0] for field, every in values.items() if all(one == every[0] for one in every)}
+    same = {field: every[0] for field, every in values.items() if all(value == every[0] for value in every)}
     return Recipe(name, **same)

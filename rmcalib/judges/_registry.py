@@ -277,13 +277,13 @@ def hashed_recipe(recipe: Recipe) -> dict[str, Any]:
 
 
 def check_names(
-    given: Iterable[Any], known: Iterable[str], what: str = "setting", *, have: Iterable[str] | None = None
+    given: Iterable[Any], allowed: Iterable[str], what: str = "setting", *, have: Iterable[str] | None = None
 ) -> None:
     """Raise a `ValueError` for the first name that is not known, with the nearest one that is.
 
     If none is near, all known names are listed, or those in `have`.
     """
-    names = list(known)
+    names = list(allowed)
     for name in given:
         if name not in names:
             otherwise = "" if have is None else f"have: {', '.join(have) or 'none'}"

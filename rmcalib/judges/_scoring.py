@@ -139,17 +139,17 @@ class Classifier:
 
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts in chunks of 32; `progress` is called after each forward pass."""
-        if self._scorer is None:  # kept: it learns how many tokens fit and whether prompts can be shared
-            self._scorer = ItemScorer(self.model, self.options.token_budget)
-        self._scorer.progress = progress
-        yield from self._scorer.chunks(items)
+        yield from self._scorer_for(progress).chunks(items)
 
     def score_texts(self, texts: Sequence[str | Sequence[int]]) -> list[float]:
         """Score whole texts, or token ids, as they are: no chat template is applied."""
-        if self._scorer is None:
+        return self._scorer_for(None).texts(texts)
+
+    def _scorer_for(self, progress: Progress | None) -> ItemScorer:
+        if self._scorer is None:  # kept: it learns how many tokens fit and whether prompts can be shared
             self._scorer = ItemScorer(self.model, self.options.token_budget)
-        self._scorer.progress = None
-        return self._scorer.texts(texts)
+        self._scorer.progress = progress
+        return self._scorer
 
 
 @dataclass
@@ -510,8 +510,8 @@ def scored_items(
     """Return the prompts with their rewards, which are given prompt after prompt."""
     scored, start = [], 0
     for item, texts in zip(items, encoded, strict=True):
-        own = tuple(rewards[start : start + len(texts)])
+        of_item = tuple(rewards[start : start + len(texts)])
         start += len(texts)
         lengths, truncated = [len(text) for text in texts], [text.truncated for text in texts]
-        scored.append(ScoredItem(item.id, own, tuple(lengths), tuple(truncated)))
+        scored.append(ScoredItem(item.id, of_item, tuple(lengths), tuple(truncated)))
     return scored

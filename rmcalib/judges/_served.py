@@ -202,10 +202,10 @@ class EndpointJudge:
             chunk = []
             for item in items[start : start + CHUNK]:
                 rewards, lengths, truncated = zip(*next(results), strict=True)
-                known = () if None in lengths else lengths
-                chunk.append(ScoredItem(item.id, rewards, known, truncated))
+                n_tokens = () if None in lengths else lengths
+                chunk.append(ScoredItem(item.id, rewards, n_tokens, truncated))
                 if progress is not None:
-                    progress(len(rewards), sum(known))
+                    progress(len(rewards), sum(n_tokens))
             if self.checks:
                 self._check_same()
             yield chunk
@@ -244,7 +244,7 @@ class EndpointJudge:
         def call(task: tuple[str, Written]) -> list[Scored]:
             prompt, (bodies, lengths) = task
             try:
-                return [one for body in bodies for one in self._ask(body, lengths, route)]
+                return [scored for body in bodies for scored in self._ask(body, lengths, route)]
             except ServerError as error:
                 message = f"{self.name}: prompt {prompt!r}: {error}"
                 raise ServerError(message, error.status, temporary=error.temporary) from error
@@ -259,14 +259,14 @@ class EndpointJudge:
 
         def parse(answer: Any) -> list[Scored]:
             rewards = [self._reward(row) for row in api.rows(answer)]
-            known = lengths
-            if known is None:
+            counted = lengths
+            if counted is None:
                 # A server does not report truncation: a text of exactly the limit counts as truncated.
                 length = int(answer["usage"]["prompt_tokens"])
                 if not 0 < length < 2**31:
                     raise ValueError("an impossible number of tokens")
-                known = [(length, length >= self.limit)]
-            return [(reward, *length) for reward, length in zip(rewards, known, strict=True)]
+                counted = [(length, length >= self.limit)]
+            return [(reward, *length) for reward, length in zip(rewards, counted, strict=True)]
 
         return self.server.ask(
             route.path, {"model": self.server.model, **route.raw, **body}, parse, api.start
@@ -315,9 +315,9 @@ class EndpointJudge:
         """
         if not self.checks:
             return
-        known = self.limit if self.server.max_length is not None else min(self.limit, _UNKNOWN_LIMIT)
-        items = (canaries(known)[-1], *canaries()[-2:])
-        characters = int(known * _SAFE)
+        limit = self.limit if self.server.max_length is not None else min(self.limit, _UNKNOWN_LIMIT)
+        items = (canaries(limit)[-1], *canaries()[-2:])
+        characters = int(limit * _SAFE)
         while True:
             text = items[0].responses[0][:characters]
             ends = (f"{text} The answer is four.", f"{text} I do not care, go away!")
@@ -332,25 +332,25 @@ class EndpointJudge:
             counted = f" (it counts {first[1]} tokens)" if self.writer.tokenizer is None else ""
             raise ServerError(
                 f"{self.name}: the server at {self.client.url} cuts long texts{counted}: two of {len(ends[0]):,} "
-                f"characters that differ at their end have the same reward, and its limit is {known:,} tokens. "
+                f"characters that differ at their end have the same reward, and its limit is {limit:,} tokens. "
                 f"Start it without a shorter limit: {self.server.api.start}"
             )
         tokenizer = self.tokenizer
         if tokenizer is None or self.writer.tokenizer is not None:
             return
         here = encode((long, *items[1:]), tokenizer, max_length=self.limit, template=self.recipe.template)
-        counts = [one[1] for rows in ((first, second, begun), *others) for one in rows]
-        own = [len(text) for texts in here for text in texts]
-        if counts != own:
-            place = next(n for n, pair in enumerate(zip(counts, own, strict=True)) if pair[0] != pair[1])
-            if (counts[place] or 0) < _MOST_CUT * own[place]:
+        counts = [scored[1] for rows in ((first, second, begun), *others) for scored in rows]
+        expected = [len(text) for texts in here for text in texts]
+        if counts != expected:
+            place = next(n for n, pair in enumerate(zip(counts, expected, strict=True)) if pair[0] != pair[1])
+            if (counts[place] or 0) < _MOST_CUT * expected[place]:
                 raise ServerError(
-                    f"{self.name}: the server at {self.client.url} reads {counts[place]} of {own[place]} tokens of a "
-                    f"text. Start it without a shorter limit: {self.server.api.start}"
+                    f"{self.name}: the server at {self.client.url} reads {counts[place]} of {expected[place]} "
+                    f"tokens of a text. Start it without a shorter limit: {self.server.api.start}"
                 )
             warnings.warn(
                 f"{self.name}: the server at {self.client.url} counts {counts[place]} tokens where the model's "
-                f"tokenizer counts {own[place]}: it reads other texts. `rmcalib doctor --model {self.name} "
+                f"tokenizer counts {expected[place]}: it reads other texts. `rmcalib doctor --model {self.name} "
                 "--endpoint URL` says more; tokenize_here=True sends tokens",
                 stacklevel=2,
             )

@@ -182,11 +182,11 @@ def checked_settings(cls: type[T], given: Mapping[str, Any]) -> T:
 
     check_names(given, [field.name for field in dataclasses.fields(cls)])  # type: ignore[arg-type]
     try:
-        found: T = adapter(cls).validate_python(dict(given))  # type: ignore[arg-type]
+        settings: T = adapter(cls).validate_python(dict(given))  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{first['loc'][0]}: {first['input']!r}: {first['msg']}") from None
-    return found
+    return settings
 
 
 def parsed_settings(cls: type[Any], given: Mapping[str, str]) -> dict[str, Any]:
@@ -205,13 +205,13 @@ def setting_help(cls: type[Any]) -> dict[str, str]:
     >>> setting_help(ServedSettings)["concurrency"]
     'The most requests at a time.'
     """
-    found: dict[str, str] = {}
+    help_of: dict[str, str] = {}
     for part in reversed(cls.__mro__[:-1]):
         body: Any = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
         for field, text in zip(body.body, body.body[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                found[ast.unparse(field.target)] = inspect.cleandoc(ast.literal_eval(text.value))
-    return {field.name: found.get(field.name, "") for field in dataclasses.fields(cls)}
+                help_of[ast.unparse(field.target)] = inspect.cleandoc(ast.literal_eval(text.value))
+    return {field.name: help_of.get(field.name, "") for field in dataclasses.fields(cls)}
 
 
 def field_types(cls: type[Any]) -> dict[str, Any]:

@@ -91,12 +91,12 @@ def how_to_share(model: Any) -> Sharing | None:
     attention = getattr(config, "_attn_implementation", None)
     has_layers = len(getattr(model.backbone, "layers", ())) > 0 and hasattr(config, "num_attention_heads")
     layer_types = tuple(getattr(config, "layer_types", None) or ())
-    known = attention in ("sdpa", "eager") and {*layer_types} <= {FULL, SLIDING}
-    if model.kind != "causal" or needs_same_length(model) or not (has_layers and known):
+    supported = attention in ("sdpa", "eager") and {*layer_types} <= {FULL, SLIDING}
+    if model.kind != "causal" or needs_same_length(model) or not (has_layers and supported):
         return None
     window = getattr(config, "sliding_window", None)
-    one = window if getattr(config, "model_type", "") in _WINDOWED and not layer_types else None
-    windows = {FULL: one, **{kind: window if kind == SLIDING else None for kind in layer_types}}
+    of_all = window if getattr(config, "model_type", "") in _WINDOWED and not layer_types else None
+    windows = {FULL: of_all, **{kind: window if kind == SLIDING else None for kind in layer_types}}
     return Sharing(attention == "sdpa" and model.device.type == "cpu", windows, layer_types)
 
 
@@ -136,7 +136,7 @@ class Part(NamedTuple):
 
     row: int
     prompt: slice
-    own: slice
+    span: slice
 
 
 @dataclass(frozen=True)
@@ -169,17 +169,17 @@ def pack(rows: Sequence[Row]) -> Packed:
             tree_ids[r, at : at + len(tree)] = t
             at = prompt.stop
             for text in tree.texts:
-                own = slice(at, at + len(text) - shared)
-                parts.append(Part(r, prompt, own))
-                input_ids[r, own] = text.encoded.input_ids[shared:]
-                positions[r, own] = np.arange(shared, len(text))
+                span = slice(at, at + len(text) - shared)
+                parts.append(Part(r, prompt, span))
+                input_ids[r, span] = text.encoded.input_ids[shared:]
+                positions[r, span] = np.arange(shared, len(text))
                 branch += 1
-                branches[r, own] = branch
+                branches[r, span] = branch
                 # If a response adds no tokens, its pooled token is one that all responses share.
-                start = prompt.start if text.pooled < shared else own.start - shared
+                start = prompt.start if text.pooled < shared else span.start - shared
                 pooled.append(r * length + start + text.pooled)
                 order.append(text.index)
-                at = own.stop
+                at = span.stop
     return Packed(input_ids, positions, tree_ids, branches, np.array(pooled), tuple(order), tuple(parts))
 
 
@@ -254,15 +254,15 @@ def branch_attention(parts: Sequence[Part]) -> Attend:
 
         grouped = query.shape[1] != key.shape[1]
         output = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
-        for row, prompt, own in parts:
-            keys, values = key[row, None, :, own], value[row, None, :, own]
+        for row, prompt, span in parts:
+            keys, values = key[row, None, :, span], value[row, None, :, span]
             n_prompt = prompt.stop - prompt.start
             if n_prompt:
                 keys = torch.cat([key[row, None, :, prompt], keys], dim=2)
                 values = torch.cat([value[row, None, :, prompt], values], dim=2)
-            for start in range(own.start, own.stop, _BLOCK):
-                stop = min(start + _BLOCK, own.stop)
-                n_seen = n_prompt + stop - own.start
+            for start in range(span.start, span.stop, _BLOCK):
+                stop = min(start + _BLOCK, span.stop)
+                n_seen = n_prompt + stop - span.start
                 part = torch.nn.functional.scaled_dot_product_attention(
                     query[row, None, :, start:stop],
                     keys[:, :, :n_seen],

@@ -59,7 +59,7 @@ _USE_TRANSFORMERS = 'use transformers (without backend="vllm")'
 
 
 @dataclass(frozen=True)
-class _Found:
+class _ToServe:
     """A model to serve: its files, and the dtype and length with which it is served."""
 
     files: ModelFiles
@@ -145,11 +145,11 @@ class VllmJudge:
         Hub id or folder of the model.
     settings : LoadOptions
         Settings of the kind of judge: `LoadOptions`, `LanguageModelSettings` or `PolicySettings`.
-    own : Callable[[str, Any], Judge]
+    judge_class : Callable[[str, Any], Judge]
         The class of judges that runs this kind with transformers.
     """
 
-    def __init__(self, name: str, settings: Any, own: Callable[[str, Any], Judge]) -> None:
+    def __init__(self, name: str, settings: Any, judge_class: Callable[[str, Any], Judge]) -> None:
         """Check the settings; nothing is started yet."""
         if process_rank()[1] > 1:
             raise ValueError(
@@ -157,10 +157,10 @@ class VllmJudge:
             )
         self.name, self.settings = name, settings
         plain = dataclasses.replace(settings, backend="transformers")
-        self._here: Any = own(name, plain)  # describes the judge; its model is not loaded
+        self._here: Any = judge_class(name, plain)  # describes the judge; its model is not loaded
         self._served: Judge | None = None
         self._servers: list[Process] = []
-        self._model: _Found | None = None
+        self._model: _ToServe | None = None
         self._compared: float | None = None
 
     @property
@@ -225,21 +225,21 @@ class VllmJudge:
 
     def _start(self) -> Judge:
         self._model = model = self._find(self.name, self.settings)
-        found = [model]
+        models = [model]
         reference = getattr(self._here, "reference", None)
         if reference is not None:
-            found.append(self._find(reference, dataclasses.replace(self.settings, revision=None)))
-        own = None
-        for one in found:  # one after the other: a server measures how much memory is free
-            server = self._serve(one, _MEMORY_FOR_TWO if len(found) > 1 else ())
-            if one is model:
-                own = self._rewards_here(model)  # while the server starts
+            models.append(self._find(reference, dataclasses.replace(self.settings, revision=None)))
+        expected = None
+        for each in models:  # one after the other: a server measures how much memory is free
+            server = self._serve(each, _MEMORY_FOR_TWO if len(models) > 1 else ())
+            if each is model:
+                expected = self._rewards_here(model)  # while the server starts
             server.wait()
         judge = self._asking(model)
-        self._check(judge, model, own)
+        self._check(judge, model, expected)
         return judge
 
-    def _find(self, name: str, settings: LoadOptions) -> _Found:
+    def _find(self, name: str, settings: LoadOptions) -> _ToServe:
         """Find a model's files, and choose its dtype and length as for a model that is loaded here."""
         files = find_files(name, settings)
         if files.adapter is not None:
@@ -254,9 +254,9 @@ class VllmJudge:
             longest = min(limit, (settings.max_length or LONGEST_DEFAULT) + 1)
         elif isinstance(self._here, GenerativeJudge) and settings.max_length is None:
             longest = min(limit, _LONGEST_QUESTION)
-        return _Found(files, tokenizer, str(prepared.dtype).removeprefix("torch."), longest, prepared.bytes)
+        return _ToServe(files, tokenizer, str(prepared.dtype).removeprefix("torch."), longest, prepared.bytes)
 
-    def _serve(self, model: _Found, more: Sequence[str]) -> Process:
+    def _serve(self, model: _ToServe, more: Sequence[str]) -> Process:
         """Start the server of a model."""
         settings, files = self.settings, model.files
         with socket.socket() as free:
@@ -277,7 +277,7 @@ class VllmJudge:
         self._servers.append(server)
         return server
 
-    def _asking(self, model: _Found) -> Judge:
+    def _asking(self, model: _ToServe) -> Judge:
         """Return the judge for served models that asks our servers."""
         settings, url = self.settings, self._servers[0].url
         if isinstance(self._here, Classifier):
@@ -299,7 +299,7 @@ class VllmJudge:
             return GenerativeJudge(self.name, served)
         return PolicyJudge(self.name, dataclasses.replace(served, reference_endpoint=self._servers[-1].url))
 
-    def _rewards_here(self, model: _Found) -> list[tuple[float, ...]] | None:
+    def _rewards_here(self, model: _ToServe) -> list[tuple[float, ...]] | None:
         """Return the rewards of short texts by transformers on the CPU; None if that is not possible.
 
         Sampled answers are not comparable. The weights must fit into main memory twice, because a server on
@@ -316,15 +316,15 @@ class VllmJudge:
             warnings.simplefilter("ignore")  # about the speed of a model that scores eight texts
             return timed(type(self._here)(self.name, plain), probes())[0]
 
-    def _check(self, judge: Judge, model: _Found, own: list[tuple[float, ...]] | None) -> None:
+    def _check(self, judge: Judge, model: _ToServe, expected: list[tuple[float, ...]] | None) -> None:
         """Raise a `ServerError` if the server does not compute what transformers computes."""
         if isinstance(judge, GenerativeJudge):
             self._check_texts(judge, model)
-        if own is not None:
-            found = compared(timed(judge, probes())[0], own)
-            self._compared = found["reward_difference"]
+        if expected is not None:
+            gaps = compared(timed(judge, probes())[0], expected)
+            self._compared = gaps["reward_difference"]
             log.info("%s: vLLM and transformers differ by up to %.2g", self.name, self._compared)
-            if found["status"] != "right" and (found["status"] == "differs" or model.dtype == "float32"):
+            if gaps["status"] != "right" and (gaps["status"] == "differs" or model.dtype == "float32"):
                 raise ServerError(
                     f"{self.name}: vLLM does not compute the rewards of transformers: they differ by up to "
                     f"{self._compared:.3g}: {_USE_TRANSFORMERS}"
@@ -335,7 +335,7 @@ class VllmJudge:
             if reason is not None:
                 raise ServerError(f"{self.name}: vLLM does not return raw rewards: {reason}")
 
-    def _check_texts(self, judge: GenerativeJudge, model: _Found) -> None:
+    def _check_texts(self, judge: GenerativeJudge, model: _ToServe) -> None:
         """Raise a `ServerError` if the server writes questions with other tokens than transformers."""
         chat: Any = judge.model
         item = probes()[0]

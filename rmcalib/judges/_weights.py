@@ -112,14 +112,14 @@ class Output(nn.Module):
 
     def forward(self, outputs: Any) -> torch.Tensor:
         """Return the rewards in `outputs`: a tensor, a tuple that begins with one, or an object."""
-        found = outputs if isinstance(outputs, torch.Tensor) else getattr(outputs, self.field, None)
-        if found is None and isinstance(outputs, (tuple, list)) and outputs:
-            found = outputs[0]
-        if not isinstance(found, torch.Tensor) or found.ndim not in (1, 2):
+        values = outputs if isinstance(outputs, torch.Tensor) else getattr(outputs, self.field, None)
+        if values is None and isinstance(outputs, (tuple, list)) and outputs:
+            values = outputs[0]
+        if not isinstance(values, torch.Tensor) or values.ndim not in (1, 2):
             raise ValueError(
                 f"the model returned no rewards in {self.field!r}: give the field in a recipe (`output`)"
             )
-        rewards = found.float()
+        rewards = values.float()
         if rewards.ndim == 2:
             if rewards.shape[1] != 1 and self.column is None:
                 raise ValueError(
@@ -136,14 +136,14 @@ def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Li
     >>> linear_layers(tensors, "head")
     [Linear(in_features=4, out_features=3, bias=True), Linear(in_features=3, out_features=1, bias=False)]
     """
-    found: dict[int, dict[str, torch.Tensor]] = {}
+    by_number: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         match = re.fullmatch(r"(?:(\d+)\.)?(weight|bias)", name)
         if match is None:
             raise ValueError(f"{where}: tensor {name!r} is not the weight or bias of a linear layer")
-        found.setdefault(int(match[1] or 0), {})[match[2]] = tensor
+        by_number.setdefault(int(match[1] or 0), {})[match[2]] = tensor
     layers: list[nn.Linear] = []
-    for _, parts in sorted(found.items()):
+    for _, parts in sorted(by_number.items()):
         if "weight" not in parts or parts["weight"].ndim != 2:
             raise ValueError(f"{where}: a layer has no weight matrix")
         n_out, n_in = parts["weight"].shape
@@ -159,11 +159,11 @@ def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Li
 
 def tensor_names(folder: Path, file: str | None = None, *, allow_pickle: bool = False) -> dict[str, Path]:
     """Return the tensors of a checkpoint folder, or of one file in it, with the file of each."""
-    found: dict[str, Path] = {}
+    file_of: dict[str, Path] = {}
     for path in weight_files(folder, file):
         with _opened(path, allow_pickle) as (names, _):
-            found |= dict.fromkeys(names, path)
-    return found
+            file_of |= dict.fromkeys(names, path)
+    return file_of
 
 
 def read_tensors(
@@ -240,12 +240,12 @@ def write_rescaled(name: str, divisor: float, target: Path, options: LoadOptions
     """
     files = find_files(name, options or LoadOptions())
     recipe, folder = files.recipe, files.adapter or files.weights
-    own = recipe.head_file if files.adapter is None else adapter_file(folder)
+    head_file = recipe.head_file if files.adapter is None else adapter_file(folder)
     with translated(name):
-        weights = {*weight_files(folder), *weight_files(folder, own)}
+        weights = {*weight_files(folder), *weight_files(folder, head_file)}
         if any(each.suffix != ".safetensors" for each in weights):
             raise HubError(f"{name}: its weights are pickle files: save it as safetensors, or {_INSTEAD}")
-        file, changed = _last_layer(files, tensor_names(folder, own))
+        file, changed = _last_layer(files, tensor_names(folder, head_file))
         for each in weights - {file}:
             _link(each, target / each.name)
         _write_divided(file, changed, divisor, recipe.column, target / file.name)
@@ -259,16 +259,17 @@ def _last_layer(files: ModelFiles, names: Mapping[str, Path]) -> tuple[Path, tup
     """Return the file with the linear layer that gives the rewards, and the names of its tensors."""
     name, head, adapter = files.name, files.recipe.head, files.adapter
     if adapter or head == "auto":
-        found = stock_head(names)
+        weights = stock_head(names)
     else:
         matches = [re.fullmatch(rf"{re.escape(head)}(?:\.(\d+))?\.weight", tensor) for tensor in names]
-        found = [tensor for _, tensor in sorted((int(match[1] or 0), match[0]) for match in matches if match)]
-    if not found:
+        numbered = sorted((int(match[1] or 0), match[0]) for match in matches if match)
+        weights = [tensor for _, tensor in numbered]
+    if not weights:
         remedy = "merge the adapter into its base (peft's merge_and_unload), or " if adapter else ""
         raise HubError(
             f"{name}: no linear layer that gives the rewards is in its weights: {remedy}{_INSTEAD}"
         )
-    weight, bias = found[-1], f"{found[-1].removesuffix('.weight')}.bias"
+    weight, bias = weights[-1], f"{weights[-1].removesuffix('.weight')}.bias"
     if names.get(bias, names[weight]) != names[weight]:
         raise HubError(f"{name}: the weight and bias of its head are in different files")
     return names[weight], (weight, bias) if bias in names else (weight,)

@@ -116,5 +116,5 @@ def as_samples(
     for name, values in {"prompts": prompts, "labels": labels}.items():
         if values is not None and len(values) != n:
             raise ValueError(f"{name}: {len(values)} for {n} responses")
-    known = [None] * n if labels is None else labels
-    return [as_sample(prompts[i], responses[i], f"sample {i}", label=known[i], step=step) for i in range(n)]
+    given = [None] * n if labels is None else labels
+    return [as_sample(prompts[i], responses[i], f"sample {i}", label=given[i], step=step) for i in range(n)]
