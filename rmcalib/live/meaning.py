@@ -98,8 +98,12 @@ def meaning_of(judges: Sequence[Judge], calibrator: Calibrator | None, output: s
     check_choice(output, "output", get_args(Output))
     names = [judge.name for judge in judges]
     takes = [each.name for each in calibrator.inputs] if calibrator is not None else []
+    if len(names) > 1 and not takes:
+        raise ValueError(
+            f"{len(names)} judges need a calibrator that takes the rewards of all of them (`rmcalib combine`)"
+        )
     if len(names) != max(len(takes), 1):
-        listed = ", ".join(map(clean_line, takes)) or "one judge"
+        listed = ", ".join(map(clean_line, takes))
         raise ValueError(f"calibrator: it takes the rewards of {listed}; given: {', '.join(names)}")
     event: Event = _stated(judges[0].scale)
     if calibrator is not None and not takes and calibrator.model:
@@ -134,7 +138,7 @@ def in_order(judges: Sequence[Judge], calibrator: Calibrator | None) -> list[Jud
         if len(match) != 1:
             have = ", ".join(clean_line(judge.name) for judge in left)
             raise ValueError(
-                f"calibrator: it takes the rewards of {clean_line(wanted.name)}, which is none of: {have}"
+                f"calibrator: it takes the rewards of {clean_line(wanted.name)}, which must be one of: {have}"
             )
         left.remove(match[0])
         ordered += match

@@ -305,9 +305,12 @@ def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
         parts.append(in_order_of(parts[0], part) if parts else part)
     first = parts[0]
     for other in parts[1:]:
-        same = len(first) == len(other) and np.array_equal(first.label, other.label, equal_nan=True)
-        if not same or (first.item_id != other.item_id).any():
+        question = "were they scored on the same benchmark?"
+        if len(first) != len(other) or (first.item_id != other.item_id).any():
+            raise ValueError(f"{who} differ in the responses to a prompt: {question}")
+        if not np.array_equal(first.label, other.label, equal_nan=True):
             raise ValueError(
-                f"{who} differ in the responses to a prompt: were they scored on the same benchmark?"
+                f"{who} differ in the label of a response: {question} (rewards of different things: "
+                "`combine --method all`)"
             )
     return parts

@@ -152,8 +152,9 @@ def test_a_panel_needs_the_judges_of_its_calibrator() -> None:
         Reward(judge("org/a", 1.0), calibrator=PANEL)
     with pytest.raises(ValueError, match="org/b"):
         Reward([judge("org/a", 1.0), judge("org/c", 1.0)], calibrator=PANEL)
-    with pytest.raises(ValueError, match="one judge"):
-        Reward([judge("org/a", 1.0), judge("org/b", 1.0)], calibrator=POINTWISE)
+    for calibrator in (POINTWISE, None):
+        with pytest.raises(ValueError, match="2 judges"):
+            Reward([judge("org/a", 1.0), judge("org/b", 1.0)], calibrator=calibrator, output="raw")
     with pytest.raises(ValueError, match="endpoint"):
         Reward(["org/a", "org/b"], endpoint=["http://localhost:1"], calibrator=PANEL)
 

@@ -169,7 +169,7 @@ def test_bad_input() -> None:
     with pytest.raises(ValueError, match="a panel needs 50"):
         combine([one.take(np.arange(60) < 30) for one in scores])
     other = Scores.from_arrays(rewards[1], (correct + 1) % M)
-    with pytest.raises(ValueError, match="differ in the responses"):
+    with pytest.raises(ValueError, match="--method all"):
         combine([scores[0], other])
     apart = Scores.from_arrays(rewards[1], correct, item_id=[f"x{i}" for i in range(60)])
     with pytest.raises(ValueError, match="the 3 judges have no prompt in common"):

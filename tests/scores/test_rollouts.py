@@ -146,6 +146,7 @@ def test_several_rewards_are_several_judges(tmp_path: Path) -> None:
             "prompt": "p",
             "completion": "c",
             "my_rm": 0.1 * i,
+            "my_rm_probability": 0.5,
             "length": float(i),
             "is_correct": i > 1,
         }

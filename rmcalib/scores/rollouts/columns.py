@@ -65,7 +65,8 @@ def _rewards_of(names: list[str], numeric: set[str], used: set[str | None]) -> l
     for usual in ("score", "reward"):
         if usual in numeric - used:
             return [usual]
-    others = numeric - used - {*KNOWN["not_rewards"]}
+    probabilities = {f"{name}_probability" for name in names}  # `Reward.trl` writes them beside its rewards
+    others = numeric - used - probabilities - {*KNOWN["not_rewards"]}
     return [name for name in names if name in others and not _LABELS.search(name.lower())]
 
 
