@@ -6,10 +6,14 @@ import functools
 import importlib
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import rmcalib
+from rmcalib.integrations.alarms import CHANGES
+from rmcalib.judges.apis import APIS
+from rmcalib.metrics.views import ViewName
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,3 +60,19 @@ def test_the_reference_names_packages_that_exist(page: Path) -> None:
     assert shown
     for name in shown:
         importlib.import_module(name)
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("docs/benchmarks.md", [path.stem for path in (ROOT / "rmcalib/benchmarks/library").glob("*.yaml")]),
+        ("docs/judges.md", [api.title for api in APIS if api.paths]),
+        ("docs/serve.md", [path for api in APIS for path in api.served_at]),
+        ("docs/training.md", [f"`{change.column}`" for change in CHANGES]),
+        ("docs/metrics.md", [f"`{view}`" for view in get_args(ViewName)]),
+    ],
+)
+def test_what_can_be_added_is_documented(page: str, names: list[str]) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert names
+    assert [name for name in names if name not in text] == []
