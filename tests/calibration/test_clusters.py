@@ -160,8 +160,13 @@ def test_the_interval_of_a_temperature_knows_how_few_clusters_there_are() -> Non
     rng = np.random.default_rng(0)
     rewards = rng.normal(size=(100, 3))
     winner = (rewards + rng.gumbel(size=rewards.shape)).argmax(axis=1)
-    model = Softmax.from_arrays(rewards.ravel(), np.eye(3)[winner].ravel(), np.repeat(np.arange(100), 3))
+    model = Softmax.from_arrays(
+        0.3 * rewards.ravel(), np.eye(3)[winner].ravel(), np.repeat(np.arange(100), 3)
+    )
     few = Scale(model, np.repeat(np.arange(5), 20))
     spread = student_quantile(0.95, 4) / student_quantile(0.95, np.inf)
+    lost = mean_error(few.lost_influence() * 100 * few.unit, few.cluster)
+    root = np.sqrt(2 * few.delta)
+    assert few.lost_interval().high * few.unit >= (root + lost.margin(0.95) / root) ** 2 / 2 - 1e-12
     assert few.wider_factor(0.95) == pytest.approx(few.variance_factor() * spread**2)
     assert Scale(model).wider_factor(0.95) == Scale(model).variance_factor()

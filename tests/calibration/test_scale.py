@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import (
@@ -74,6 +75,20 @@ def test_intervals_contain_their_values_in_any_order_of_rows(n: int, scale: floa
     order = np.random.default_rng(seed).permutation(len(r))
     again = Scale(Softmax.from_arrays(r[order], y[order], groups[order]))
     assert again.lost_interval().high == pytest.approx(found.lost_interval().high, rel=1e-6, abs=1e-9)
+
+
+def test_lost_information_without_noise_is_0_for_half_of_the_models_on_the_right_scale() -> None:
+    shown = []
+    for seed in range(12):
+        scale = Scale(Softmax.from_arrays(*rewards(100, 1.0, seed)))
+        low, high = scale.temperature_limits(0.95)
+        if low <= 1 <= high:
+            slope, curvature = scale.model.slopes(1.0)
+            noise = chi2(1).median() * slope.var(ddof=1) / len(slope) / curvature.mean() / 2
+            shown.append(scale.lost_centre() > 0)
+            expected = max(scale.delta - noise, 0.0) / scale.unit
+            assert scale.lost_centre() == pytest.approx(expected, rel=1e-3, abs=1e-3 * noise)
+    assert 2 <= sum(shown) <= len(shown) - 2
 
 
 def test_limits_of_the_temperature() -> None:

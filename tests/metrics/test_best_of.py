@@ -11,7 +11,6 @@ import pytest
 
 import rmcalib
 from rmcalib import Scores, best_of_n
-from rmcalib.metrics.best_of import TOLERANCE
 
 
 def sampled(
@@ -60,7 +59,7 @@ def test_enough_follows_from_the_gains() -> None:
     found = best_of_n(scores)
     later: dict[int, list[bool]] = {row["fewer"]: [] for row in found.gains}
     for row in found.gains:
-        later[row["fewer"]].append(row["high"] <= TOLERANCE)
+        later[row["fewer"]].append(row["high"] <= 0.01)
     assert found.enough_at == min(k for k, small in later.items() if all(small))
     assert found.enough_at in (4, 8)
     # If a sample costs as much as a third of a right answer, one is enough.

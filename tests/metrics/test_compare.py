@@ -188,7 +188,7 @@ def test_rank_sets_hold_the_true_rank() -> None:
 
 
 def test_groups_are_pooled_and_flags_corrected() -> None:
-    rng, flagged = np.random.default_rng(1), 0
+    rng, flagged, close = np.random.default_rng(1), 0, 0
     for seed in range(15):
         scores = calibrated_scores(400, seed=100 + seed)
         names = rng.permutation(np.repeat([f"group {i:02}" for i in range(20)], 20))
@@ -197,9 +197,16 @@ def test_groups_are_pooled_and_flags_corrected() -> None:
         )
         assert len(rows) == 20
         flagged += any(row["flagged"] for row in rows)
+        close += any(0.05 < row["p_adjusted"] < 0.2 for row in rows)
+        assert all(row["flagged"] == (row["p_adjusted"] <= 0.05) for row in rows)
         spread = np.std([row["gap"] for row in rows])
         assert np.std([row["pooled"] for row in rows]) < 0.7 * spread
     assert flagged <= 4
+    assert close
+    sizes = {"few": 9, "enough": 10, "others": 381}
+    small = dict(zip(map(str, range(400)), np.repeat([*sizes], [*sizes.values()]), strict=True))
+    rows = audit(whole_part(scores), ["kind"], {"kind": small})
+    assert {row["group"]: row["low"] is None for row in rows} == {name: n < 10 for name, n in sizes.items()}
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     far = pooled([0.5, -0.5, 0.5, -0.5], [1e-6] * 4)
     assert far == pytest.approx([0.5, -0.5, 0.5, -0.5], abs=1e-3)
@@ -305,6 +312,20 @@ def test_an_error_in_one_bin_is_not_better() -> None:
     better = compare(sharp, sharp.at_temperature(2.0), metrics=["ece"], resamples=50).row("ece")
     assert better is not None
     assert better["better"] == "b"
+
+
+@pytest.mark.parametrize(("spread", "better"), [(0.9, "b"), (1.5, "")])
+def test_an_error_is_not_better_where_most_probabilities_are_in_one_bin(spread: float, better: str) -> None:
+    rng = np.random.default_rng(0)
+    rewards = spread * rng.normal(size=(600, 10))
+    right = Scores.from_arrays(rewards, (rewards + rng.gumbel(size=rewards.shape)).argmax(axis=1))
+    sharp = right.at_temperature(0.4)
+    fullest = np.histogram(whole_part(sharp).top_1.p, 10, (0, 1))[0].max() / 6000
+    assert (fullest > 0.8) == (better == "")
+    assert fullest < 0.95
+    row = compare(sharp, right, metrics=["ece"], resamples=50).row("ece")
+    assert row is not None
+    assert row["better"] == better
 
 
 def test_rank_sets_of_equal_models_with_few_prompts() -> None:

@@ -282,6 +282,25 @@ def test_a_calibrated_model_gets_a_temperature_as_rarely_as_the_level_says(view:
     assert off >= 47
 
 
+@pytest.mark.parametrize(("seed", "bias", "temperature"), [(1, 0.1, 1.0), (52, 0.1, 1.0), (56, 0.0, 1.3)])
+def test_of_two_parameters_each_has_half_of_the_level(seed: int, bias: float, temperature: float) -> None:
+    rng = np.random.default_rng(seed)
+    rewards = 1.5 * rng.normal(size=(100, 4))
+    correct = rng.random(rewards.shape) < 1 / (1 + np.exp(bias - rewards / temperature))
+    scores = Scores.from_arrays(rewards, correct.astype(float)).labelled_as("correct")
+
+    def is_off(level: float) -> bool:
+        fit = fit_pointwise(whole_part(scores), level)
+        assert fit.threshold_low is not None
+        assert fit.threshold_high is not None
+        return not (fit.low <= 1 <= fit.high and fit.threshold_low <= 0 <= fit.threshold_high)
+
+    assert [is_off(level) for level in (0.95, 0.975)] == [True, False]
+    with pytest.raises(RefusedError) as refused:
+        calibrate(scores, view="pointwise")
+    assert refused.value.reason == "not shown to be off"
+
+
 def test_too_few_clusters_have_no_temperature() -> None:
     rng = np.random.default_rng(0)
     rewards = rng.normal(size=(200, 4))

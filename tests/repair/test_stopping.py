@@ -118,6 +118,13 @@ def test_no_rule_promises_too_much() -> None:
     assert broken <= 4  # 1.25 are expected at most
 
 
+def test_the_bounds_of_all_rules_hold_together() -> None:
+    rows = decided(np.full((80, 4), 3.0), np.ones((80, 4)), level=0.9)
+    assert len(rows) == 5
+    for row in rows:  # a fifth of the budget of each rule is that of accepting everything
+        assert row["high"] == pytest.approx(1 - (0.2 * 0.1 / 5) ** (1 / 80))
+
+
 def test_labels_of_the_best_response_say_nothing_about_drawing() -> None:
     rng = np.random.default_rng(0)
     assert decide(Scores.from_arrays(rng.normal(size=(200, 4)))).drawing == []

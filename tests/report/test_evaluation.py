@@ -15,6 +15,7 @@ import pytest
 from rmcalib.metrics import metric
 from rmcalib.metrics.audit import audit
 from rmcalib.metrics.comparison import smallest_gap
+from rmcalib.metrics.statements import corrected
 from rmcalib.metrics.views import whole_part
 from rmcalib.report import evaluate
 from rmcalib.report.document import to_markdown
@@ -106,6 +107,9 @@ def test_a_calibrated_model_is_rarely_accused_of_anything() -> None:
         )
         assert len(one.facts["tests"]) == 5
         assert one.facts["tests"]["cancels"] >= one.facts["tests"]["check"]
+        adjusted = corrected(one.facts["tests"])["groups"]
+        assert min(row["p_adjusted"] for row in one.group_rows) == pytest.approx(adjusted)
+        assert all(row["flagged"] == (row["p_adjusted"] <= 0.05) for row in one.group_rows)
         accused += bool(one.facts["shown"]) or any(row["flagged"] for row in one.group_rows)
         off += sum({"gap", "scale"} <= {*other.facts["shown"]} for other in others)
     assert accused <= 3  # 5% are 2; without a correction, 10 to 18% are accused
@@ -154,11 +158,11 @@ def test_repeated_prompts_propose_clusters(copies: int, cluster: bool, proposed:
 
 
 def test_a_temperature_is_offered_only_if_it_helps_beyond_chance() -> None:
-    rng = np.random.default_rng(1)
+    rng, metrics = np.random.default_rng(1), ["temperature", "usable_information"]
     utilities = rng.normal(size=(600, 4))
     correct = (utilities + rng.gumbel(size=(600, 4))).argmax(axis=1)
     right, off = (
-        evaluate(Scores.from_arrays(scale * utilities, correct), metrics=["temperature"], resamples=20)
+        evaluate(Scores.from_arrays(scale * utilities, correct), metrics=metrics, resamples=20)
         for scale in (1.0, 3.0)
     )
     assert right.facts["gain"]["low"] <= 0
@@ -166,7 +170,10 @@ def test_a_temperature_is_offered_only_if_it_helps_beyond_chance() -> None:
     assert off.facts["gain"]["low"] > 0
     assert "scale" in off.facts["shown"]
     assert off.value("temperature") == pytest.approx(3.0, rel=0.25)
-    assert [one.document().data["repairs"] for one in (right, off)] == [False, True]
+    useless = [row | {"low": 0.0} if row["metric"] == "usable_information" else row for row in off.rows]
+    others = replace(off, rows=useless), replace(off, facts=off.facts | {"gain": {"value": -0.01}})
+    offered = [one.document().data["repairs"] for one in (right, off, *others)]
+    assert offered == [False, True, False, False]
     least = smallest_gap(whole_part(right.scores))
     assert least is not None
     assert right.facts["smallest_gap"] > 1.05 * least  # a gap is shown after a correction for all statements
