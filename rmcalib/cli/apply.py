@@ -26,6 +26,7 @@ def command(
     """
     from rmcalib._util.files import csv_bytes, write_bytes
     from rmcalib.repair import Calibrator, apply
+    from rmcalib.report.applied import cautions
 
     if not sources:
         raise ValueError("RUN: name a file of scores or a run folder")
@@ -38,6 +39,8 @@ def command(
         found = apply(given, used, columns=reading.columns, scale=reading.scale)
         if screen.taken:
             write_bytes(to, csv_bytes(found.table, guarded=False))
+            for sentence in cautions(found):
+                screen.say(sentence)
         else:
             found.save(to)
         content = {

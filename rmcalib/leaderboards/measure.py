@@ -21,6 +21,7 @@ from rmcalib.metrics.results import Shown
 from rmcalib.metrics.table import OVERALL, Row, bin_rows, estimate_of, parts_of, rejection_rows, tidy_row
 from rmcalib.metrics.views import FEWEST, Part, whole_part
 from rmcalib.scores import Scores
+from rmcalib.scores._joining import id_columns
 from rmcalib.scores.scale import View, family_of
 
 DEFAULT_METRIC = "kept_information"
@@ -254,9 +255,9 @@ def measure_entries(
 class _Model:
     """What a leaderboard keeps of a model, so that its scores can be dropped.
 
-    ``prompts`` and ``labelled`` are digests of the ids of all prompts and of those that are measured, ``size`` the
-    number of responses per prompt, ``chance`` the accuracy of a random choice, ``gap`` its value and p-value, ``worth``
-    the kept information.
+    ``prompts`` and ``labelled`` are digests of the ids of all prompts and of those that are measured, ``labels`` of the
+    labels, with the column that tells responses apart, ``size`` the number of responses per prompt, ``chance`` the
+    accuracy of a random choice, ``gap`` its value and p-value, ``worth`` the kept information.
     """
 
     name: str
@@ -266,6 +267,7 @@ class _Model:
     metrics: list[Row]
     chance: float | None = None
     labelled: str = ""
+    labels: tuple[str, str] = ("", "")
     gap: Row | None = None
     worth: correlation.Measured | None = None
     errors: correlation.ModelErrors | None = None
@@ -283,6 +285,7 @@ def _measure(name: str, scores: Scores, settings: Settings) -> _Model:
     size = round(len(scores) / scores.n_items, 1)
     rows = named(_board_rows(whole, settings))
     model = _Model(name, scores.view, _digest(scores), size, rows, gap=_gap_test(whole, settings))
+    model = replace(model, labels=_labels_digest(scores))
     part = whole.prompts("labelled" if scores.view == "pointwise" else "one")
     if part is None:
         return model
@@ -445,8 +448,18 @@ def rank_models(
 
 def _digest(scores: Scores) -> str:
     """Return a hash of the ids of all responses, in any order."""
-    ids = "\0".join(sorted(scores.item_id.tolist()))
-    return hashlib.sha256(ids.encode("utf-8", "surrogatepass")).hexdigest()
+    return _hash_of(scores.item_id.tolist())
+
+
+def _labels_digest(scores: Scores) -> tuple[str, str]:
+    """Return the column that tells responses apart, if there is one, and a hash of the labels, in any order."""
+    name, ids = next(iter(id_columns(scores).items()), ("", [""] * len(scores)))
+    rows = zip(scores.item_id.tolist(), ids, scores.label.tolist(), strict=True)
+    return name, _hash_of(f"{item}\0{response}\0{label:g}" for item, response, label in rows)
+
+
+def _hash_of(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(sorted(texts)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def rank_sets(measured: Sequence[correlation.Measured], settings: Settings) -> list[tuple[int, int]]:
@@ -533,12 +546,19 @@ def _size_notes(metric: str, models: Sequence[_Model]) -> list[str]:
 
 
 def _prompt_notes(models: Sequence[_Model]) -> list[str]:
-    """Warn if models were scored on different prompts."""
-    sets = [model.prompts for model in models]
-    if len(set(sets)) < 2:
-        return []
-    usual = max(dict.fromkeys(sets), key=sets.count)
-    odd = ", ".join(model.name for model in models if model.prompts != usual)
-    return [
-        f"Not all models were scored on the same prompts. These differ from most: {odd}. Compare with care."
-    ]
+    """Warn if models were scored on different prompts, or with different labels of the same responses."""
+    for what, kinds in (
+        ("on the same prompts", [("", model.prompts) for model in models]),
+        ("with the same labels", [model.labels for model in models]),
+    ):
+        usual: dict[str, str] = {}
+        for kind, digest in sorted(kinds, key=kinds.count, reverse=True):
+            usual.setdefault(kind, digest)
+        odd = [
+            model.name for model, (kind, digest) in zip(models, kinds, strict=True) if digest != usual[kind]
+        ]
+        if odd:
+            return [
+                f"Not all models were scored {what}. These differ from most: {', '.join(odd)}. Compare with care."
+            ]
+    return []

@@ -40,6 +40,8 @@ class Applied(Shown):
     n_outside, n_other_sizes : int
         How many rewards are beyond the range of the fit, and how many prompts have fewer or more responses than
         those that the rule was tested on.
+    other_model : str
+        The model of the rewards, if the calibrator was fitted on those of another one; otherwise empty.
     """
 
     calibrator: Calibrator
@@ -49,6 +51,7 @@ class Applied(Shown):
     accepted: float | None = None
     n_outside: int = 0
     n_other_sizes: int = 0
+    other_model: str = ""
 
     @property
     def table(self) -> Any:
@@ -134,6 +137,12 @@ def apply(
 
     used = as_calibrator(calibrator, panel=True)
     loaded = [load_with_rows(source, columns, scale=scale) for source in _sources(scores, used)]
+    names, takes = [source.scores.name for source in loaded], [judge.name for judge in used.inputs]
+    if any(name != judge and name in takes for name, judge in zip(names, takes, strict=False)):
+        raise ValueError(
+            f"scores: these are of {', '.join(map(clean_line, names))}; the panel takes its judges in the order "
+            f"{', '.join(map(clean_line, takes))}"
+        )
     joint = used.one_table([source.scores for source in loaded])
     prompt, sizes = np.repeat(np.arange(joint.n_items), np.diff(joint.offsets)), np.diff(joint.offsets)
     raw = np.stack([source.scores.reward for source in loaded], axis=-1) if used.inputs else joint.reward
@@ -157,7 +166,16 @@ def apply(
     if twice:
         raise ValueError(f"{table.source}: has a column {twice[0]!r} already; rename or remove it")
     outside = int(used.outside(raw).sum())
-    return Applied(used, added, dict(table.columns), joint.n_items, accepted, outside, other_sizes)
+    other = _other_model(loaded[0].scores, used)
+    return Applied(used, added, dict(table.columns), joint.n_items, accepted, outside, other_sizes, other)
+
+
+def _other_model(scores: Scores, calibrator: Calibrator) -> str:
+    """Return the model of a run if the calibrator was fitted on the run of another one; files name no model."""
+    are_runs = not calibrator.inputs and bool(
+        scores.manifest.get("kind") and calibrator.fitted_on.get("judge")
+    )
+    return scores.name if are_runs and scores.name != calibrator.model else ""
 
 
 def _sources(scores: Any, calibrator: Calibrator) -> Sequence[Any]:

@@ -21,19 +21,9 @@ def applied_document(result: Applied) -> Document:
     """Return the document of rows with their probabilities: the first ten of them."""
     table = result.table
     used = result.calibrator
-    sentences = [f"Probabilities at T = {temperature_text(used.temperature)}."]
-    if result.n_outside:
-        sentences.append(
-            f"{count(result.n_outside, 'reward')} beyond the range of the fit: probabilities there are extrapolated."
-        )
+    sentences = [f"Probabilities at T = {temperature_text(used.temperature)}.", *cautions(result)]
     if used.rule is not None:
         sentences.append(f"{percent(result.accepted)} of the prompts are accepted. The rule: {used.rule}.")
-    if used.rule is not None and result.n_other_sizes:
-        fewest, most = used.rule.responses
-        sentences.append(
-            f"{count(result.n_other_sizes, 'prompt')} with another number of responses than the {fewest} to {most} "
-            "that the rule was tested on: its guarantee does not cover them."
-        )
     stated = [name for name in result.added if name.startswith("probability")]
     # A terminal has room for the columns that name the rows, and for what was added to single responses.
     brief = [*_naming(table.head(_ROWS), len(result.given)), *(result.added if len(stated) == 1 else ())]
@@ -54,6 +44,27 @@ def applied_document(result: Applied) -> Document:
             Drawing("probabilities", drawn, "Histogram of the probabilities"),
         ],
     )
+
+
+def cautions(result: Applied) -> list[str]:
+    """Return what speaks against these probabilities, in sentences."""
+    used, sentences = result.calibrator, []
+    if result.other_model:
+        sentences.append(
+            f"The calibrator was fitted on rewards of {clean_line(used.model)}, and these are of "
+            f"{clean_line(result.other_model)}: the probabilities may be wrong."
+        )
+    if result.n_outside:
+        sentences.append(
+            f"{count(result.n_outside, 'reward')} beyond the range of the fit: probabilities there are extrapolated."
+        )
+    if used.rule is not None and result.n_other_sizes:
+        fewest, most = used.rule.responses
+        sentences.append(
+            f"{count(result.n_other_sizes, 'prompt')} with another number of responses than the {fewest} to {most} "
+            "that the rule was tested on: its guarantee does not cover them."
+        )
+    return sentences
 
 
 def _naming(table: Any, n_given: int) -> list[Any]:

@@ -14,6 +14,7 @@ from scipy.special import expit
 
 import rmcalib
 from rmcalib.repair import AcceptRule, Calibrator, calibrate, decide
+from rmcalib.repair.calibrator import Input
 from tests.repair.test_calibrate import drawn, sampled
 
 REFERENCE = tuple(np.linspace(-2.0, 2.0, 101))
@@ -115,6 +116,23 @@ def test_the_rule_accepts_what_was_tested(tmp_path: Path, kind: str, scale: floa
     first = found.table.groupby("item_id")["reward"].transform("max") == found.table["reward"]
     assert (found.table["decision"][~first] == "").all()
     assert (found.table["decision"][first] != "").all()
+
+
+def test_rewards_of_another_run_or_judge_are_named() -> None:
+    def run(name: str) -> Any:
+        scores = drawn(300, scale=4.0)
+        return replace(scores, manifest={**scores.manifest, "model": name, "kind": "causal"})
+
+    fitted = calibrate(run("org/a")).calibrator
+    assert rmcalib.apply(run("org/b"), fitted).other_model == "org/b"
+    assert rmcalib.apply(run("org/a"), fitted).other_model == ""
+    assert rmcalib.apply(drawn(300, scale=4.0), fitted).other_model == ""
+    inputs = tuple(Input(name, 1.0, None, None, 0.0, 1.0) for name in ("org/a", "org/b"))
+    panel = Calibrator(1.0, 1.0, 1.0, inputs=inputs)
+    assert rmcalib.apply([run("org/a"), run("org/b")], panel).other_model == ""
+    for names in (("org/b", "org/a"), ("org/a", "org/a")):
+        with pytest.raises(ValueError, match="order org/a, org/b"):
+            rmcalib.apply([run(name) for name in names], panel)
 
 
 def test_plain_numbers() -> None:

@@ -92,6 +92,24 @@ def test_files_equal_the_tables_and_stale_ones_are_removed(tmp_path: Path) -> No
     assert report.write(out).read_bytes() == before
 
 
+def test_models_with_other_labels_are_named() -> None:
+    def model(label: list[int], names: str = "") -> Scores:
+        rows = [
+            {"prompt": i, "reward": float(j == i % 2), "is_best": label[j]}
+            | ({"response_id": names[j]} if names else {})
+            for i in range(30)
+            for j in range(2)
+        ]
+        return load_scores(rows)
+
+    shares, ids = [0, 1], "xy"
+    same = leaderboard({"a": model(shares, ids), "b": model(shares, ids), "c": model(shares)}, resamples=20)
+    other = leaderboard(
+        {"a": model(shares, ids), "b": model(shares, ids), "c": model([1, 0], ids)}, resamples=20
+    )
+    assert [sum(note.count(": c.") for note in board.notes) for board in (same, other)] == [0, 1]
+
+
 def test_official_scores_are_checked_and_missing_ones_named(tmp_path: Path) -> None:
     table = tmp_path / "official.csv"
     table.write_text("model,family,score,Math\norg/model-0,llama,50,40\norg/Model-1,qwen,60.5,\n")
