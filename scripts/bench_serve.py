@@ -7,7 +7,7 @@
     python scripts/bench_serve.py --vllm .venv-vllm/bin/python  # against vLLM's own server with the same model
     python scripts/bench_serve.py --minutes 60    # mixed load, at most --rate requests per second: the memory
 
-The server runs in a process of its own, and so do the clients. The baseline is the same judge on the same samples
+The server and the clients run in separate processes. The baseline is the same judge on the same samples
 in one process, in batches of as many samples as there are clients. CPU is that of the server's process.
 """
 
@@ -80,8 +80,8 @@ def direct(reward: Any, pairs: list[tuple[str, str]], batch: int) -> tuple[list[
     return seconds, time.process_time() - cpu
 
 
-async def one_client(
-    port: int, bodies: list[bytes], found: list[tuple[float, int, bytes]], pause: float, path: str
+async def ask_in_turn(
+    port: int, bodies: list[bytes], answers: list[tuple[float, int, bytes]], pause: float, path: str
 ) -> None:
     """Send requests one after the other on a connection, without a library whose time would be counted."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -97,7 +97,7 @@ async def one_client(
             if line.lower().startswith(b"content-length:"):
                 length = int(line.split(b":")[1])
         content = await reader.readexactly(length)
-        found.append((time.perf_counter() - start, status, content))
+        answers.append((time.perf_counter() - start, status, content))
     writer.close()
 
 
@@ -105,9 +105,9 @@ def clients(port: int, bodies: list[bytes], n: int, pause: float, path: str, pip
     """Run clients in this process, and send what they saw: seconds, statuses, contents."""
 
     async def run() -> Any:
-        found: list[list[tuple[float, int, bytes]]] = [[] for _ in range(n)]
-        await asyncio.gather(*(one_client(port, bodies[i::n], found[i], pause, path) for i in range(n)))
-        return found
+        answers: list[list[tuple[float, int, bytes]]] = [[] for _ in range(n)]
+        await asyncio.gather(*(ask_in_turn(port, bodies[i::n], answers[i], pause, path) for i in range(n)))
+        return answers
 
     start = time.perf_counter()
     by_client = asyncio.run(run())
@@ -127,7 +127,7 @@ def asked(
 
 
 class Server:
-    """`serve` in a process of its own."""
+    """`serve` in a separate process."""
 
     def __init__(self, pair_ms: float, model: str = "demo", log: str | None = None) -> None:
         code = PROGRAM.format(root=str(ROOT), pair_ms=pair_ms, model=model, log=log)
@@ -265,8 +265,8 @@ def faults(n_requests: int = 10_000, n: int = 256) -> None:
     finally:
         server.close()
     good = bad = wrong = 0
-    for client, own in enumerate(seen):
-        for place, (_, status, content) in enumerate(own):
+    for client, answers in enumerate(seen):
+        for place, (_, status, content) in enumerate(answers):
             i = client + place * n
             if i % 20 == 0:
                 bad += status == 422 and b"scores" not in content and b"rewards" not in content

@@ -61,8 +61,8 @@ def command(
             if screen.prints:
                 _print_machine(machine)
         else:
-            here = tuple(one for one in judge if one.startswith(("device=", "dtype=")))
-            served = tuple(one for one in judge if one not in here)
+            here = tuple(setting for setting in judge if setting.startswith(("device=", "dtype=")))
+            served = tuple(setting for setting in judge if setting not in here)
             settings = judge_options(served, endpoint=endpoint)
             loading = LoadOptions(**judge_options(here))
             server = compare_served(

@@ -38,7 +38,7 @@ from rmcalib.judges._judge import Judge, Progress, ScoredItem, scored_chunks
 from rmcalib.judges._model import LONGEST_DEFAULT, load_tokenizer, longest_text, prepare
 from rmcalib.judges._policy import PolicyJudge
 from rmcalib.judges._scoring import Classifier
-from rmcalib.judges._served import EndpointJudge, probes, why_squashed
+from rmcalib.judges._served import EndpointJudge, probes
 from rmcalib.judges._settings import LoadOptions, ServedSettings
 from rmcalib.judges._templates import question_ids
 from rmcalib.judges.apis.vllm import PINNED_DATE
@@ -330,10 +330,7 @@ class VllmJudge:
                     f"{self._compared:.3g}: {_USE_TRANSFORMERS}"
                 )
         elif isinstance(judge, EndpointJudge):
-            bounded_is_fine = judge.recipe.scale is not None
-            reason = why_squashed(judge.route.probes, bounded_is_fine=bounded_is_fine)
-            if reason is not None:
-                raise ServerError(f"{self.name}: vLLM does not return raw rewards: {reason}")
+            judge.identity()  # asks for short texts: a server without raw rewards is refused
 
     def _check_texts(self, judge: GenerativeJudge, model: _ToServe) -> None:
         """Raise a `ServerError` if the server writes questions with other tokens than transformers."""

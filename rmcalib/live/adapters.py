@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rmcalib.judges.apis.openrlhf import Openrlhf
-from rmcalib.judges.apis.samples import Sample, Scored, as_sample, as_samples, split_conversation
-from rmcalib.live.batching import Outcome
+from rmcalib.judges.apis.samples import Sample, as_sample, as_samples, split_conversation
 from rmcalib.live.policy import PolicyTexts, Texts
-
-if TYPE_CHECKING:
-    from rmcalib.live.reward import Reward
+from rmcalib.live.reward import Reward, raise_first
 
 _PROMPT_KEYS = ("prompt", "raw_prompt", "question", "problem")  # of verl's extra_info
 
@@ -31,17 +27,17 @@ def trl(reward: Reward, name: str | None, label: str | None) -> Callable[..., li
         labels = None if label is None else _column(columns, label, len(completions))
         samples = as_samples(prompts, completions, labels, getattr(state, "global_step", None))
         outcomes = reward.outcomes(samples)
-        scored = [None if isinstance(one, Exception) else one for one in outcomes]
+        scored = [None if isinstance(each, Exception) else each for each in outcomes]
         log_extra, log_metric = columns.get("log_extra"), columns.get("log_metric")
         if log_extra is not None and reward.meaning.event:
-            probabilities = [None if one is None else one.probability for one in scored]
+            probabilities = [None if each is None else each.probability for each in scored]
             log_extra(f"{title}_probability", probabilities)
         if log_metric is not None and scored:
             log_metric(
-                f"{title}/outside", float(np.mean([one is not None and one.outside for one in scored]))
+                f"{title}/outside", float(np.mean([each is not None and each.outside for each in scored]))
             )
-            log_metric(f"{title}/failed", float(np.mean([one is None for one in scored])))
-        return [None if one is None else one.reward for one in scored]
+            log_metric(f"{title}/failed", float(np.mean([each is None for each in scored])))
+        return [None if each is None else each.reward for each in scored]
 
     title = name or identifier(reward.name)
     reward_function.__name__ = reward_function.__qualname__ = title
@@ -56,7 +52,7 @@ def openrlhf(reward: Reward, policy: PolicyTexts | str | None) -> Callable[..., 
 
     def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
         samples = texts.samples(queries, prompts, labels)
-        answer: dict[str, Any] = Openrlhf().answer("", "", _all(reward.submit(samples).result()))
+        answer: dict[str, Any] = Openrlhf().answer("", "", raise_first(reward.submit(samples).result()))
         return answer
 
     return reward_func
@@ -69,10 +65,11 @@ def slime(reward: Reward) -> Callable[..., Any]:
     async def rm(args: Any, sample: Any, **_: Any) -> Any:  # noqa: ARG001 (slime passes its arguments)
         group = sample if isinstance(sample, list) else [sample]
         samples = [
-            as_sample(one.prompt, one.response, f"sample {n}", label=one.label) for n, one in enumerate(group)
+            as_sample(each.prompt, each.response, f"sample {n}", label=each.label)
+            for n, each in enumerate(group)
         ]
-        scored = _all(await _awaited(reward.submit(samples)))
-        rewards = [one.reward for one in scored]
+        outcomes = await asyncio.wrap_future(reward.submit(samples))
+        rewards = [scored.reward for scored in raise_first(outcomes)]
         return rewards if isinstance(sample, list) else rewards[0]
 
     return rm
@@ -104,7 +101,8 @@ def verl(reward: Reward) -> Callable[..., Any]:
 
 async def verl_score(reward: Reward, sample: Sample) -> dict[str, Any]:
     """Return verl's score of a sample, with what its rollout files keep."""
-    (scored,) = _all(await _awaited(reward.submit([sample])))
+    outcomes = await asyncio.wrap_future(reward.submit([sample]))
+    (scored,) = raise_first(outcomes)
     stated = {} if scored.probability is None else {"probability": scored.probability}
     return {"score": scored.reward, "raw": scored.raw, "outside": float(scored.outside), **stated}
 
@@ -121,7 +119,7 @@ def swift(reward: Reward) -> type:
         def __call__(
             self, completions: Sequence[Any], messages: Sequence[Any], **columns: Any
         ) -> list[float | None]:
-            prompts = [_without_answer(one, f"sample {n}") for n, one in enumerate(messages)]
+            prompts = [_without_answer(each, f"sample {n}") for n, each in enumerate(messages)]
             step = getattr(columns.get("trainer_state"), "global_step", None)
             return reward(prompts, completions, step=step)
 
@@ -148,19 +146,9 @@ def _without_answer(messages: Sequence[Any], where: str) -> Any:
 def _column(columns: dict[str, Any], name: str, n: int) -> Sequence[Any]:
     values = columns.get(name)
     if values is None or len(values) != n:
-        have = ", ".join(sorted(key for key, one in columns.items() if isinstance(one, list))) or "none"
+        have = ", ".join(sorted(key for key, column in columns.items() if isinstance(column, list))) or "none"
         raise ValueError(f"label: the data set has no column {name!r} (has {have})")
     return values
-
-
-async def _awaited(future: Future[list[Outcome]]) -> list[Outcome]:
-    return await asyncio.wrap_future(future)
-
-
-def _all(outcomes: Sequence[Outcome]) -> list[Scored]:
-    from rmcalib.live.reward import raise_first
-
-    return raise_first(outcomes)
 
 
 def _refuse_none(reward: Reward, framework: str) -> None:

@@ -197,7 +197,7 @@ class Batcher(Generic[F]):
                 self._queue.extendleft(reversed(held))
             self._most = 1 if held else min(2 * self._most, _MOST_SAMPLES)
             self.waiting += sum(len(job.samples) for job in held)
-        away = held or any(is_away(one) for _, outcome in done for one in outcome)
+        away = held or any(is_away(each) for _, outcome in done for each in outcome)
         self.away_since = (self.away_since or time.monotonic()) if away else None
         if done:
             self.deliver(done)

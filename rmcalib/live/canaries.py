@@ -98,8 +98,8 @@ class Canaries:
         return cause.name == "equal" or (self._rounds and cause.healthy)
 
     def _rewards(self, items: Sequence[Item]) -> tuple[list[float], list[int]]:
-        scored = [one for chunk in scored_chunks(self.judge, items) for one in chunk]
-        return [r for one in scored for r in one.rewards], [n for one in scored for n in one.n_tokens]
+        scored = [item for chunk in scored_chunks(self.judge, items) for item in chunk]
+        return [r for item in scored for r in item.rewards], [n for item in scored for n in item.n_tokens]
 
 
 def _limit(judge: Any) -> int | None:

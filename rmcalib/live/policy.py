@@ -161,16 +161,16 @@ class PolicyTexts:
         """Yield the messages of alternating turns; the last is the assistant's in `whole` texts, else the user's."""
         marks = self.marks
         contents: list[str] = []
-        rest, found = text, marks.user_to_assistant
-        while found:
+        rest, separator = text, marks.user_to_assistant
+        while separator:
             mark = marks.assistant_to_user if len(contents) % 2 else marks.user_to_assistant
-            content, found, rest = rest.partition(mark)
+            content, separator, rest = rest.partition(mark)
             contents.append(content)
         if len(contents) % 2 == (0 if whole else 1):
             roles = ("user", "assistant") * len(contents)
             yield (
                 *before,
-                *({"role": role, "content": one} for role, one in zip(roles, contents, strict=False)),
+                *({"role": role, "content": content} for role, content in zip(roles, contents, strict=False)),
             )
 
 

@@ -154,7 +154,7 @@ class Reward:
             With ``on_error="none"``, None for the samples that failed.
         """
         outcomes = self.outcomes(as_samples(prompts, responses, labels, step))
-        return [None if isinstance(one, Exception) else one.reward for one in outcomes]
+        return [None if isinstance(outcome, Exception) else outcome.reward for outcome in outcomes]
 
     def outcomes(self, samples: Sequence[Sample]) -> list[Outcome]:
         """Return what became of samples: a `Scored`, or with ``on_error="none"`` also the error."""
@@ -178,14 +178,14 @@ class Reward:
         flat = [sample for group in groups for sample in group]
         with self._lock:
             rewards = raw_rewards(self.judges, flat)
-            error = None if all(isinstance(one, Exception) for one in rewards) else check()
+            error = None if all(isinstance(reward, Exception) for reward in rewards) else check()
             raw = iter(rewards if error is None else [error] * len(flat))
             outcomes = [self._meant(group, [next(raw) for _ in group]) for group in groups]
             rows: list[tuple[Sample, Scored]] = []
             for group, results in zip(groups, outcomes, strict=True):
                 good = [
-                    (one, result)
-                    for one, result in zip(group, results, strict=True)
+                    (sample, result)
+                    for sample, result in zip(group, results, strict=True)
                     if isinstance(result, Scored)
                 ]
                 self.counts.failed += len(results) - len(good)
@@ -199,13 +199,13 @@ class Reward:
 
     def _meant(self, group: Sequence[Sample], raw: Sequence[Raw]) -> list[Outcome]:
         """Return the meaning of a group's raw rewards; errors stay."""
-        outcomes: list[Outcome] = [one if isinstance(one, Exception) else RuntimeError() for one in raw]
-        good = [number for number, one in enumerate(raw) if not isinstance(one, Exception)]
+        outcomes: list[Outcome] = [each if isinstance(each, Exception) else RuntimeError() for each in raw]
+        good = [number for number, each in enumerate(raw) if not isinstance(each, Exception)]
         try:
-            found = self.meaning.of([group[i].key for i in good], [raw[i] for i in good])  # type: ignore[misc]
+            meanings = self.meaning.of([group[i].key for i in good], [raw[i] for i in good])  # type: ignore[misc]
         except ValueError as error:
-            return [one if isinstance(one, Exception) else error for one in raw]
-        for number, scored in zip(good, found, strict=True):
+            return [each if isinstance(each, Exception) else error for each in raw]
+        for number, scored in zip(good, meanings, strict=True):
             outcomes[number] = scored
         return outcomes
 
@@ -279,9 +279,9 @@ class Reward:
 
 def raise_first(outcomes: Sequence[Outcome]) -> list[Scored]:
     """Return the outcomes if all are rewards; raise the first error otherwise."""
-    for one in outcomes:
-        if isinstance(one, Exception):
-            raise one
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
     return list(outcomes)  # type: ignore[arg-type]
 
 

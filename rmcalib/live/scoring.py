@@ -160,10 +160,8 @@ def _score(judge: Any, groups: list[list[Sample]]) -> list[Sequence[float]]:
             raise UnreadableError(
                 f"{judge.name}: this kind of judge reads prompts and responses, not whole texts"
             )
-        texts = [
-            well_formed(one) if isinstance(one, str) else one
-            for one in (group[0].response for group in groups)
-        ]
+        whole = [group[0].response for group in groups]
+        texts = [well_formed(text) if isinstance(text, str) else text for text in whole]
         values = score_texts(texts)
         wrong = [value for value in values if not math.isfinite(value)]
         if wrong:
