@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, chunks, group_sums
 
 SmallInts = NDArray[np.int32]
-_DRAWS, _FEWER_DRAWS = (
-    400,
-    200,
-)  # data sets for each size, at most; fewer of errors that take longer to compute
+# Data sets for each size, at most; fewer of errors that take longer to compute.
+_DRAWS, _FEWER_DRAWS = 400, 200
 _SIZES = (1.0, 3.0, 8.0)  # of miscalibration, as multiples of the observed one
 _STEPS, _FEWER_STEPS = (8, 4, 2), (4, 2, 1)  # from 0 to the first size, from there to the next, ...
 _DRAWN_ONE_BY_ONE = 10_000  # prompts
@@ -132,7 +130,12 @@ class _Single:
 
     def rows(self, which: BoolArray | slice) -> Any:
         """Return what some alternatives add, as a sparse array of compressed rows."""
-        return sparse_rows(self.cell[which], self.weight[which], self.n_sums)
+        from scipy.sparse import csr_array
+
+        cell, weight = self.cell[which], self.weight[which]
+        counted = cell < self.n_sums
+        starts = np.concatenate([[0], np.cumsum(counted)])
+        return csr_array((weight[counted], cell[counted], starts), shape=(len(cell), self.n_sums))
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,15 +287,6 @@ def rows_of(sizes: IntArray, prompts: slice) -> slice:
     """Return the rows of a slice of prompts with ``sizes`` (n,) rows each."""
     before = int(sizes[: prompts.start].sum())
     return slice(before, before + int(sizes[prompts].sum()))
-
-
-def sparse_rows(cell: IntArray, value: FloatArray, n_cells: int) -> Any:
-    """Return a sparse array (A, n_cells) with one ``value`` (A,) per row, in its ``cell`` (A,)."""
-    from scipy.sparse import csr_array
-
-    counted = cell < n_cells
-    starts = np.concatenate([[0], np.cumsum(counted)])
-    return csr_array((value[counted], cell[counted], starts), shape=(len(cell), n_cells))
 
 
 def _parts(alternatives: Alternatives) -> Iterator[slice]:

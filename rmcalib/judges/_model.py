@@ -535,32 +535,35 @@ def _from_internlm2(files: ModelFiles, config: Any, options: dict[str, Any]) -> 
     return model
 
 
-def _gated_head(files: ModelFiles, config: Any) -> Any:
-    from rmcalib.judges._weights import LabelDistributions, linear_layers, read_tensors
+def _head_layers(files: ModelFiles, file: str | None) -> list[nn.Linear]:
+    """Return the layers of a score head: from a file, or from the checkpoint."""
+    from rmcalib.judges._weights import linear_layers, read_tensors
 
-    name, recipe = files.name, files.recipe
-    networks = []
-    for file in (recipe.head_file, recipe.gate_file):
-        tensors = read_tensors(files.weights, recipe.head, file, allow_pickle=files.options.allow_pickle)
-        if not tensors:
-            raise HubError(f"{name}: no tensors {recipe.head}.* in {file}, so it has no score head")
-        networks.append(linear_layers(tensors, f"{name}: {file}"))
+    name, head = files.name, files.recipe.head
+    tensors = read_tensors(files.weights, head, file, allow_pickle=files.options.allow_pickle)
+    if not tensors:
+        where = file or "the checkpoint"
+        raise HubError(f"{name}: no tensors {head}.* in {where}, so it has no score head")
+    return linear_layers(tensors, f"{name}: {file or head}")
+
+
+def _gated_head(files: ModelFiles, config: Any) -> Any:
+    from rmcalib.judges._weights import LabelDistributions
+
+    recipe = files.recipe
+    networks = [_head_layers(files, file) for file in (recipe.head_file, recipe.gate_file)]
     temperature = float(getattr(config, "temperature", 1.0)) if getattr(config, "softmax", False) else None
     return LabelDistributions(*networks, temperature=temperature, sign=recipe.sign)
 
 
 def _linear_head(files: ModelFiles, config: Any) -> Any:
-    from rmcalib.judges._weights import Head, linear_layers, read_tensors
+    from rmcalib.judges._weights import Head
 
-    name, recipe = files.name, files.recipe
-    pickle = files.options.allow_pickle
-    tensors = read_tensors(files.weights, recipe.head, recipe.head_file, allow_pickle=pickle)
-    if not tensors:
-        raise HubError(f"{name}: no tensors {recipe.head}.* in the checkpoint, so it has no score head")
-    layers = linear_layers(tensors, f"{name}: {recipe.head}")
+    recipe = files.recipe
+    layers = _head_layers(files, recipe.head_file)
     outputs = layers[-1].out_features
     if outputs != 1 and recipe.column is None:
-        raise HubError(f"{name}: its head has {outputs} outputs: choose one in a recipe (`column`)")
+        raise HubError(f"{files.name}: its head has {outputs} outputs: choose one in a recipe (`column`)")
     shift, scale = 0.0, 1.0
     if getattr(config, "do_normalize", False):  # Safe-RLHF: rewards use both, costs only the scale
         kind = getattr(config, "score_type", "reward")
