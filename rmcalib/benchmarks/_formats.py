@@ -284,7 +284,7 @@ def _compared(row: Row, prompt: Any, responses: Sequence[str]) -> Item | str:
     return row.item(name, prompt, responses if votes[0] else responses[::-1])
 
 
-def own(row: Row) -> Item:
+def rmcalib(row: Row) -> Item:
     """rmcalib's own schema: correct and wrong responses, or responses with people's votes."""
     if row.values.get("votes") is None:
         return answers(row)
@@ -519,7 +519,7 @@ READERS: dict[str, Reader] = {
     "options": by_row(options),
     "choices": by_row(choices),
     "conversations": by_row(conversations),
-    "own": by_row(own),
+    "own": by_row(rmcalib),
     "rmb": by_row(rmb),
     "rewardmath": rewardmath,
     "ppe-correctness": by_row(ppe_correctness),

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rmcalib._util.arrays import FloatArray
 from rmcalib._util.extras import missing_extra
 from rmcalib._util.files import TOO_LITTLE_MEMORY, opened_parquet, read_csv_table, read_object, write_file
 from rmcalib._util.storage import as_path, read_input
 from rmcalib._util.texts import LONGEST_ID, brief, json_lines, parse_json, repeated
-from rmcalib.scores._schema import Columns, Place, objects, row_place, starts_of
+from rmcalib.scores._schema import Columns, Place, as_number, objects, row_place, starts_of
 
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".json", ".xlsx")
 _METADATA = b"rmcalib.manifest"
@@ -46,6 +47,10 @@ class Table:
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(next(iter(self.columns.values()), ()))
+
+    def numbers(self, name: str) -> FloatArray:
+        """Return a column as numbers (N,), NaN where a cell has none."""
+        return np.array([as_number(value) for value in self.columns[name]], dtype=np.float64)
 
     def error(self, row: int, name: str, problem: str) -> ValueError:
         """Return an error about a value: its place, its column and what it is."""

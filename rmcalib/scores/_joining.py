@@ -109,7 +109,7 @@ def join_labels(scores: Scores, labels: Any, origin: _files.Table, row: IntArray
 def _drawn_from(table: _files.Table, scores: Scores) -> tuple[Scores, BoolArray, list[str]]:
     """Return the scores of the steps that labels were drawn from, their rows (N,), and a note if these are not all."""
     every = np.ones(len(scores), dtype=bool)
-    column = next(iter(_columns(table, [FROM_STEP])), None)
+    column = _column(table, FROM_STEP)
     stated = set() if column is None else {as_number(cell) for cell in table.columns[column]} - {None}
     if not stated:
         return scores, every, []
@@ -197,7 +197,7 @@ def label_rows(table: _files.Table, is_prompt: Callable[[str], bool] | None = No
     """
     prompts = _columns(table, ["prompt", *KNOWN["names"]["prompt"]])
     labels = label_columns(table)
-    second = next(iter(_columns(table, [SECOND])), None)
+    second = _column(table, SECOND)
     if not prompts or not (labels or second):
         missing = "label" if prompts else "prompt"
         raise ValueError(
@@ -206,13 +206,10 @@ def label_rows(table: _files.Table, is_prompt: Callable[[str], bool] | None = No
         )
     if is_prompt is not None and len(table):
         prompts.sort(key=lambda name: not is_prompt(_raw(table.columns[name][0])))
-    optional = (["response", *_RESPONSE_TEXT, *KNOWN["names"]["response"]], _PERSON, ["inclusion"])
-    response, person, inclusion = (next(iter(_columns(table, names)), None) for names in optional)
-
-    sure, text = (next(iter(_columns(table, [name])), None) for name in (ID, TEXT))
-    if response in (sure, text):
-        sure = None if sure == response else sure
-        text = None if text == response else text
+    response = _column(table, "response", *_RESPONSE_TEXT, *KNOWN["names"]["response"])
+    person, inclusion = _column(table, *_PERSON), _column(table, INCLUSION)
+    others = (_column(table, ID), _column(table, TEXT))
+    response_id, text = (None if name == response else name for name in others)
 
     def cell(name: str | None, row: int) -> str:
         return "" if name is None else _text(table.columns[name][row])
@@ -242,7 +239,7 @@ def label_rows(table: _files.Table, is_prompt: Callable[[str], bool] | None = No
             cell(person, row),
             drawn,
             score,
-            cell(sure, row),
+            cell(response_id, row),
             "" if text is None else _raw(table.columns[text][row]),
         )
 
@@ -298,12 +295,12 @@ def _read(table: _files.Table, responses: _Responses) -> _Sheet:
     if unknown:
         hint = "" if responses.numbered or not responses.ids else " (responses go by response_id or text)"
         raise ValueError(f"{table.source}: not in the scores{hint}: {listed(dict.fromkeys(unknown), 5)}")
-    asked = _columns(table, ["ask"])
-    stated = {text for cell in table.columns[asked[0]] if (text := _text(cell))} if asked else set()
+    asked = _column(table, "ask")
+    stated = {text for cell in table.columns[asked] if (text := _text(cell))} if asked else set()
     if len(stated) > 1 or not stated <= set(get_args(Ask)):
         have = listed(sorted(map(brief, stated)), 5)
         raise ValueError(
-            f"{table.source}: {asked[0]} is {have}; expected one of {', '.join(get_args(Ask))} in all rows"
+            f"{table.source}: {asked} is {have}; expected one of {', '.join(get_args(Ask))} in all rows"
         )
     return _Sheet(ballots, inclusion, stated.pop() if stated else None)
 
@@ -312,6 +309,11 @@ def _columns(table: _files.Table, names: Iterable[str]) -> list[str]:
     """Return the columns of a table that have one of these names, in the order of the names."""
     plain = {name.strip().lower(): name for name in table.columns}
     return list(dict.fromkeys(plain[name] for name in names if name in plain))
+
+
+def _column(table: _files.Table, *names: str) -> str | None:
+    """Return the first column of a table that has one of these names; None if there is none."""
+    return next(iter(_columns(table, names)), None)
 
 
 def id_columns(scores: Scores) -> dict[str, list[str]]:

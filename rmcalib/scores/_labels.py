@@ -191,8 +191,8 @@ def read_ratings(table: Table, name: str, group: IntArray) -> Votes:
         for person, value in (ratings or {}).items():
             if is_empty(value):
                 continue
-            number = _rating(value)
-            if number is None:
+            number = as_number(value)
+            if number is None or not np.isfinite(number):
                 what = "no rating: a rating is a number, and a larger one is better"
                 raise ValueError(
                     f"{table.source}: {table.place(row)}: the rating of {person} is {value!r}: {what}"
@@ -220,9 +220,3 @@ def read_ratings(table: Table, name: str, group: IntArray) -> Votes:
             "favourites."
         )
     return Votes(votes, ties[group], note)
-
-
-def _rating(value: Any) -> float | None:
-    """Return a rating as a number: one, or a truth value."""
-    number = as_number(value)
-    return number if number is not None and np.isfinite(number) else None

@@ -20,7 +20,7 @@ from rmcalib.scores._files import Table, as_numbers
 from rmcalib.scores._labels import by_name, id_text, is_empty, read_labels, read_ratings
 from rmcalib.scores._layouts import ROW, to_long
 from rmcalib.scores._roles import LONGEST_ID, Roles, find_roles
-from rmcalib.scores._schema import Columns, as_number
+from rmcalib.scores._schema import Columns
 from rmcalib.scores.scale import Labels
 
 
@@ -78,7 +78,8 @@ def _of_long(
     texts: Columns = {role: _ids(table, names[role], notes) for role in of_prompts}
     models = texts.get("model")
     columns: Columns = {role: texts[role] for role in ("category", "cluster") if role in texts}
-    columns |= _prompts(texts, columns.get("cluster"), _steps(table, names.get("step")))
+    steps = table.numbers(names["step"]) if "step" in names else None
+    columns |= _prompts(texts, columns.get("cluster"), steps)
     ids = columns["item_id"]
     groups = ids if models is None else np.array([f"{m}\n{i}" for m, i in zip(models, ids, strict=True)])
     _, group = np.unique(groups, return_inverse=True)
@@ -116,12 +117,6 @@ def _prompts(texts: Columns, cluster: Any, steps: FloatArray | None) -> Columns:
             at = map(id_text, steps.tolist())
             ids = np.array([f"{name}@{step}" for name, step in zip(ids.tolist(), at, strict=True)])
     return {**columns, "item_id": ids}
-
-
-def _steps(table: Table, name: str | None) -> FloatArray | None:
-    if name is None:
-        return None
-    return np.array([as_number(value) for value in table.columns[name]], dtype=np.float64)
 
 
 def _ids(table: Table, name: str, notes: list[str]) -> npt.NDArray[np.str_]:
@@ -176,7 +171,7 @@ def _numbered(table: Table, name: str | None, group: IntArray) -> tuple[IntArray
         if (twice := repeated(keys)) is not None:
             problem = "its prompt has two such responses: leave one out, or name another column, "
             raise table.error(keys.index(twice), name, problem + 'columns="response=NAME"')
-        given = np.array([as_number(value) for value in table.columns[name]], dtype=np.float64)
+        given = table.numbers(name)
         are_numbers = not np.isnan(given).any()
         numbers = given if are_numbers else numbers
     order, sizes = np.lexsort((numbers, group)), np.bincount(group)
