@@ -55,13 +55,13 @@ def test_a_reward_that_is_fooled_by_a_trick() -> None:
 
 
 def test_enough_follows_from_the_gains() -> None:
-    scores = Scores.from_arrays(*sampled(3000, 16, signal=4.0, p=0.7))
+    scores = Scores.from_arrays(*sampled(3000, 16, signal=4.0, p=0.8))
     found = best_of_n(scores)
     later: dict[int, list[bool]] = {row["fewer"]: [] for row in found.gains}
     for row in found.gains:
         later[row["fewer"]].append(row["high"] <= 0.01)
     assert found.enough_at == min(k for k, small in later.items() if all(small))
-    assert found.enough_at in (4, 8)
+    assert found.enough_at == 8  # between 4 and 8 samples, the gain may be 0.014
     # If a sample costs as much as a third of a right answer, one is enough.
     assert best_of_n(scores, cost=0.34).enough_at == 1
     assert best_of_n(scores, cost=0.0).enough_at in (None, 8)

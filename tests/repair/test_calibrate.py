@@ -299,6 +299,8 @@ def test_of_two_parameters_each_has_half_of_the_level(seed: int, bias: float, te
     with pytest.raises(RefusedError) as refused:
         calibrate(scores, view="pointwise")
     assert refused.value.reason == "not shown to be off"
+    shifted = replace(scores, reward=scores.reward + 1)  # the scale is right, but the threshold is not
+    assert calibrate(shifted, view="pointwise").calibrator.threshold == pytest.approx(1, abs=0.5)
 
 
 def test_too_few_clusters_have_no_temperature() -> None:
