@@ -71,6 +71,7 @@ class Batcher(Generic[F]):
     _queue: deque[Job[F]] = field(default_factory=deque)
     _tasks: deque[Callable[[], None]] = field(default_factory=deque)
     _closed: bool = False
+    _company: int = 0  # samples for which the thread waits; it is not woken for fewer
     _most: int = _MOST_SAMPLES  # jobs in the next batch: one after a failure, then twice as many each time
 
     def __post_init__(self) -> None:
@@ -89,7 +90,8 @@ class Batcher(Generic[F]):
                 raise FullError(f"{self.waiting} samples are waiting already")
             self._queue.append(job)
             self.waiting += len(samples)
-            self._change.notify()
+            if self.waiting >= self._company:
+                self._change.notify()
         return job
 
     def cancel(self, job: Job[F]) -> None:
@@ -158,12 +160,9 @@ class Batcher(Generic[F]):
             return [] if tasks and not self._queue else self._taken()
 
     def _wait_for_company(self, size: int) -> None:
-        until = time.monotonic() + _PATIENCE
-        while self.waiting < min(size, _MOST_SAMPLES) and not self._closed:
-            left = until - time.monotonic()
-            if left <= 0:
-                return
-            self._change.wait(left)
+        self._company = min(size, _MOST_SAMPLES)
+        self._change.wait_for(lambda: self.waiting >= self._company or self._closed, _PATIENCE)
+        self._company = 0
 
     def _taken(self) -> list[Job[F]]:
         jobs: list[Job[F]] = []

@@ -290,10 +290,9 @@ class RewardServer:
 
     async def _done(self, job: Job[asyncio.Future[list[Outcome]]], receive: Receive) -> bool:
         """Wait for a job; after a second, also look whether the client is still there."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await asyncio.shield(job.future)
-                return True
+        done, _ = await asyncio.wait([job.future], timeout=1.0)
+        if done:
+            return True
         gone: asyncio.Future[Any] = asyncio.ensure_future(receive())
         either: set[asyncio.Future[Any]] = {job.future, gone}
         try:
