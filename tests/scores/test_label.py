@@ -639,7 +639,7 @@ def test_two_judges_are_compared_response_by_response() -> None:
     first, second = on_common_prompts(everyone)
     np.testing.assert_array_equal(first.reward, second.reward)
     nameless = frame.assign(is_best=right).drop(columns=["response_id", "prompt", "completion"])
-    with pytest.raises(ValueError, match="responses"):  # labels alone show that the order is another one
+    with pytest.raises(ValueError, match="response"):  # labels alone show that the order is another one
         compare(load_scores(nameless), load_scores(shuffled(nameless)))
     with pytest.raises(ValueError, match="response_id"):
         on_common_prompts(
