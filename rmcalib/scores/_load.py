@@ -44,9 +44,17 @@ class _Reading:
     second: Any = None
 
 
-# What a source has of one model: columns, what is known about them, the table they are from, and what its labels
-# mean if the source defines it. A table without a manifest is foreign: its numbers may be anything.
-Found = tuple[Mapping[str, Any], dict[str, Any], _files.Table, Labels | None]
+class OfModel(NamedTuple):
+    """What a source has of one model: columns, their manifest, and the table that they are from.
+
+    ``labels`` is what its labels mean, if the source defines it. A table without a manifest is foreign: its numbers
+    may be anything.
+    """
+
+    columns: Mapping[str, Any]
+    about: dict[str, Any]
+    table: _files.Table
+    labels: Labels | None = None
 
 
 class Loaded(NamedTuple):
@@ -241,7 +249,7 @@ def _load(
     models = _models_of(source, given)
     if only is not None and len(models) > 1:
         models = {only: find_model(models, only, _named(source))}
-    built = {name: _built(*model, reading) for name, model in models.items()}
+    built = {name: _built(model, reading) for name, model in models.items()}
     if _files.is_frame(source):
         return built
     return {name: each._replace(scores=_called(name, each.scores)) for name, each in built.items()}
@@ -252,7 +260,7 @@ def _called(name: str, scores: Scores) -> Scores:
     return replace(scores, manifest={"model": name, **scores.manifest})
 
 
-def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, Found]:
+def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, OfModel]:
     """Read a table, or a file in one of the known formats."""
     if _files.is_frame(source):
         return _in_table(_files.read_frame(source), "scores", given)
@@ -266,7 +274,7 @@ def _models_of(source: Any, given: Mapping[str, list[str]]) -> dict[str, Found]:
     return _in_file(file, given)
 
 
-def _in_folder(folder: Path, given: Mapping[str, list[str]]) -> dict[str, Found]:
+def _in_folder(folder: Path, given: Mapping[str, list[str]]) -> dict[str, OfModel]:
     """Read a folder of `save_to_disk`, one that has one run, or the samples of a training run."""
     if _files.is_saved_dataset(folder):
         return _in_table(_files.read_saved_dataset(folder), folder.name, given)
@@ -276,10 +284,10 @@ def _in_folder(folder: Path, given: Mapping[str, list[str]]) -> dict[str, Found]
         return _in_rollouts(folder, given, no_runs)
     scores = run.scores()
     table = _files.Table(scores.columns(), str(run.folder), manifest=scores.manifest)
-    return {run.label: (table.columns, scores.manifest, table, None)}
+    return {run.label: OfModel(table.columns, scores.manifest, table)}
 
 
-def _in_rollouts(folder: Path, given: Mapping[str, list[str]], otherwise: ValueError) -> dict[str, Found]:
+def _in_rollouts(folder: Path, given: Mapping[str, list[str]], otherwise: ValueError) -> dict[str, OfModel]:
     """Read the samples that a training framework writes, by reward; if there are no files of them, raise."""
     from rmcalib.scores.rollouts import RolloutReader  # it reads files of scores by `load_all_scores`
 
@@ -287,17 +295,17 @@ def _in_rollouts(folder: Path, given: Mapping[str, list[str]], otherwise: ValueE
         raise otherwise
     if any(folder.glob("rewards-*.jsonl")):  # a server's log: `reward` is what the optimiser got
         given = {"reward": ["raw"], **given}
-    loaded: dict[str, Found] = {}
+    loaded = {}
     read = RolloutReader(folder, given, texts={}).read()
     for reward, (columns, about) in read.items():
         table = _files.Table(columns, str(folder))  # it has the texts, the scores do not
         kept = {key: values for key, values in columns.items() if key not in TEXTS}
         name = reward if len(read) > 1 else folder.resolve().name  # which column it is says less
-        loaded[name] = (kept, {**about, "model": name}, table, None)
+        loaded[name] = OfModel(kept, {**about, "model": name}, table)
     return loaded
 
 
-def _in_file(file: Path, given: Mapping[str, list[str]]) -> dict[str, Found]:
+def _in_file(file: Path, given: Mapping[str, list[str]]) -> dict[str, OfModel]:
     """Read a file of scores."""
     content, models = None, {}
     if file.suffix.lower() == ".json":
@@ -309,43 +317,33 @@ def _in_file(file: Path, given: Mapping[str, list[str]]) -> dict[str, Found]:
     if not models:
         return _in_table(table, file.stem, given)
     return {
-        model: (columns, about, _files.Table(dict(columns), str(file), manifest=about), None)
+        model: OfModel(columns, about, _files.Table(dict(columns), str(file), manifest=about))
         for model, (columns, about) in models.items()
     }
 
 
-def _in_table(table: _files.Table, stem: str, given: Mapping[str, list[str]]) -> dict[str, Found]:
+def _in_table(table: _files.Table, stem: str, given: Mapping[str, list[str]]) -> dict[str, OfModel]:
     """Return what a table has of each model."""
     about = table.manifest or {}
     called = str(about.get("model") or stem)
     if about and not given:
-        return {called: (table.columns, about, table, None)}
+        return {called: OfModel(table.columns, about, table)}
     foreign = to_columns(table, given)
     if foreign.notes:
         about = about | {"notes": [*about.get("notes", []), *foreign.notes]}
     return {
-        model or called: (
-            columns,
-            about if model is None else about | {"model": model},
-            table,
-            foreign.labels,
+        model or called: OfModel(
+            columns, about if model is None else about | {"model": model}, table, foreign.labels
         )
         for model, columns in foreign.models.items()
     }
 
 
-def _built(
-    cells: Mapping[str, Any],
-    facts: Mapping[str, Any],
-    table: _files.Table,
-    labels: Labels | None,
-    reading: _Reading,
-) -> Loaded:
+def _built(given: OfModel, reading: _Reading) -> Loaded:
     """Build scores from columns; steps, pairs and missing numbers become rewards."""
-    missing = reading.missing
-    n = len(next(iter(cells.values())))
-    columns = {ROW: np.arange(n)} | {name: objects(values) for name, values in cells.items()}
-    about = dict(facts)
+    table, about, missing = given.table, dict(given.about), reading.missing
+    columns = {name: objects(values) for name, values in given.columns.items()}
+    columns.setdefault(ROW, np.arange(len(next(iter(columns.values())))))
     if missing is None:
         missing = "lowest" if about.get("benchmark_format") == "rewardmath" else "refuse"
 
@@ -363,7 +361,7 @@ def _built(
             about["scale"] = asdict(stated)
     if missing != "refuse":
         columns = _without_missing(columns, missing, about, table.source)
-    scores = Scores.from_columns(columns, about, labels=labels, source=table.source, place=place)
+    scores = Scores.from_columns(columns, about, labels=given.labels, source=table.source, place=place)
     row = scores.extra.pop(ROW)
     loaded = Loaded(scores, table, row)
     return loaded._replace(scores=_as_said(loaded, reading, guess=table.manifest is None))
