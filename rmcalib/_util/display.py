@@ -261,10 +261,10 @@ def open_console(*, stderr: bool = False, widest: int | None = None) -> Console:
             for segment in super().render(renderable, options):
                 yield segment if segment.control else Segment(clean(segment.text), segment.style)
 
-    found = CleanConsole(stderr=stderr, highlight=False, markup=False)
-    if widest is not None and found.width > widest:
-        found.width = widest
-    return found
+    console = CleanConsole(stderr=stderr, highlight=False, markup=False)
+    if widest is not None and console.width > widest:
+        console.width = widest
+    return console
 
 
 def print_table(

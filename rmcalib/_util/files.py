@@ -183,9 +183,9 @@ def plain(value: Any) -> Any:
     {'low': None, 'file': 'a.csv', 'n': [1, 2]}
     """
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(each) for each in value]
     if isinstance(value, float) and value - value != 0:  # NaN or infinite
         return None
     return value if value is None or isinstance(value, str | int | float) else str(value)
@@ -236,8 +236,8 @@ def read_csv_table(path: str | Path, delimiter: str = ",", content: bytes | None
     header = rows[0] if rows else []
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(header):
-            found = count(len(row), "cell")
-            raise ValueError(f"{path}, line {line}: {found}, but the header has {len(header)}")
+            cells = count(len(row), "cell")
+            raise ValueError(f"{path}, line {line}: {cells}, but the header has {len(header)}")
     twice = repeated(name for name in header if name.strip())
     if twice is not None:
         raise ValueError(f"{path}, line {lines[0]}: {header.count(twice)} columns are called {twice[:60]!r}")

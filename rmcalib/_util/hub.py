@@ -192,15 +192,15 @@ def downloaded(download: Callable[[], T], name: str) -> T:
     tables = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")
 
     def progress() -> int:
-        found = 0
+        size = 0
         for folder in (
             *Path(constants.HF_HUB_CACHE).glob(f"*--{name.replace('/', '--')}"),
             *Path(tables).glob(f"{name.replace('/', '___')}*"),
         ):
             for path in folder.rglob("*"):
                 with contextlib.suppress(OSError):  # it was renamed meanwhile
-                    found += path.lstat().st_size
-        return found
+                    size += path.lstat().st_size
+        return size
 
     return _patiently(download, _PAUSES if _is_old_hub() else (), waiting, progress=progress)
 

@@ -45,5 +45,5 @@ def masked(text: str) -> str:
 
 def _proxies() -> list[str]:
     """Return the addresses of proxies, which may lack the `http://`."""
-    found = [os.environ.get(name, "") for name in _PROXIES]
-    return [proxy if "://" in proxy else f"http://{proxy}" for proxy in found if proxy]
+    given = [os.environ.get(name, "") for name in _PROXIES]
+    return [proxy if "://" in proxy else f"http://{proxy}" for proxy in given if proxy]

@@ -164,7 +164,7 @@ def similar_file(path: str | Path) -> str:
         return ""
     try:
         # A link to nowhere is there, and is not its own remedy.
-        beside = {one.name: one for one in Path(path).parent.iterdir() if one.exists()}
+        beside = {entry.name: entry for entry in Path(path).parent.iterdir() if entry.exists()}
     except (OSError, ValueError):
         return ""
     near = nearest(Path(path).name, beside, cutoff=0.75)

@@ -208,8 +208,8 @@ def typed(kind: type[T], value: object, where: str) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = adapter(kind).validate_python(value)  # type: ignore[arg-type]
-        return found
+        result: T = adapter(kind).validate_python(value)  # type: ignore[arg-type]
+        return result
     except ValidationError as error:
         raise ValueError(f"{where}: {'; '.join(problems_of(error))}") from None
 
@@ -226,14 +226,14 @@ def problems_of(error: ValidationError, *, place: str = "", most: int = 5) -> li
     """Return the problems that pydantic found in a value, each with its place in it and what is there."""
     missing, lines = [], []
     outer = [place] if place else []
-    for one in error.errors(include_url=False):
-        place = ".".join([*outer, *map(str, one["loc"])])
-        text = one["msg"].removeprefix("Value error, ")
+    for problem in error.errors(include_url=False):
+        place = ".".join([*outer, *map(str, problem["loc"])])
+        text = problem["msg"].removeprefix("Value error, ")
         text = re.sub(r"\d[\d.]{19,}", lambda digits: f"{float(digits[0]):g}", text)
-        if one["type"] == "missing":
+        if problem["type"] == "missing":
             missing.append(place)
         else:
-            lines.append(f"{place} is {brief(one['input'])}: {text}" if place else text)
+            lines.append(f"{place} is {brief(problem['input'])}: {text}" if place else text)
     if missing:
         lines.insert(0, f"no value for {', '.join(missing)}")
     return [*lines[:most], *([f"{len(lines) - most} more problems"] if len(lines) > most else [])]
@@ -268,10 +268,10 @@ class _RepeatedKeyError(Exception):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise _RepeatedKeyError(repeated(key for key, _ in pairs))
-    return found
+    return result
 
 
 def _is_utf_16(content: bytes) -> bool:

@@ -93,7 +93,7 @@ for _place, (_heading, _names) in enumerate(_GROUPS.items()):
             group=_group,
             sort_key=list(COMMANDS).index(_name),
             help="\n\n".join(_about[part] for part in ("summary", "more") if part in _about),
-            help_epilogue="\n".join(["Examples:", *(f"  {one}" for one in _about["examples"])]),
+            help_epilogue="\n".join(["Examples:", *(f"  {example}" for example in _about["examples"])]),
         )
 app.register_install_completion_command(help="Install completion for your shell.", group=_group)
 

@@ -36,23 +36,23 @@ def command(
         if len(sources) > 1 and not used.inputs:
             raise ValueError(f"{sources[1]}: the calibrator {calibrator} is of one judge; give one file")
         given = list(sources) if used.inputs else sources[0]
-        found = apply(given, used, columns=reading.columns, scale=reading.scale)
+        result = apply(given, used, columns=reading.columns, scale=reading.scale)
         if screen.taken:
-            write_bytes(to, csv_bytes(found.table, guarded=False))
-            for sentence in cautions(found):
+            write_bytes(to, csv_bytes(result.table, guarded=False))
+            for sentence in cautions(result):
                 screen.say(sentence)
         else:
-            found.save(to)
+            result.save(to)
         content = {
-            "rows": len(found.table),
-            "prompts": found.n,
-            "accepted": found.accepted,
-            "outside": found.n_outside,
-            "other_sizes": found.n_other_sizes,
+            "rows": len(result.table),
+            "prompts": result.n,
+            "accepted": result.accepted,
+            "outside": result.n_outside,
+            "other_sizes": result.n_other_sizes,
         }
         screen.finish(
-            found.document(),
-            {**content, "columns": list(found.added), "file": str(to)},
+            result.document(),
+            {**content, "columns": list(result.added), "file": str(to)},
             written={"Probabilities": to},
             then=""
             if used.rule

@@ -133,7 +133,9 @@ def command(
             def on_change(status: Status) -> None:
                 models = status.models.values()
                 draw(
-                    sum(one.state in _ENDED for one in models), len(models), sum(one.tokens for one in models)
+                    sum(each.state in _ENDED for each in models),
+                    len(models),
+                    sum(each.tokens for each in models),
                 )
 
             status = run_batch(batch, evaluate=evaluate, on_change=on_change)
@@ -153,12 +155,12 @@ def _evaluate(measuring: Measuring) -> Evaluate:
     settings = asdict(measuring)
 
     def of_model(recipe: Any, scores: Any, benchmark: Any) -> tuple[str, Callable[[Path], object]]:
-        own = scaled_by(scores, recipe)
+        scaled = scaled_by(scores, recipe)
 
         def write(folder: Path) -> None:
-            evaluate(own, benchmark=benchmark, model=recipe.model, **settings).write(folder)
+            evaluate(scaled, benchmark=benchmark, model=recipe.model, **settings).write(folder)
 
-        return made_from(own, benchmark, Settings(**settings)), write
+        return made_from(scaled, benchmark, Settings(**settings)), write
 
     return of_model
 
@@ -194,10 +196,10 @@ def _print_summary(status: Status, place: str) -> None:
     following({"Results": place}, command_line("report", place) if done else "")
 
 
-def _print_reasons(title: str, found: dict[str, str]) -> None:
-    if found:
+def _print_reasons(title: str, reasons: dict[str, str]) -> None:
+    if reasons:
         print_lines(
-            f"{len(found)} {title}:", *(f"  {model}: {with_options(why)}" for model, why in found.items())
+            f"{len(reasons)} {title}:", *(f"  {model}: {with_options(why)}" for model, why in reasons.items())
         )
 
 

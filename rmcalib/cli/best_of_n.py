@@ -52,13 +52,13 @@ def command(
             used = Calibrator.load(calibrator)
             say_if_it_holds(used, scores[0], screen)
             scores[0] = used.apply(scores[0])
-        found = best_of_n(*scores, up_to=up_to, cost=cost, seed=seed)
+        result = best_of_n(*scores, up_to=up_to, cost=cost, seed=seed)
         if calibrator is None and reading == options.Reading():
-            found = replace(found, source=source)
-        page = found.to_html(as_path(output) / "report.html")
+            result = replace(result, source=source)
+        page = result.to_html(as_path(output) / "report.html")
         if to is not None:
-            write_csv(to, found.rows)
+            write_csv(to, result.rows)
         if markdown is not None:
-            write_text(markdown, markdown_summary([found.document()], ()))
-        screen.finish(found.document(), {**found.content(), "page": str(page)}, written={"Report": page})
+            write_text(markdown, markdown_summary([result.document()], ()))
+        screen.finish(result.document(), {**result.content(), "page": str(page)}, written={"Report": page})
     return 0

@@ -44,12 +44,12 @@ def command(
         scores = reading.open(run)
         name = model or scores.name
         with screen.progress(f"evaluating {name}"):
-            found = evaluate(scores, model=name, resamples=measuring.resamples, seed=measuring.seed)
-        card = make_card(found, source=source)
+            evaluation = evaluate(scores, model=name, resamples=measuring.resamples, seed=measuring.seed)
+        card = make_card(evaluation, source=source)
         files = card.write(output)
         url = None if push_to_hub is None else card.push(push_to_hub)
         screen.finish(
-            replace(found.document(), steps=()),
+            replace(evaluation.document(), steps=()),
             {"files": [str(file) for file in files], "pull_request": url},
             written={"Card": as_path(output) / "card.md", "Pull request": url},
             then="" if url else command_line("card", run, "--push-to-hub", name if "/" in name else "ID"),

@@ -38,19 +38,19 @@ def command(
     if len(set(runs)) < max(2, len(runs)):
         raise ValueError(f"a panel has at least two different judges (given: {', '.join(runs) or 'none'})")
     with session(common, runs, to=to) as screen:
-        found = [reading.open(run, second=False) for run in runs]
-        names = [scores.name for scores in found]
+        judges = [reading.open(run, second=False) for run in runs]
+        names = [scores.name for scores in judges]
         names = names if len(set(names)) == len(names) else list(runs)
         apply = command_line("apply", *runs, "--calibrator", to)
         if method == "all":
-            joined = all_hold(found, names=names)
+            joined = all_hold(judges, names=names)
             joined.calibrator.save(to)
             content = {"n": joined.n, "members": joined.members, "disagreements": joined.disagreements}
             screen.finish(
                 joined.document(), {**content, "file": str(to)}, written={"Calibrator": to}, then=apply
             )
             return 0
-        panel = combine(found, names=names, seed=seed)
+        panel = combine(judges, names=names, seed=seed)
         if to.suffix == ".json":
             panel.calibrated(method).save(to)
             written, then = "Calibrator of the panel", apply
@@ -59,7 +59,7 @@ def command(
             written, then = "Scores of the panel", command_line("eval", "--scores", to)
         content = {"n": panel.n, "panels": panel.panels, "members": panel.members, "best": panel.best}
         content |= {"disagreements": panel.disagreements}
-        content["inputs"] = [asdict(one) for one in panel.inputs[method]]
+        content["inputs"] = [asdict(judge) for judge in panel.inputs[method]]
         screen.finish(
             panel.document(),
             {**content, "file": str(to)},

@@ -53,7 +53,7 @@ def command(
         used = None if calibrator is None else Calibrator.load(calibrator)
         if used is not None:
             say_if_it_holds(used, scores, screen)
-        found = decide(
+        result = decide(
             scores,
             wrong_at_most=wrong_at_most,
             level=confidence,
@@ -62,11 +62,11 @@ def command(
             calibrator=used,
             seed=seed,
         )
-        found.calibrator.save(to)
+        result.calibrator.save(to)
         screen.finish(
-            found.document(),
-            {"model": scores.name, **found.content(), "file": str(to)},
+            result.document(),
+            {"model": scores.name, **result.content(), "file": str(to)},
             written={"Calibrator with its rule": to},
-            then="" if found.choice.threshold is None else command_line("apply", "FILE", "--calibrator", to),
+            then="" if result.choice.threshold is None else command_line("apply", "FILE", "--calibrator", to),
         )
     return 0

@@ -91,7 +91,7 @@ def command(
                 if is_main_process():
                     result = _evaluate(job, scores, judged, screen, how)
                     job.met = holding(
-                        {one: one.value(result.rows, result.facts["view"]) for one in conditions}
+                        {each: each.value(result.rows, result.facts["view"]) for each in conditions}
                     )
                     job.result = result
             except (ValueError, OSError, MemoryError) as error:
@@ -130,7 +130,7 @@ def _check(judged: Judged, scores: str | None, reading: Reading, *, dry_run: boo
 
 
 def _recipes(judged: Judged) -> tuple[Any, ...]:
-    return tuple(path for one in judged.judge if one.startswith("recipes=") for path in one[8:].split(","))
+    return tuple(path for text in judged.judge if text.startswith("recipes=") for path in text[8:].split(","))
 
 
 def _to_run(judged: Judged, screen: Screen) -> list[Job]:
@@ -139,11 +139,11 @@ def _to_run(judged: Judged, screen: Screen) -> list[Job]:
     for name in names:
         run_options(judged, name)  # a wrong setting is reported before anything is loaded
     wanted = judged.benchmark or default_benchmark(names)
-    loaded = [load_prompts(one, judged, screen) for one in wanted]
-    found = {bench.name: bench for bench in loaded}
-    if len(found) < len(wanted):
-        raise ValueError(f"--benchmark: two benchmarks have the same name (have: {', '.join(found)})")
-    return [Job(name, bench) for bench in found.values() for name in names]
+    loaded = [load_prompts(benchmark, judged, screen) for benchmark in wanted]
+    by_name = {bench.name: bench for bench in loaded}
+    if len(by_name) < len(wanted):
+        raise ValueError(f"--benchmark: two benchmarks have the same name (have: {', '.join(by_name)})")
+    return [Job(name, bench) for bench in by_name.values() for name in names]
 
 
 def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> list[Job]:
@@ -154,15 +154,15 @@ def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> lis
 
     if source == PUBLISHED:
         bench = _published_prompts(judged, screen)
-        found = {name: published_scores(name) for name in judged.model}
+        by_name = {name: published_scores(name) for name in judged.model}
     else:
         bench = load_prompts(judged.benchmark[0], judged, screen) if judged.benchmark else None
-        found = load_all_scores(source, **asdict(reading))
-    if len(found) == 1 and len(judged.model) == 1:
-        found = {judged.model[0]: next(iter(found.values()))}
+        by_name = load_all_scores(source, **asdict(reading))
+    if len(by_name) == 1 and len(judged.model) == 1:
+        by_name = {judged.model[0]: next(iter(by_name.values()))}
     jobs = []
-    for name in judged.model or found:
-        scores = find_model(found, name, source)
+    for name in judged.model or by_name:
+        scores = find_model(by_name, name, source)
         if judged.part is not None:
             scores = scores.part(judged.part)
         if bench is not None and not {item.id for item in bench.items} & {*scores.item_id.tolist()}:
@@ -241,7 +241,7 @@ def _show(jobs: Sequence[Job], judged: Judged, screen: Screen) -> None:
         if len(done) > 1:
             following({}, command_line("report", judged.output))
     if failed:
-        names = ", ".join(one["model"] for one in failed)
+        names = ", ".join(row["model"] for row in failed)
         screen.say(f"{len(failed)} of {len(jobs)} failed: {names} (see above)")
 
 

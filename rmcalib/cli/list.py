@@ -32,16 +32,16 @@ def command(
     with session(common) as screen:
         if what is None:
             return _print_what(screen)
-        found = _chosen(_LISTS[what](), names, what)
+        rows = _chosen(_LISTS[what](), names, what)
         if screen.json:
-            print_json([{"name": name, **row} for name, row in found.items()])
+            print_json([{"name": name, **row} for name, row in rows.items()])
         elif names:
-            for name, row in found.items():
-                known = {key: value for key, value in row.items() if value not in _EMPTY}
-                print_lines(name, *(f"  {key}: {_text(value)}" for key, value in known.items()))
+            for name, row in rows.items():
+                filled = {key: value for key, value in row.items() if value not in _EMPTY}
+                print_lines(name, *(f"  {key}: {_text(value)}" for key, value in filled.items()))
         elif screen.prints:
-            _print_table(what, found)
-            print_lines("", f"Next, everything about one: {command_line('list', what, next(iter(found)))}")
+            _print_table(what, rows)
+            print_lines("", f"Next, everything about one: {command_line('list', what, next(iter(rows)))}")
     return 0
 
 
@@ -68,14 +68,14 @@ def _chosen(every: Mapping[str, Row], names: tuple[str, ...], what: str) -> Mapp
     """Return the rows whose names match; a name that matches none is a ValueError."""
     if not names:
         return every
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for wanted in names:
         hits = fnmatch.filter(every, wanted)
         if not hits:
             hint = did_you_mean(wanted, every, f"`rmcalib list {what}` shows all")
             raise ValueError(f"{wanted}: unknown {what[:-1]} ({hint})")
-        found |= {name: every[name] for name in hits}
-    return found
+        rows |= {name: every[name] for name in hits}
+    return rows
 
 
 def _fields(entry: Any, *left_out: str) -> Row:
@@ -88,11 +88,11 @@ def _models() -> dict[str, Row]:
     from rmcalib.judges._registry import scale_of
     from rmcalib.scores.scale import as_scale
 
-    found = {
+    recipes = {
         name: _fields(recipe, "model") | {"scale": as_scale(scale_of(recipe)).kind}
         for name, recipe in registry().items()
     }
-    return {"demo": {"parameters": None, "status": "built in", "bradley_terry": "yes"}, **found}
+    return {"demo": {"parameters": None, "status": "built in", "bradley_terry": "yes"}, **recipes}
 
 
 def _benchmarks() -> dict[str, Row]:
@@ -122,11 +122,11 @@ def _judges() -> dict[str, Row]:
     from rmcalib.judges._load import KINDS, registered_judges
     from rmcalib.judges._settings import setting_help
 
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for name, kind in KINDS.items():
-        found[name] = {"chosen by": ", ".join(f"-J {one}=" for one in kind.chosen_by)}
-        found[name] |= setting_help(kind.settings)
-    return found | {name: {"installed by": point.value} for name, point in registered_judges().items()}
+        rows[name] = {"chosen by": ", ".join(f"-J {setting}=" for setting in kind.chosen_by)}
+        rows[name] |= setting_help(kind.settings)
+    return rows | {name: {"installed by": point.value} for name, point in registered_judges().items()}
 
 
 _LISTS: dict[str, Callable[[], dict[str, Row]]] = {
@@ -148,14 +148,14 @@ _COLUMNS = {
 }
 
 
-def _print_table(what: str, found: Mapping[str, Row]) -> None:
+def _print_table(what: str, entries: Mapping[str, Row]) -> None:
     columns = _COLUMNS.get(what)
     if columns is None:
         header = ["settings (-J)"]
-        rows = [[name, ", ".join(key for key in row if " " not in key)] for name, row in found.items()]
+        rows = [[name, ", ".join(key for key in row if " " not in key)] for name, row in entries.items()]
     else:
         header = list(columns.values())
-        rows = [[name, *(_text(row.get(key)) for key in columns)] for name, row in found.items()]
+        rows = [[name, *(_text(row.get(key)) for key in columns)] for name, row in entries.items()]
     print_table(open_console(), [what[:-1], *header], rows, texts=True)
 
 

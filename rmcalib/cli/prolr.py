@@ -86,7 +86,7 @@ def command(
     from rmcalib.tabular import Plan, Questions, run_prolr
 
     datasets = _datasets(dataset, data, labels)
-    lengths = _lengths(k, max(one.n_items for one in datasets))
+    lengths = _lengths(k, max(each.n_items for each in datasets))
     protocols: Any = ("exact", "reference") if protocol == "both" else (protocol,)
     discrepancies: Any = discrepancy
     questions = Questions(
@@ -100,7 +100,7 @@ def command(
         stagewise=_rule(stagewise),
     )
     plan = Plan(learner, folds, seed, training, recalibrate=recalibrate, questions=questions)
-    folder = output or Path("runs/prolr") / "+".join(one.name for one in datasets)
+    folder = output or Path("runs/prolr") / "+".join(each.name for each in datasets)
     with session(common) as screen:
         for line in _costs(datasets, lengths, len(learner)):
             screen.say(line)
@@ -126,9 +126,9 @@ def command(
                 }
             )
         elif screen.prints:
-            for number, one in enumerate(result.datasets):
+            for number, each in enumerate(result.datasets):
                 print_lines(*[""] * (number > 0))
-                _print(result, one)
+                _print(result, each)
             repaired = recalibrate or training == "reference"  # which has its own temperature
             then = "" if repaired else "the same command with --recalibrate (does a repair help?)"
             following({"Results": folder}, then)
@@ -183,18 +183,18 @@ def _print(result: ProlrResult, data: Dataset) -> None:
     There is a table for each notion, with as many learners side by side as 80 characters have room for.
     """
     means = result.summary
-    own = means[
+    shown = means[
         (means["dataset"] == data.name) & means["discrepancy"].isin(("", *result.plan.questions.shown))
     ]
-    brackets = " (if calibrated)" if own["null_mean"].notna().any() else ""
+    brackets = " (if calibrated)" if shown["null_mean"].notna().any() else ""
     print_lines(f"{data.name}: {len(data):,} rows, {data.n_items} labels; mean over folds{brackets}")
     tables: dict[str, dict[str, dict[str, str]]] = {}
-    for row in own.to_dict("records"):
+    for row in shown.to_dict("records"):
         heading, measure = _measure(row)
         tables.setdefault(heading, {}).setdefault(measure, {})[row["learner"]] = _cell(row)
     for heading, cells in {**tables, **_stages(result, data)}.items():
         for learners in _side_by_side(heading, cells):
-            rows = [[line, *(found.get(name, "–") for name in learners)] for line, found in cells.items()]
+            rows = [[line, *(row.get(name, "–") for name in learners)] for line, row in cells.items()]
             print_lines("")
             print_table(open_console(), [heading, *learners], rows, gap=1)
 
@@ -218,9 +218,9 @@ def _stages(result: ProlrResult, data: Dataset) -> dict[str, dict[str, dict[str,
     """Return the first k whose error is too large, by family and learner, with numbers of folds if they differ."""
     stages = result.stages[result.stages["dataset"] == data.name]
     tables: dict[str, dict[str, dict[str, str]]] = {}
-    for key, own in stages.groupby(["protocol", "family", "learner"], sort=False):
+    for key, of_learner in stages.groupby(["protocol", "family", "learner"], sort=False):
         protocol, family, learner = cast("tuple[str, str, str]", key)
-        counts = own["uncalibrated_from"].value_counts(dropna=False).sort_index()
+        counts = of_learner["uncalibrated_from"].value_counts(dropna=False).sort_index()
         names = ["none" if math.isnan(k) else f"{k:.0f}" for k in counts.index]
         folds = [f" ({n})" if len(counts) > 1 else "" for n in counts]
         cell = ", ".join(f"{name}{n}" for name, n in zip(names, folds, strict=True))

@@ -60,7 +60,7 @@ def command(
     with session(common) as screen:
         if table is None:
             with screen.progress("reading runs") as draw:
-                found = report_from_runs(
+                report = report_from_runs(
                     runs or ["real"],
                     benchmark=benchmark,
                     official=leaderboard,
@@ -78,7 +78,7 @@ def command(
                 "--cluster": cluster,
             }
             refuse(others, "the leaderboard is made of --table")
-            found = report_from_table(table, **shared)
-        page = found.write(folder)
-        screen.finish(found.document(), {**found.content(), "page": str(page)}, written={"Report": page})
+            report = report_from_table(table, **shared)
+        page = report.write(folder)
+        screen.finish(report.document(), {**report.content(), "page": str(page)}, written={"Report": page})
     return 0

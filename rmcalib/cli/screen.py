@@ -93,7 +93,7 @@ def session(common: Common, inputs: Iterable[str] = (), **targets: Path | None) 
     ``targets`` are the options that name a file to write, which may be ``-``, standard output, but none of the
     ``inputs`` and no file of a run folder among them.
     """
-    read = [Path(os.path.realpath(one)) for one in inputs]  # unlike `resolve`, also of a link to itself
+    read = [Path(os.path.realpath(file)) for file in inputs]  # unlike `resolve`, also of a link to itself
     for name, target in targets.items():
         place = None if target is None else Path(os.path.realpath(target))
         if place in read or (place is not None and place.parent in read and place.exists()):

@@ -527,10 +527,10 @@ class Calibrator:
             )
         if content.pop("sha256", None) != json_hash(content):
             raise ValueError(f"{path}: damaged, or changed by hand; make it again")
-        found = typed(cls, content, str(path))
-        counts = {name: found.fitted_on.get(name) for name in ("n", "clusters")}
+        calibrator = typed(cls, content, str(path))
+        counts = {name: calibrator.fitted_on.get(name) for name in ("n", "clusters")}
         typed(dict[str, int | None], counts, f"{path}: fitted_on")
-        return found
+        return calibrator
 
 
 def log_odds(log_p: FloatArray) -> FloatArray:
@@ -562,10 +562,10 @@ def prompt_marks(part: Part) -> list[str]:
     ids = part.scores.item_id[part.starts].tolist()
     return [
         hashlib.blake2b(
-            one.encode("utf-8", "surrogatepass") + rewards[start : start + size].tobytes(),
+            name.encode("utf-8", "surrogatepass") + rewards[start : start + size].tobytes(),
             digest_size=MARK_BYTES,
         ).hexdigest()
-        for one, start, size in zip(ids, part.starts.tolist(), part.sizes.tolist(), strict=True)
+        for name, start, size in zip(ids, part.starts.tolist(), part.sizes.tolist(), strict=True)
     ]
 
 

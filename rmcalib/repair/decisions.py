@@ -274,12 +274,19 @@ def decide(
     per_sample = asking / 100 if sample_cost is None else sample_cost
     drawing = _drawing(part, wrong_at_most, level, asking, per_sample)
     first = _first_choices(part, seed)
-    if not first.known.any():
+    labelled = ~np.isnan(first.right)
+    if not labelled.any():
         raise ValueError(f"{given.name}: no response with the largest reward has a label; label those")
-    part = part if first.known.all() else part.take(first.known)
-    first = first.take_known()
+    if not labelled.all():
+        part = part.take(labelled)
+        first = FirstChoices(*(values[labelled] for values in vars(first).values()))
     choice = safe_threshold(
-        first.odds, first.wrong, alpha=wrong_at_most, level=level, cluster=part.cluster, weight=part.weight
+        first.odds,
+        first.right < 1,  # of several tied first choices, any may be taken
+        alpha=wrong_at_most,
+        level=level,
+        cluster=part.cluster,
+        weight=part.weight,
     )
     rule = AcceptRule(
         of="best" if part.scores.view == "top_1" else "correct",
@@ -349,20 +356,6 @@ class FirstChoices:
     p: FloatArray
     right: FloatArray
     calibrated: FloatArray
-
-    @property
-    def known(self) -> BoolArray:
-        """Which first choices have a label."""
-        return ~np.isnan(self.right)
-
-    @property
-    def wrong(self) -> BoolArray:
-        """Which are wrong: of several tied first choices, any may be taken."""
-        return self.right < 1
-
-    def take_known(self) -> FirstChoices:
-        """Return the first choices with a label."""
-        return FirstChoices(*(values[self.known] for values in vars(self).values()))
 
 
 def _first_choices(part: Part, seed: int) -> FirstChoices:

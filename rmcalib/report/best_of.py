@@ -89,17 +89,17 @@ def _of_chosen(result: BestOfN) -> str:
 
 
 def _useful(result: BestOfN) -> str:
-    one, last = result.row(1), result.rows[-1]["n"]
+    alone, last = result.row(1), result.rows[-1]["n"]
     if result.useful_up_to == 1:
         best = result.rows[-1]
         return (
-            f"More samples do not clearly help: one sample is right {percent(one['right'])} of the time, the best of "
+            f"More samples do not clearly help: one sample is right {percent(alone['right'])} of the time, the best of "
             f"{last} {percent(best['right'])}."
         )
     best = result.row(result.useful_up_to)
     return (
         f"More samples help up to {result.useful_up_to}: the best of {result.useful_up_to} is right "
-        f"{percent(best['right'])} of the time, one sample {percent(one['right'])}, and a perfect judge would reach "
+        f"{percent(best['right'])} of the time, one sample {percent(alone['right'])}, and a perfect judge would reach "
         f"{percent(best['pass_at_n'])}."
     )
 
@@ -135,9 +135,9 @@ def _over_optimised(result: BestOfN) -> str:
 
 
 def _second(result: BestOfN) -> str:
-    known = [row for row in result.rows if row["difference_low"] is not None]
-    better = [row["n"] for row in known if row["difference_low"] > 0]
-    worse = [row["n"] for row in known if row["difference_high"] < 0]
+    with_limits = [row for row in result.rows if row["difference_low"] is not None]
+    better = [row["n"] for row in with_limits if row["difference_low"] > 0]
+    worse = [row["n"] for row in with_limits if row["difference_high"] < 0]
     last, second = result.rows[-1], clean_line(result.second or "")
     if better and worse:
         return f"{second} is better for some numbers of samples and worse for others; see the table."

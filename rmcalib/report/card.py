@@ -115,7 +115,7 @@ def make_card(evaluation: Evaluation, *, source: str | None = None) -> Card:
 def markdown_summary(documents: Any, failed: Any = ()) -> str:
     """Return documents as Markdown for a pull request or a workflow's summary; what failed comes first."""
     lines = [MARK, *(line for text in failed for line in (f"**Failed:** {markdown_text(text)}", ""))]
-    return "\n".join([*lines, *(to_markdown(one, level=3) for one in documents)]).rstrip() + "\n"
+    return "\n".join([*lines, *(to_markdown(document, level=3) for document in documents)]).rstrip() + "\n"
 
 
 def insert_section(card: str, section: str) -> str:

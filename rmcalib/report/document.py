@@ -103,7 +103,7 @@ def table_of(name: str, rows: Iterable[Any], columns: Columns, caption: str = ""
     """Return a table of rows: each column has a heading, and a function from a row to its cell."""
     heads = [column if isinstance(column, Column) else Column(column) for column in columns]
     body = [
-        [found if isinstance(found := cell(row), Cell) else Cell(found) for cell in columns.values()]
+        [made if isinstance(made := cell(row), Cell) else Cell(made) for cell in columns.values()]
         for row in rows
     ]
     return Table(name, heads, body, caption)
@@ -239,7 +239,7 @@ def _environment() -> Environment:
     def without_controls(value: Any) -> Any:
         return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("rmcalib.report"),
         autoescape=True,
         finalize=without_controls,
@@ -247,8 +247,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals["svg"] = _svg
-    return found
+    environment.globals["svg"] = _svg
+    return environment
 
 
 def _svg(block: Drawing) -> Any:
@@ -336,9 +336,9 @@ def to_markdown(document: Document, *, level: int = 1, sections: bool = False) -
     for section in document.sections:
         if not (sections or section.brief):
             continue
-        found = [line for block in section.blocks for line in _markdown_block(block)]
-        if found:
-            lines += [f"{'#' * (level + 1)} {markdown_text(section.title)}", "", *found]
+        blocks = [line for block in section.blocks for line in _markdown_block(block)]
+        if blocks:
+            lines += [f"{'#' * (level + 1)} {markdown_text(section.title)}", "", *blocks]
     if document.notes:
         lines += [*(f"- {markdown_text(note)}" for note in document.notes), ""]
     if document.footer:

@@ -135,7 +135,7 @@ class Evaluation(Shown):
         """Return the value of one metric, such as "gap"; None if it is not available (the row's note says why)."""
         name = metric if metric in catalogue() else shown_metric(metric, self.facts["view"])
         row = tables.find_value(self.rows, name, category)
-        categories = dict.fromkeys(one["category"] for one in self.rows)
+        categories = dict.fromkeys(each["category"] for each in self.rows)
         if row is None and category not in categories:
             raise ValueError(f"category {category!r}: unknown (have: {', '.join(categories)})")
         if row is None:

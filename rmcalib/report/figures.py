@@ -80,15 +80,15 @@ def figure_svg(figure: Figure, name: str, label: str) -> Markup:
 
 def _attributes(match: re.Match[str]) -> str:
     """Turn an inline style into presentation attributes; the page sets the font."""
-    found = []
+    attributes = []
     for part in match[1].split(";"):
         key, _, value = part.partition(":")
         key, value = key.strip(), value.strip()
         if key == "font":
             key, value = "font-size", value.split("px")[0].split()[-1] + "px"
         if key and key != "font-family":
-            found.append(f' {key}="{value}"')
-    return "".join(found)
+            attributes.append(f' {key}="{value}"')
+    return "".join(attributes)
 
 
 # One model.
@@ -194,8 +194,8 @@ def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
     axes.vlines(x, low, high, color=BLUE, alpha=0.25, linewidth=8, label="95% if calibrated")
     axes.plot(x, _column(rows, "frequency"), "o-", color=BLUE, markersize=4, label="observed")
     if line:
-        found = _column(line, "probability"), _column(line, "frequency")
-        axes.plot(*found, "-.", color=INK, linewidth=1.2, label="isotonic (no bins)")
+        curve = _column(line, "probability"), _column(line, "frequency")
+        axes.plot(*curve, "-.", color=INK, linewidth=1.2, label="isotonic (no bins)")
     axes.set_ylabel("observed frequency")
     axes.set_ylim(-0.02, 1.02)
     widths = [0.96 * (row["high"] - row["low"]) for row in rows]
@@ -239,12 +239,12 @@ def decisions_figure(decisions: Any, *, ax: Axes | None = None) -> Figure:
     return figure
 
 
-def best_of_n_figure(found: Any, *, ax: Axes | None = None) -> Figure:
+def best_of_n_figure(result: Any, *, ax: Axes | None = None) -> Figure:
     """Draw how often the best of n is right, what the judge says, and pass@n, against n."""
     from matplotlib.ticker import NullLocator
 
     figure, axes = _axes_of(ax, 4.8, 3.4)
-    rows = found.rows
+    rows = result.rows
     n = _column(rows, "n")
     if rows[0]["low"] is not None:
         axes.fill_between(n, _column(rows, "low"), _column(rows, "high"), color=BLUE, alpha=0.18, linewidth=0)
@@ -253,15 +253,15 @@ def best_of_n_figure(found: Any, *, ax: Axes | None = None) -> Figure:
     if rows[0]["says"] is not None:
         axes.plot(n, _column(rows, "says"), color=BAD, linestyle="--", label="says", **marker)
     axes.plot(n, _column(rows, "right"), color=BLUE, label="right", **marker)
-    if found.second is not None:
-        name = shown_text(found.second, 30)
+    if result.second is not None:
+        name = shown_text(result.second, 30)
         axes.plot(
             n, _column(rows, "second_right"), color=GOOD, linestyle="-.", label=f"right: {name}", **marker
         )
     plain_axes(axes, grid="y")
     axes.set_xscale("log", base=2)
-    ticks = sorted({one for one in n if one & (one - 1) == 0} | {n[-1]})
-    axes.set_xticks(ticks, [str(one) for one in ticks])
+    ticks = sorted({tick for tick in n if tick & (tick - 1) == 0} | {n[-1]})
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("samples to choose from")
     axes.set_ylim(0, 1.02)
@@ -300,23 +300,25 @@ def says_right_figure(
     >>> says_right_figure(rows).axes[0].get_xlabel()
     'says: mean confidence'
     """
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    by_model: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in table:
         if row["category"] == OVERALL and row["value"] is not None:
-            found.setdefault(row["model"], {})[row["metric"]] = row
-    known = {name: own for name, own in found.items() if {"mean_confidence", "accuracy"} <= set(own)}
-    if not known:
+            by_model.setdefault(row["model"], {})[row["metric"]] = row
+    models = {
+        name: metrics for name, metrics in by_model.items() if {"mean_confidence", "accuracy"} <= set(metrics)
+    }
+    if not models:
         return None
-    named = len(known) <= MOST_NAMED
-    figure, axes = _axes_of(ax, 5.2, 4.4 + (0.18 * len(known) if named else 0))
+    named = len(models) <= MOST_NAMED
+    figure, axes = _axes_of(ax, 5.2, 4.4 + (0.18 * len(models) if named else 0))
     plain_axes(axes)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
-    short = short_names(known)
-    for i, (name, own) in enumerate(known.items(), start=1):
+    short = short_names(models)
+    for i, (name, metrics) in enumerate(models.items(), start=1):
         says, right, (colour, marker) = (
-            own["mean_confidence"]["value"],
-            own["accuracy"],
-            _look(name, own, gaps),
+            metrics["mean_confidence"]["value"],
+            metrics["accuracy"],
+            _look(name, metrics, gaps),
         )
         label = shown_text(f"{i}  {short[name]}", 44) if named else None
         axes.plot(says, right["value"], marker, color=colour, markersize=6, label=label)
@@ -337,10 +339,10 @@ def says_right_figure(
 
 
 def _look(
-    name: str, own: Mapping[str, Mapping[str, Any]], gaps: Mapping[str, bool] | None
+    name: str, metrics: Mapping[str, Mapping[str, Any]], gaps: Mapping[str, bool] | None
 ) -> tuple[str, str]:
     """Return the colour and the marker of a model: over-confident, under-confident, or neither."""
-    gap = own.get("overconfidence")
+    gap = metrics.get("overconfidence")
     if gap is None or gap["low"] is None:
         return GREY, "o"
     shown = not gap["low"] <= 0 <= gap["high"] if gaps is None else gaps.get(name, False)
@@ -362,19 +364,19 @@ def interval_figure(
 
     Rows have label, value, low, high and marked. ``scale`` multiplies the numbers.
     """
-    known = [row for row in rows if row["low"] is not None and math.isfinite(row["high"])]
-    if not known:
+    drawn = [row for row in rows if row["low"] is not None and math.isfinite(row["high"])]
+    if not drawn:
         return None
-    figure, axes = _axes_of(ax, 5.0, 0.8 + 0.28 * len(known))
+    figure, axes = _axes_of(ax, 5.0, 0.8 + 0.28 * len(drawn))
     plain_axes(axes, grid="x")
-    for i, row in enumerate(known):
+    for i, row in enumerate(drawn):
         colour, marker = (mark, "D") if row["marked"] else (GREY, "o")
         axes.hlines(i, scale * row["low"], scale * row["high"], color=colour, linewidth=1.5)
         axes.plot(scale * row["value"], i, marker, color=colour, markersize=5.5)
     axes.axvline(line, color=INK, linewidth=0.9)
-    axes.set_yticks(range(len(known)), [shown_text(str(row["label"]), 34) for row in known], color=INK)
+    axes.set_yticks(range(len(drawn)), [shown_text(str(row["label"]), 34) for row in drawn], color=INK)
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(known) - 0.4, -0.6)  # from top to bottom
+    axes.set_ylim(len(drawn) - 0.4, -0.6)  # from top to bottom
     axes.set_xlabel(xlabel)
     return figure
 
@@ -411,10 +413,10 @@ def curves_figure(rows: Table, panels: _Panels) -> Figure | None:
         axes.set_title(title, fontsize=10, color=INK)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         for name, (label, colour, style) in curves.items():
-            known = [row for row in rows if row.get(name) is not None]
-            values = _column(known, "step"), _column(known, name)
+            measured = [row for row in rows if row.get(name) is not None]
+            values = _column(measured, "step"), _column(measured, name)
             axes.plot(*values, style, color=colour, markersize=4, label=label)
-            banded = [row for row in known if row.get(f"{name}_low") is not None]
+            banded = [row for row in measured if row.get(f"{name}_low") is not None]
             ends = _column(banded, f"{name}_low"), _column(banded, f"{name}_high")
             axes.fill_between(_column(banded, "step"), *ends, color=colour, alpha=0.15, linewidth=0)
         if len(curves) > 1:

@@ -64,9 +64,9 @@ _MOST_ROWS = 40  # categories in a table or a figure
 
 def metric_text(row: Row, metric: str, *, limits: bool = True) -> str:
     """Return a metric as a percentage, in points, or as a number, by its name and the catalogue's unit."""
-    found = catalogue().get(metric)
+    shown = catalogue().get(metric)
     whole = {"value": row["value"], "low": None, "high": None} | (dict(row) if limits else {})
-    if found is not None and found.better == "zero" and found.unit in ("probability", "fraction of votes"):
+    if shown is not None and shown.better == "zero" and shown.unit in ("probability", "fraction of votes"):
         return points(whole)
     if metric.endswith("p_value"):
         return p_value(row["value"])
@@ -106,14 +106,14 @@ def metric_columns(
 
 def meaning_of(metric: str) -> str:
     """Return what a metric means; nothing for one that is not in the catalogue."""
-    found = catalogue().get(metric)
-    return "" if found is None else found.meaning
+    described = catalogue().get(metric)
+    return "" if described is None else described.meaning
 
 
 def categories_of(rows: Rows) -> list[str]:
     """Return overall and the categories; one category is the same as overall."""
-    found = list(dict.fromkeys(row["category"] for row in rows))
-    return found[:1] if len(found) == 2 else found
+    names = list(dict.fromkeys(row["category"] for row in rows))
+    return names[:1] if len(names) == 2 else names
 
 
 def first_of(
@@ -271,9 +271,9 @@ def _category_table(result: Evaluation) -> doc.Table | None:
         names = _POINTWISE
     elif result.facts["no_calibration"] is not None:
         names |= PAIRS
-    found = {(row["category"], row["metric"]): row for row in result.rows}
-    known = {row["metric"] for row in result.rows if row["value"] is not None}
-    labels = {metric: label for metric, label in names.items() if metric in known}
+    cells = {(row["category"], row["metric"]): row for row in result.rows}
+    measured = {row["metric"] for row in result.rows if row["value"] is not None}
+    labels = {metric: label for metric, label in names.items() if metric in measured}
     if not labels:
         return None
     sizes = _sizes(result)
@@ -284,7 +284,7 @@ def _category_table(result: Evaluation) -> doc.Table | None:
     }
     gaps = [metric for metric in labels if metric.endswith(_GAPS)]
     columns |= metric_columns(
-        labels, lambda category, metric: found.get((category, metric)), limits=gaps, page_only=_PAGE_ONLY
+        labels, lambda category, metric: cells.get((category, metric)), limits=gaps, page_only=_PAGE_ONLY
     )
     caption = f"Brackets are {result.settings.level:.0%} intervals.{left}"
     rows = [name for name in listed if sizes[name]]
@@ -347,17 +347,17 @@ def _gaps_by_group(groups: Rows) -> list[doc.Block]:
 
 def _everything(result: Evaluation) -> doc.Table:
     """All metrics, by group of the catalogue: one row per metric, one column per category."""
-    known = catalogue()
+    metrics = catalogue()
     categories, left = first_of(categories_of(result.rows), _sizes(result).__getitem__, figures.MOST_PANELS)
     place = {name: i for i, name in enumerate(metric_groups())}
     names = sorted(
         dict.fromkeys(row["metric"] for row in result.rows),
-        key=lambda name: place[known[name].group] if name in known else len(place),
+        key=lambda name: place[metrics[name].group] if name in metrics else len(place),
     )
-    found = {(row["category"], row["metric"]): row for row in result.rows}
+    cells = {(row["category"], row["metric"]): row for row in result.rows}
 
     def cell(category: str, metric: str) -> Cell:
-        return metric_cell(found.get((category, metric)), metric, limits=category == OVERALL)
+        return metric_cell(cells.get((category, metric)), metric, limits=category == OVERALL)
 
     columns: Columns = {"metric": lambda name: Cell(name, note=meaning_of(name))}
     columns |= {Column(clean_line(category)): partial(cell, category) for category in categories}

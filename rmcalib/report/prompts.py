@@ -47,15 +47,15 @@ def prompt_data(evaluation: Evaluation) -> dict[str, Any]:
     entries: list[list[Any]] = []
     for i in kept.tolist():
         rows = slice(int(scores.offsets[i]), int(scores.offsets[i + 1]))
-        labels = "".join("-" if one != one else str(int(one)) for one in label[rows].tolist())
+        labels = "".join("-" if value != value else str(int(value)) for value in label[rows].tolist())
         rewards = [float(f"{reward:.6g}") for reward in scores.reward[rows].tolist()]
         name, category = clean_line(scores.item_id[rows.start]), place[scores.category[rows.start]]
         entries.append([name, category, rewards, labels, int(single[i])])
     texts = _texts(
         evaluation, kept, sum(len(places) for places, _ in strata[:-1]), PAGE_BYTES - _bytes(entries)
     )
-    for rank, own in texts.items():
-        entries[rank].append(own)
+    for rank, of_prompt in texts.items():
+        entries[rank].append(of_prompt)
     best = next((row["value"] for row in evaluation.rows if row["metric"] == "temperature"), None)
     return {
         "categories": [clean_line(name) for name in categories],
@@ -100,7 +100,7 @@ def _texts(evaluation: Evaluation, kept: _Places, n_wrong: int, most: int) -> di
     items = {item.id: item for item in evaluation.texts.items}
     scores = evaluation.scores
     sizes, ids = np.diff(scores.offsets), scores.item_id[scores.offsets[:-1]]
-    own = {
+    matching = {
         rank: item
         for rank, i in enumerate(kept.tolist())
         if (item := items.get(str(ids[i]))) is not None and len(item.responses) == sizes[i]
@@ -108,13 +108,13 @@ def _texts(evaluation: Evaluation, kept: _Places, n_wrong: int, most: int) -> di
     made: dict[int, list[str]] = {}
     for longest in _CUTS:
         made, left = {}, most
-        for rank, item in own.items():
+        for rank, item in matching.items():
             texts = _cut(item, longest if rank < n_wrong else longest // 2)  # people read wrong choices first
             left -= _bytes(texts) + 1
             if left < 0:
                 break
             made[rank] = texts
-        if len(made) == len(own):
+        if len(made) == len(matching):
             break
     return made
 

@@ -679,7 +679,7 @@ def labels_note(scores: Scores) -> str:
 
 def _undecided_notes(whole: Part) -> list[str]:
     """Return which prompts the headline leaves out."""
-    decided, one, labelled = (
+    decided, single, labelled = (
         0 if part is None else len(part) for part in map(whole.prompts, ("all", "one", "labelled"))
     )
     notes = []
@@ -703,9 +703,9 @@ def _undecided_notes(whole: Part) -> list[str]:
             f"{count(labelled - decided - whole.n_tied, 'prompt')} where no response or every response is correct, or "
             "labels are missing: left out."
         )
-    if one < decided:
+    if single < decided:
         notes.append(
-            f"{count(decided - one, 'prompt')} with several correct responses, or of Ties: not part of says, right "
+            f"{count(decided - single, 'prompt')} with several correct responses, or of Ties: not part of says, right "
             "and gap."
         )
     return notes

@@ -133,7 +133,7 @@ def load_dataset(name: str) -> Dataset:
     return replace(
         data,
         numeric=np.where(data.numeric == 977, np.nan, data.numeric),
-        labels=tuple(one.removeprefix("Pos. of ").removesuffix(" in Ranking") for one in data.labels),
+        labels=tuple(label.removeprefix("Pos. of ").removesuffix(" in Ranking") for label in data.labels),
         identifiers=("caseid",),
     )
 
@@ -362,7 +362,9 @@ def _from_frame(frame: "pd.DataFrame", labels: str | Sequence[str], where: Path)
     import pandas as pd
 
     columns = [str(column) for column in frame.columns]
-    chosen = [one for one in columns if one.startswith(labels)] if isinstance(labels, str) else list(labels)
+    chosen = (
+        [name for name in columns if name.startswith(labels)] if isinstance(labels, str) else list(labels)
+    )
     if not set(chosen) <= set(columns) or len(set(chosen)) < max(len(chosen), 2):
         raise ValueError(
             f"{where}: labels {chosen or labels!r}: expected two or more different columns of ranks, each "
@@ -381,7 +383,7 @@ def _from_frame(frame: "pd.DataFrame", labels: str | Sequence[str], where: Path)
     bad = (np.sort(ranks, axis=1) != np.arange(1, len(chosen) + 1)).any(axis=1)
     if bad.any():
         row = int(np.argmax(bad))
-        shown = ", ".join(f"{one} {frame[one].iloc[row]}" for one in chosen[:9])
+        shown = ", ".join(f"{name} {frame[name].iloc[row]}" for name in chosen[:9])
         raise ValueError(
             f"{where}: line {frame.index[row]} has the ranks {shown}; expected each of 1..{len(chosen)} exactly "
             "once (no ties, no gaps)"

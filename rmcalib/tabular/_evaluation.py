@@ -76,14 +76,14 @@ class Questions:
 
     def __post_init__(self) -> None:
         """Check the options."""
-        known = ("abs", "kl", "jeffreys", "jeffreys_unit")
+        discrepancies = ("abs", "kl", "jeffreys", "jeffreys_unit")
         for name, given, choices in (
             ("notion", self.notions, NOTIONS),
             ("protocol", self.protocols, ("exact", "reference")),
-            ("discrepancy", self.discrepancies, known),
+            ("discrepancy", self.discrepancies, discrepancies),
         ):
-            for one in given:
-                check_choice(one, name, choices)
+            for each in given:
+                check_choice(each, name, choices)
         if "full-rank-95" in self.notions and "reference" not in self.protocols:
             raise ValueError("notion: full-rank-95 is a filter of the reference protocol; ask for that one")
         if isinstance(self.stagewise, str):

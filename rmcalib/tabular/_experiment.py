@@ -143,7 +143,7 @@ def run_prolr(
     ['my-mallows', 'kendall_tau', 2]
     """
     given = [data] if isinstance(data, str | Dataset) else list(data)
-    datasets = tuple(load_dataset(one) if isinstance(one, str) else one for one in given)
+    datasets = tuple(load_dataset(dataset) if isinstance(dataset, str) else dataset for dataset in given)
     plan = Plan() if plan is None else plan
     factories: dict[str, LearnerFactory | None] = dict(
         dict.fromkeys(plan.learners) if learners is None else learners
@@ -151,13 +151,13 @@ def run_prolr(
     check_integer(processes, "processes", 1)
     if not datasets or not factories:
         raise ValueError(f"{'learners' if datasets else 'data'}: none given")
-    names = [one.name for one in datasets]
+    names = [dataset.name for dataset in datasets]
     if len(set(names)) < len(names):
         raise ValueError(f"data: two data sets are called {max(names, key=names.count)!r}")
-    for one in datasets:
-        if len(one) < 2 * plan.folds:
+    for dataset in datasets:
+        if len(dataset) < 2 * plan.folds:
             raise ValueError(
-                f"{one.name}: {count(len(one), 'row')} are too few for {plan.folds} folds of two or more"
+                f"{dataset.name}: {count(len(dataset), 'row')} are too few for {plan.folds} folds of two or more"
             )
     if learners is not None and plan.training == "reference":
         raise ValueError("training: 'reference' cannot train other learners; use training='exact'")
@@ -167,8 +167,8 @@ def run_prolr(
     with TemporaryDirectory() as temporary:
         where = as_path(temporary if folder is None else folder)
         jobs = {}
-        for one, (name, factory), fold in product(datasets, factories.items(), range(plan.folds)):
-            job = Job(one, name, fold, plan, factory)
+        for dataset, (name, factory), fold in product(datasets, factories.items(), range(plan.folds)):
+            job = Job(dataset, name, fold, plan, factory)
             jobs[where / "parts" / f"{job.label}__{job.key}.json"] = job
         done = [] if fresh else [path for path in jobs if path.is_file()]
         for path in done:
@@ -258,7 +258,7 @@ def fold_rows(job: Job) -> list[Row]:
                     )
                 orders = dist.sample(1, rng)[0]
                 everything = np.concatenate([data.orders[np.setdiff1d(np.arange(len(data)), test)], orders])
-            found = evaluate(
+            measured = evaluate(
                 dist,
                 orders,
                 plan.questions,
@@ -268,7 +268,7 @@ def fold_rows(job: Job) -> list[Row]:
             )
             head: Row = {"dataset": data.name, "learner": name, "fold": job.fold}
             tail: Row = {"training": plan.training, "truth": plan.truth}
-            rows += [head | row | tail for row in found]
+            rows += [head | row | tail for row in measured]
     return rows
 
 
@@ -311,12 +311,12 @@ def _repaired(
     orders, x, x_test = job.data.orders, encode(held_out), encode(test)
     before: Any = model.predict(x)
     dist: Any = model.predict(x_test)
-    found: dict[str, PairMarginals] = {}
+    forecasts: dict[str, PairMarginals] = {}
     if isinstance(before, HasTemperature):
         fit = fit_temperature(before, orders[held_out])
         # If all held-out rows are forecast correctly, the best temperature is zero: certainty. A few rows
         # cannot justify that.
-        found["t"] = dist.at_temperature(1.0 if fit.at_limit == "cold" else fit.temperature)
+        forecasts["t"] = dist.at_temperature(1.0 if fit.at_limit == "cold" else fit.temperature)
     others: dict[str, Callable[[FloatArray], Any]] = {
         "u": lambda features: PlackettLuce(np.zeros((len(features), orders.shape[1])))  # uniform
     }
@@ -324,5 +324,5 @@ def _repaired(
         others["pl"] = LEARNERS["pl"](job.plan.seed).fit(encode(train), orders[train]).predict
     for name, predict in others.items():
         weights = Mixture.fit([before, predict(x)], orders[held_out]).weights
-        found[name] = Mixture([dist, predict(x_test)], weights)
-    return found
+        forecasts[name] = Mixture([dist, predict(x_test)], weights)
+    return forecasts

@@ -89,8 +89,8 @@ class ProlrResult:
         """
         rows = self._drawn(name)
         if rows.empty:
-            known = ", ".join(one.name for one in self.datasets if not self._drawn(one.name).empty)
-            raise ValueError(f"name: no errors to draw for {name!r} (have: {known or 'none'})")
+            have = ", ".join(dataset.name for dataset in self.datasets if not self._drawn(dataset.name).empty)
+            raise ValueError(f"name: no errors to draw for {name!r} (have: {have or 'none'})")
         questions = self.plan.questions
         title = f"{name}: {questions.notions[0]} error, {questions.protocols[0]} protocol"
         if questions.notions[0] == "full-rank" and rows["excess"].notna().any():
@@ -177,14 +177,14 @@ def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibra
 def draw_errors(axes: "Axes", table: "pd.DataFrame", learners: Sequence[str]) -> None:
     """Draw error against k with ± one standard deviation over folds; dotted lines are null means."""
     for number, learner in enumerate(learners):
-        own = table[table["learner"] == learner].sort_values("k")
+        rows = table[table["learner"] == learner].sort_values("k")
         name, colour, marker = look(learner)
         # Shifted sideways, so that learners do not hide each other.
-        shifted = own["k"] + 0.04 * (number - (len(learners) - 1) / 2)
+        shifted = rows["k"] + 0.04 * (number - (len(learners) - 1) / 2)
         line = "--" if _parts(learner)[1] else "-"
         drawn: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": line, "capsize": 2}
-        axes.errorbar(shifted, own["mean"], own["sd"], label=name, linewidth=1.5, markersize=5, **drawn)
-        axes.plot(own["k"], own["null_mean"], color=colour, **_DOTTED)
+        axes.errorbar(shifted, rows["mean"], rows["sd"], label=name, linewidth=1.5, markersize=5, **drawn)
+        axes.plot(rows["k"], rows["null_mean"], color=colour, **_DOTTED)
     axes.set_xticks(sorted(table["k"].unique()))
     tidy(axes)
 
