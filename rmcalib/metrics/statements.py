@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rmcalib.calibration.estimates import Estimate
-from rmcalib.calibration.intervals import Limits
+from rmcalib.calibration.intervals import Interval
 from rmcalib.metrics.audit import cancelling, holm
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.measures import Settings
@@ -30,11 +30,11 @@ _FEWEST_MIXED = 5  # prompts with correct and wrong responses
 
 
 def statement_tests(
-    whole: Part, one: Part | None, rows: list[Row], groups: list[Row], settings: Settings
+    whole: Part, single: Part | None, rows: list[Row], groups: list[Row], settings: Settings
 ) -> dict[str, float]:
     """Return the p-value of each statement that a page may make about a model.
 
-    ``one`` are the prompts with one best response, if they have probabilities; ``rows`` are the metrics that were
+    ``single`` are the prompts with one best response, if they have probabilities; ``rows`` are the metrics that were
     computed, ``groups`` the rows of `audit`. p-values of intervals are no smaller than any correction needs.
     """
     if whole.scores.view == "pointwise":
@@ -43,22 +43,24 @@ def statement_tests(
     tests = _gap_test(whole, "votes", settings)
     if whole.by_majority:
         return tests
-    if one is None:
+    if single is None:
         return tests | _gap_test(whole, "pairs", settings)
-    if len(one) < FEWEST:
+    if len(single) < FEWEST:
         return tests
     tests |= _gap_test(whole, "gap", settings)
     if not tests:  # too few clusters for any statement
         return tests
     tests |= _check_test(rows, "confidence_ece")
     if "check" in tests:
-        p = cancelling(one.first_choice, bins=settings.bins, resamples=settings.resamples, seed=settings.seed)
+        p = cancelling(
+            single.first_choice, bins=settings.bins, resamples=settings.resamples, seed=settings.seed
+        )
         # Errors of both signs are errors: the check must see them, too.
         tests["cancels"] = max(p, tests["check"])
     tested = [row["p_adjusted"] for row in groups if row["p_adjusted"] is not None]
     if tested:
         tests["groups"] = min(tested)
-    tests["scale"] = p_of_interval(one.scale.temperature_limits, 1.0, settings.level)
+    tests["scale"] = p_of_interval(single.scale.temperature_interval, 1.0, settings.level)
     return tests
 
 
@@ -72,12 +74,12 @@ def shown_statements(tests: Mapping[str, float], level: float) -> list[str]:
     return [name for name, p in corrected(tests).items() if p <= 1 - level + 1e-9]
 
 
-def p_of_interval(limits: Callable[[float], Limits | None], value: float, level: float) -> float:
+def p_of_interval(interval: Callable[[float], Interval | None], value: float, level: float) -> float:
     """Return the smallest (1 − level)/k, k = 6, ..., 1, at which an interval excludes a value; 1 if none does."""
 
     def excluded(k: int) -> bool:
-        ends = limits(1 - (1 - level) / k)
-        return ends is not None and not ends[0] <= value <= ends[1]
+        at_level = interval(1 - (1 - level) / k)
+        return at_level is not None and not at_level.low <= value <= at_level.high
 
     if not excluded(1):
         return 1.0
@@ -104,12 +106,7 @@ def _interval_test(estimate: Estimate, name: str, value: float, settings: Settin
     """Return the p-value of a value by the interval of an estimate; empty if there is none."""
     if estimate.value is None or estimate.why_no_interval:
         return {}
-
-    def limits(level: float) -> Limits | None:
-        interval = estimate.interval(level)
-        return None if interval is None else (interval.low, interval.high)
-
-    return {name: p_of_interval(limits, value, settings.level)}
+    return {name: p_of_interval(estimate.interval, value, settings.level)}
 
 
 def _check_test(rows: list[Row], error: str) -> dict[str, float]:

@@ -440,7 +440,7 @@ def _columns(scores: Scores, texts: Benchmark | None) -> Mapping[str, Mapping[st
 
 
 def _facts(
-    whole: Part, one: Part | None, settings: Settings, reason: str | None, statements: int
+    whole: Part, part: Part | None, settings: Settings, reason: str | None, statements: int
 ) -> dict[str, Any]:
     scores = whole.scores
     facts: dict[str, Any] = {
@@ -461,10 +461,10 @@ def _facts(
         "smallest_gap": None,
         "gain": None,
     }
-    if one is None or len(one) < FEWEST or whole.by_majority:
+    if part is None or len(part) < FEWEST or whole.by_majority:
         return facts
     # A gap is shown if its test passes the correction for all statements.
-    facts["smallest_gap"] = smallest_gap(one, level=1 - (1 - settings.level) / max(statements, 1))
+    facts["smallest_gap"] = smallest_gap(part, level=1 - (1 - settings.level) / max(statements, 1))
     before, after = (
         tables.estimate_of(catalogue()[name], whole, settings) for name in ("nll_at_temperature", "nll")
     )
