@@ -112,7 +112,7 @@ def parse_condition(text: str, names: Iterable[str] | None = None) -> Condition:
         raise ValueError(f"condition '{text}': unknown metric '{metric}' ({hint})")
     category, part = (match["category"] or OVERALL).strip(), match["part"] or "value"
     limit = float(match["limit"])
-    if abs(limit) > (1 if names is None and _is_share(metric) else sys.float_info.max):
+    if abs(limit) > (1 if _is_share(metric) else sys.float_info.max):
         raise ValueError(
             f"condition '{text}': {metric} never reaches {match['limit']}; 5 points or 5% are 0.05"
         )
@@ -121,7 +121,7 @@ def parse_condition(text: str, names: Iterable[str] | None = None) -> Condition:
 
 def _is_share(metric: str) -> bool:
     """Return whether a metric, and its bounds, are from -1 to 1."""
-    return metric in PLAIN or catalogue()[metric].unit in _SHARES
+    return metric in PLAIN or (metric in catalogue() and catalogue()[metric].unit in _SHARES)
 
 
 def check_categories(conditions: Iterable[Condition], categories: Iterable[str]) -> None:

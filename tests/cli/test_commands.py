@@ -287,7 +287,7 @@ def test_watch(tmp_path: Path, invoke: Invoke) -> None:
             for j in range(4)
         ]
         write_rows(tmp_path / f"rollouts/{step}.jsonl", rows)
-    done = invoke("watch", "rollouts", "--json")
+    done = invoke("watch", "rollouts", "--json", "--scale", "log_odds")
     assert done.code == 1  # says 0.88 and is right half of the time
     found = json.loads(done.out)
     assert [row["step"] for row in found["steps"]] == [1, 2]
@@ -295,6 +295,9 @@ def test_watch(tmp_path: Path, invoke: Invoke) -> None:
     text = invoke("watch", "rollouts", "--calibrator", "start", "--start", 40, "--to", "steps.csv")
     assert "--follow" in text.out
     assert invoke("watch", "rollouts", "--fail-if", "mean_reward<1e9").code == 1
+    points = invoke("watch", "rollouts", "--fail-if", "gap>5")  # conditions take fractions, not points
+    assert points.code == 2
+    assert "gap>5" in points.err
     wrong = invoke("watch", "rollouts", "--fail-if", "gpa>0.1")
     assert wrong.code == 2
     assert "gpa" in wrong.err
