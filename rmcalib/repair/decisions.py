@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import mean_interval
 from rmcalib.calibration.best_of import doubled
-from rmcalib.calibration.clusters import FEW_DECIDE, cluster_freedom, prompts_per_observation
+from rmcalib.calibration.clusters import prompts_per_observation
 from rmcalib.calibration.intervals import check_level, clopper_pearson
 from rmcalib.metrics.best_of import with_enough_samples
 from rmcalib.metrics.results import Shown
@@ -495,15 +495,9 @@ def _enough(alpha: float, level: float) -> int:
 
 
 def _alike(wrong: BoolArray, v: FloatArray, level: float, cluster: IntArray | None) -> float:
-    """Return how many prompts count as one in a one-sided bound: the prompts of a cluster are wrong together.
-
-    If a few large clusters decide, none of them may be wrong by chance: their prompts count as all alike.
-    """
+    """Return how many prompts count as one in a one-sided bound: the prompts of a cluster are wrong together."""
     rate = float(v @ wrong) / max(float(v.sum()), 1e-300)
-    alike = prompts_per_observation(v * (wrong - rate), cluster, 2 * level - 1)
-    if cluster is None or cluster_freedom(np.bincount(cluster), correlation=1.0) >= FEW_DECIDE:
-        return alike
-    return max(alike, _cluster_size(cluster))
+    return prompts_per_observation(v * (wrong - rate), cluster, 2 * level - 1)
 
 
 def _cluster_size(cluster: IntArray | None) -> float:

@@ -70,7 +70,7 @@ def test_a_model_whose_rewards_are_not_linear_is_refused_and_nothing_is_left(
     (left / "model.safetensors").touch()
 
     def squashed(judge: object) -> np.ndarray:
-        return np.array([0.9, 0.5]) if "demo" in judge.name else np.array([0.8, 0.4])  # type: ignore[attr-defined]
+        return np.array([0.9, 0.5]) if "demo" in judge.name else np.array([0.36002, 0.2])  # type: ignore[attr-defined]
 
     monkeypatch.setattr("rmcalib.repair.checkpoint._rewards", squashed)
     with pytest.raises(ValueError, match="not linear in its last layer"):
