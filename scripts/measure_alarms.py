@@ -50,8 +50,12 @@ class World:
     """Prompts that a given reference was fitted on; 0 without."""
     start: bool = False
     """Whether a reference is fitted on the first prompts of the run: `--calibrator start`."""
+    raw: bool = False
+    """Whether rewards are no log-odds, without a reference."""
     unsaid: bool = False
-    """Whether rewards are those of a Bradley-Terry model, and nobody says so: they are assumed to be log-odds."""
+    """Whether nobody says what the rewards are: they are assumed to be log-odds."""
+    times: int = 1
+    """How many times as many runs as other rows."""
     labelled: float = 1.0
     per_prompt: int = SAMPLES
     steps: int = 100
@@ -65,7 +69,7 @@ class World:
     @property
     def is_raw(self) -> bool:
         """Whether the rewards are no log-odds."""
-        return bool(self.reference or self.start or self.unsaid)
+        return self.raw or self.start or bool(self.reference)
 
     @property
     def has_oracle(self) -> bool:
@@ -157,7 +161,8 @@ def run(world: World, seed: int, limits: Limits) -> tuple[int | None, str, np.nd
     """Return the step of the alarm or None, what it was about, and the mean residual of each step."""
     rng = np.random.default_rng(seed)
     Watcher.limits = limits
-    watcher = Watcher(engine.START if world.start else None, LEVEL, MARGIN)
+    scale = None if world.is_raw or world.unsaid else "log_odds"
+    watcher = Watcher(engine.START if world.start else None, LEVEL, MARGIN, scale=scale)
     if (reference := reference_of(rng, world)) is not None:
         watcher.use("calibrator", reference)
     pool = rng.normal(scale=DIFFICULTY, size=world.pool), rng.normal(scale=0.8, size=world.pool)
@@ -230,8 +235,9 @@ HEALTHY = [
     World("fitted at the start, offsets of prompts", start=True, offsets=2.0),
     World("fitted at the start, gap on the edge after step 50", start=True, gap=MARGIN, after=50),
     World("fitted at the start, 300 prompts that return", start=True, pool=300),
-    World("Bradley-Terry model, nobody says so", unsaid=True, offsets=2.0),
-    few_labels("Bradley-Terry model, nobody says so, 2% labels", unsaid=True, offsets=2.0),
+    World("Bradley-Terry model, nobody says so", times=3, raw=True, unsaid=True, offsets=2.0),
+    few_labels("Bradley-Terry model, nobody says so, 2% labels", times=3, raw=True, unsaid=True, offsets=2.0),
+    World("log-odds, gap on the edge, nobody says so", gap=MARGIN, unsaid=True),
 ]
 DRIFTS = [
     World("5 points from the start", gap=0.05),
@@ -245,10 +251,23 @@ DRIFTS = [
     World("20 points after step 50, reference of 800", gap=0.2, after=50, reference=800),
     World("20 points after step 50, fitted at the start", gap=0.2, after=50, start=True),
     World(
-        "20 points after step 50, Bradley-Terry, nobody says so", gap=0.2, after=50, unsaid=True, offsets=2.0
+        "20 points after step 50, Bradley-Terry, nobody says so",
+        gap=0.2,
+        after=50,
+        raw=True,
+        unsaid=True,
+        offsets=2.0,
     ),
-    World("2 x + 1 from the start, taken as log-odds", unsaid=True),
+    World("2 x + 1 from the start, nobody says so", raw=True, unsaid=True),
+    World("20 points from the start, nobody says so", gap=0.2, unsaid=True),
     few_labels("2% labels, grows to 35 points in 120 steps", gap=0.35, grows=120, steps=120),
+    few_labels(
+        "2% labels, grows to 35 points in 120 steps, nobody says so",
+        gap=0.35,
+        grows=120,
+        steps=120,
+        unsaid=True,
+    ),
     World("the order is a coin toss after step 50", coin=True, after=50),
 ]
 
@@ -271,8 +290,11 @@ def main() -> None:
         f"{LEVEL:.0%}, margin {100 * MARGIN:g} points,",
         "window 10 looks, one-sided. Every prompt has a hidden difficulty (standard deviation "
         f"{DIFFICULTY:g} in log-odds). 2% labels: of 8 samples per",
-        "prompt, so about 5 per step. Rewards are log-odds x, or 2 x + 1: then a reference was fitted on 200 or 800",
-        "prompts, or is fitted at the start (`--calibrator start`), or nobody says that they are no log-odds. Made by",
+        "prompt, so about 5 per step. Rewards are log-odds x (`--scale log_odds`), or 2 x + 1: then a reference was",
+        "fitted on 200 or 800 prompts, or is fitted at the start (`--calibrator start`). If nobody says what the",
+        "rewards are, they are taken as log-odds until labels show another scale. A Bradley-Terry model adds an offset",
+        "(standard deviation 2) to the rewards of each prompt; its rows without a gap have "
+        f"{3 * given.runs} runs. Made by",
         "`scripts/measure_alarms.py`.",
         "",
         "## Nothing is wrong",
@@ -287,7 +309,9 @@ def main() -> None:
 
     def measured(world: World) -> tuple[np.ndarray, list[str]]:
         limits = Limits()
-        steps, about, means = zip(*(run(world, seed, limits) for seed in range(given.runs)), strict=True)
+        steps, about, means = zip(
+            *(run(world, seed, limits) for seed in range(world.times * given.runs)), strict=True
+        )
         residuals[world.name] = np.array(means)
         return np.array([np.inf if step is None else step for step in steps]), [*about]
 

@@ -15,10 +15,10 @@ from rmcalib.scores.rollouts.samples import scores_of
 
 FIRST_FIT = 200
 """Labelled prompts before which a reference is not fitted, unless the user says so."""
-_OTHER_SLOPE, _OTHER_SHIFT = (
-    2.0,
-    4.0,
-)  # T and b of log-odds are not surely beyond these, however wrong they are
+DECISIVE = 4 * FIRST_FIT
+"""Labelled prompts after which rewards that were taken as log-odds are not something else."""
+# T and b of log-odds are not surely beyond these, however wrong they are.
+_T, _B = 2.0, 4.0
 _NARROWEST = 0.01  # a reference need not be better than this, however small the margin
 
 
@@ -81,22 +81,33 @@ class StartFit:
         return replace(fitted, reference=(float(whole.reward.min()), float(whole.reward.max())))
 
 
-def is_another_scale(steps: Mapping[float, StepSamples]) -> bool:
-    """Return whether rewards that were taken as log-odds are something else, by the first labelled prompts."""
-    first: list[StepSamples] = []
-    for _, samples in sorted(steps.items()):
-        first.append(samples.take(~np.isnan(samples.label)))
-        if _count_prompts(first) >= FIRST_FIT:
-            break
-    fitted = fit_pointwise(whole_part(scores_of(first, "start", "the first steps")))
-    assert fitted.threshold_low is not None
-    assert fitted.threshold_high is not None
-    return (
-        fitted.low > _OTHER_SLOPE
-        or fitted.high < 1 / _OTHER_SLOPE
-        or fitted.threshold_low > _OTHER_SHIFT
-        or fitted.threshold_high < -_OTHER_SHIFT
-    )
+def is_another_scale(steps: Mapping[float, StepSamples]) -> bool | None:
+    """Return whether rewards that were taken as log-odds are something else; None if labels do not show it yet.
+
+    T and b of the first labelled prompts decide. They are surely beyond their limits, or surely within, or, from
+    200 prompts, likely within. Otherwise twice and four times as many prompts decide.
+    """
+    for most in (FIRST_FIT, 2 * FIRST_FIT, DECISIVE):
+        first: list[StepSamples] = []
+        for _, samples in sorted(steps.items()):
+            first.append(samples.take(~np.isnan(samples.label)))
+            if _count_prompts(first) >= most:
+                break
+        fitted = fit_pointwise(whole_part(scores_of(first, "start", "the first steps")))
+        t, b = fitted.temperature, fitted.threshold
+        b_low, b_high = fitted.threshold_low, fitted.threshold_high
+        assert b is not None
+        assert b_low is not None
+        assert b_high is not None
+        if fitted.low > _T or fitted.high < 1 / _T or b_low > _B or b_high < -_B:
+            return True
+        if fitted.low >= 1 / _T and fitted.high <= _T and b_low >= -_B and b_high <= _B:
+            return False
+        if _count_prompts(first) < most:
+            return None
+        if 1 / _T <= t <= _T and -_B <= b <= _B:
+            return False
+    return False
 
 
 def _count_prompts(steps: Iterable[StepSamples]) -> int:

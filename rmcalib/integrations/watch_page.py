@@ -89,9 +89,13 @@ def watch_sentences(watched: Watch) -> list[str]:
             f"is at most {chance}."
         )
     elif watched.waiting:
-        sentences = [
-            f"No alarm yet: the reference needs about {count(watched.waiting, 'more labelled prompt')}."
-        ]
+        more = count(watched.waiting, "more prompt")
+        sentences = [f"No alarm yet: the reference needs labels of about {more}."]
+        if watched.reference["kind"] != "start":
+            sentences = [
+                f"No alarm yet: labels of at most {more} show whether the rewards are log-odds. If they are, say so: "
+                "--scale log_odds."
+            ]
     elif watched.reference["kind"] == "none":
         sentences = [
             f"No alarm without a reference: {watched.reference['reason']}. Give a calibrator: a file, or 'start'."
@@ -120,7 +124,9 @@ def watch_sentences(watched: Watch) -> list[str]:
         )
     sentences += _not_measured(watched)
     if watched.problems:
-        sentences.append(f"{count(len(watched.problems), 'file')} could not be read: {watched.problems[-1]}.")
+        sentences.append(
+            f"{count(len(watched.problems), 'problem')} with files; the last: {watched.problems[-1]}."
+        )
     return sentences
 
 

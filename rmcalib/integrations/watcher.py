@@ -16,7 +16,7 @@ from rmcalib.calibration.estimates import Estimate
 from rmcalib.calibration.intervals import check_level
 from rmcalib.integrations.alarms import CHANGES, ERRORS, Check, Monitor, Observed, Sums
 from rmcalib.integrations.alarms.monitor import HORIZON, Mean
-from rmcalib.integrations.start import StartFit, is_another_scale
+from rmcalib.integrations.start import DECISIVE, StartFit, is_another_scale
 from rmcalib.integrations.stated import OTHER_SCALE, Reading, read_numbers
 from rmcalib.integrations.training import as_array
 from rmcalib.metrics.catalogue import catalogue
@@ -66,7 +66,8 @@ class Watch(Shown):
     level, margin : float
         Of the alarm.
     waiting : int
-        Labelled prompts that are still needed for a reference that is fitted at the start.
+        Labelled prompts that are still needed for a reference that is fitted at the start; or at most, to know
+        whether the error of rewards that were taken as log-odds is one of their scale.
     problems : list of str
         Files that could not be read, and why.
     source : tuple of str
@@ -270,18 +271,13 @@ class Watcher:
             again |= reading != self.reading and bool(self._samples)
             self.reading = reading
             self._samples[samples.step] = ordered
-            if not again:
-                self._add(samples.step, ordered)
+            again = again or self._add(samples.step, ordered)
         if again:  # rewards are read in another way than before
             self._again()
         self._settle()
-        if self._is_assumed and _alarms(self._errors):
-            if is_another_scale(self._samples):
-                self.kind, self.reading = START, replace(self.reading, reason=OTHER_SCALE)
-                self._again()
-                self._settle()
-            else:
-                self.reading = replace(self.reading, asked=True)  # once is enough
+        if self._is_other_scale():  # late labels show it
+            self._again()
+            self._settle()
         return problems
 
     def remove(self, step: float) -> None:
@@ -298,6 +294,9 @@ class Watcher:
         errors = _alarms(self._errors)
         labelled = [samples for samples in self._samples.values() if samples.n_labels]
         prompts = {number for samples in labelled for number in samples.labelled_prompts.tolist()}
+        waiting = max(DECISIVE - len(prompts), 0) if self._is_held else 0
+        if self.kind == START and reference is None:
+            waiting = self._start.waiting
         return Watch(
             steps=[self.rows[step] for step in sorted(self.rows)],
             alarm=errors[0] if errors else None,
@@ -321,13 +320,27 @@ class Watcher:
             misses=tuple(name for name in _FACTS if name not in self._measured),
             level=self.level,
             margin=self.margin,
-            waiting=self._start.waiting if self.kind == START and reference is None else 0,
+            waiting=waiting,
         )
 
-    @property
-    def _is_assumed(self) -> bool:
-        """Whether rewards are taken as log-odds although nobody said so."""
-        return self.kind == "stated" and self.reading.kind == "log_odds" and not self.reading.asked
+    def _is_other_scale(self) -> bool:
+        """Return whether labels show that assumed log-odds are none; until that is known, alarms are dropped.
+
+        A dropped alarm is raised again at the next look if it still holds.
+        """
+        assumed = self.kind == "stated" and self.reading.kind == "log_odds" and not self.reading.asked
+        if not assumed or not _alarms(self._errors):
+            return False
+        other = is_another_scale(self._samples)
+        self._is_held = other is None
+        if other:
+            self.kind, self.reading = START, replace(self.reading, reason=OTHER_SCALE)
+        elif self._is_held:
+            for monitor in self._errors:
+                monitor.drop_alarms()
+        else:
+            self.reading = replace(self.reading, asked=True)  # once is enough
+        return bool(other)
 
     def _settle(self) -> None:
         for monitor in (*self._errors, *self._changes):
@@ -351,7 +364,7 @@ class Watcher:
 
         self._errors, self._changes = monitors(ERRORS, self.both_sides), monitors(CHANGES, True)
         self._start = StartFit(self.margin, self._errors[0].alpha, self.start)
-        self.rows, self._measured = {}, set()
+        self.rows, self._measured, self._is_held = {}, set(), False
 
     def _again(self) -> None:
         """Start again with the samples so far, because their rewards are read in another way."""
@@ -361,9 +374,12 @@ class Watcher:
         elif self.reference is not None:
             self.use(self.kind, self.reference)
         for step, samples in sorted(self._samples.items()):
-            self._add(step, samples)
+            if self._add(step, samples):
+                self._again()
+                return
 
-    def _add(self, step: float, samples: StepSamples) -> None:
+    def _add(self, step: float, samples: StepSamples) -> bool:
+        """Measure and test a step; return whether labels now show that rewards must be read in another way."""
         rewards = self.reading.rewards(samples.reward)
         log_odds = pair_odds = None
         reference = self.reference  # before this step: it may be fitted on it
@@ -382,11 +398,13 @@ class Watcher:
         observed = Observed(samples, rewards, log_odds, pair_odds, reference)
         for monitor in self._errors:
             monitor.add(step, monitor.check.sums(observed))
+        other = self._is_other_scale()
         changes = {change.column: change.sums(observed) for change in CHANGES}
         for monitor, sums in zip(self._changes, changes.values(), strict=True):
             monitor.add(step, sums)
         self.rows[step] = self._row(observed, changes)
         self._measured |= {name for name, value in self.rows[step].items() if value == value}
+        return other
 
     def _row(self, observed: Observed, changes: Mapping[str, Sums | None]) -> dict[str, Any]:
         samples, reward = observed.samples, observed.samples.reward

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rmcalib._util.texts import digest_of
+from rmcalib._util.texts import brief, digest_of
 from rmcalib.scores._files import read_table
 from rmcalib.scores._joining import label_columns, label_rows, value_of
 from rmcalib.scores._roles import listed
@@ -31,8 +31,8 @@ class LateLabels:
     """A table with a row per labelled sample, which may grow while a run is watched.
 
     Its columns are the prompt, the response, the label, a second judge's score (`second`) or both and, optionally, the
-    step and the inclusion probability (`inclusion`). Prompt and response are texts, or the id and the number of the
-    response in the scores of `load_scores`.
+    step and the inclusion probability (`inclusion`). Prompt and response are texts, or the id of the prompt and the
+    number of the response, as in a sheet of `rmcalib label`: then ids of a run with several steps end in ``@step``.
     """
 
     path: str | Path
@@ -40,6 +40,7 @@ class LateLabels:
     """How often labels were read."""
     has_labels: bool = False
     """Whether the file has a column of labels, not only a second judge's scores."""
+    _n_joined: int = 0
     _state: tuple[int, int] = (-1, -1)
     _known: dict[tuple[str, str], _Said] = field(default_factory=dict, repr=False)
 
@@ -51,6 +52,7 @@ class LateLabels:
             if state != self._state:
                 self._state = state
                 self._known = self._read()
+                self._n_joined = 0
                 self.version += 1
         except (ValueError, OSError) as error:
             first = not self._known
@@ -64,6 +66,7 @@ class LateLabels:
     def _read(self) -> dict[tuple[str, str], _Said]:
         table = read_table(self.path)
         labels: dict[tuple[str, str], _Said] = {}
+        by_text: dict[tuple[str, str], _Said] = {}
         for row in label_rows(table):
             if row.response is None:
                 raise ValueError(f"{self.path}: no column `response` (has {listed(table.columns)})")
@@ -83,15 +86,31 @@ class LateLabels:
                     raise ValueError(f"{where}: the same sample has another {name} in an earlier row")
             first = before if math.isnan(said.label) else said
             labels[key] = first._replace(second=before.second if math.isnan(said.second) else said.second)
+            if row.text:  # the response is a number
+                by_text.setdefault((row.prompt, row.text), labels[key])
         self.has_labels = bool(label_columns(table))
         # Texts of samples are known by their digests; prompts of tables are texts or, if they are long, digests.
-        digests = {(prompt, digest_of(text)): said for (prompt, text), said in labels.items()}
+        texts = by_text | labels
+        digests = {(prompt, digest_of(text)): said for (prompt, text), said in texts.items()}
         return (
             labels | digests | {(digest_of(prompt), text): said for (prompt, text), said in digests.items()}
         )
 
-    def joined(self, samples: StepSamples) -> StepSamples:
-        """Return samples with labels, weights and second scores; what a sample has stays."""
+    def problem(self) -> str | None:
+        """Return that no label is of a sample that was joined, if that is so."""
+        if self._n_joined or not self._known:
+            return None
+        prompt, response = next(iter(self._known))
+        return (
+            f"{self.path}: none of its labels is of a sample of the run; looked for samples with its prompts and "
+            f"responses, as texts or as PROMPT@STEP and a number, such as {brief(prompt)} and {brief(response)}"
+        )
+
+    def joined(self, samples: StepSamples, *, is_only: bool) -> StepSamples:
+        """Return samples with labels, weights and second scores; what a sample has stays.
+
+        If this is the only step, ids of prompts in a sheet are without it.
+        """
         label, weight, second = samples.label.copy(), samples.weight.copy(), samples.second.copy()
         count: dict[Any, int] = {}
         for row, prompt in enumerate(samples.prompt.tolist()):
@@ -99,9 +118,12 @@ class LateLabels:
             keys = [(f"{prompt}@{samples.step:g}", str(number))]
             if samples.text is not None:
                 keys.insert(0, (prompt, samples.text[row]))
+            elif is_only:
+                keys.append((prompt, str(number)))
             said = next((self._known[key] for key in keys if key in self._known), None)
             if said is None:
                 continue
+            self._n_joined += 1
             if np.isnan(label[row]):
                 label[row], weight[row] = said.label, said.weight
             if np.isnan(second[row]):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 
@@ -94,7 +95,7 @@ def test_a_bad_file_is_reported_once_and_skipped(name: str, tmp_path: Path) -> N
         rmcalib.watch(tmp_path)
 
 
-def test_a_link_to_nowhere_and_a_new_column_do_not_end_it(tmp_path: Path) -> None:
+def test_files_that_cannot_be_opened_and_a_new_column_do_not_end_it(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     write(tmp_path, 1, 30, 0.0, rng)
 
@@ -102,11 +103,11 @@ def test_a_link_to_nowhere_and_a_new_column_do_not_end_it(tmp_path: Path) -> Non
         (tmp_path / "2.jsonl").symlink_to(tmp_path / "gone")
         row = {"input": "p", "output": "o", "score": 1.0, "acc": 1, "correct": 0, "step": 3}
         (tmp_path / "3.jsonl").write_text(json.dumps(row) + "\n")
+        (tmp_path / "4.jsonl").mkdir()  # it cannot be opened
 
     found = rmcalib.watch(tmp_path, follow=True, every=0.01, on_look=Looks(other))
     assert [row["step"] for row in found.steps] == [1, 3]
-    (problem,) = found.problems
-    assert problem.count("2.jsonl") == 1
+    assert [text.split(":")[0] for text in found.problems] == [str(tmp_path / f"{n}.jsonl") for n in (2, 4)]
 
 
 def test_a_folder_or_a_table_that_goes_for_a_while_does_not_end_it(tmp_path: Path) -> None:
@@ -189,6 +190,39 @@ def test_labels_come_later_from_a_file(tmp_path: Path) -> None:
     labels.write_text("question_text,label\np0,1\n")
     with pytest.raises(ValueError, match="question_text"):
         rmcalib.watch(run, labels=labels)
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_sheet_of_drawn_prompts_labels_a_plain_file(steps: int, is_text: bool, tmp_path: Path) -> None:
+    column = "response_text" if is_text else "response"
+    rows = [f"{1 + i // 40 % steps},p{i // 4},{i % 4},{i / 80},answer {i}\n" for i in range(80)]
+    scores = tmp_path / "scores.csv"
+    scores.write_text(f"step,prompt,number,reward,{column}\n" + "".join(rows))
+    sheet = rmcalib.label(scores, 10, ask="correct").to_csv(tmp_path / "sheet.csv")
+    table = pd.read_csv(sheet)
+    table["label"] = 1
+    table.to_csv(sheet, index=False)
+    found = rmcalib.watch(scores, labels=sheet)
+    assert found.labels["samples"] == len(table) == 40
+
+
+def test_labels_of_no_sample_are_reported(tmp_path: Path) -> None:
+    run, labels = tmp_path / "run", tmp_path / "labels.csv"
+    run.mkdir()
+    rng = np.random.default_rng(0)
+    write(run, 1, 30, 0.0, rng)
+    labels.write_text("prompt,response,label\nanother,text,1\n")
+    with pytest.raises(ValueError, match=r"labels\.csv.*another"):
+        rmcalib.watch(run, labels=labels)
+    looks = Looks(
+        lambda: write(run, 2, 30, 0.0, rng),
+        lambda: labels.write_text("prompt,response\n"),  # damaged
+        lambda: write(run, 3, 30, 0.0, rng),
+    )
+    found = rmcalib.watch(run, labels=labels, follow=True, every=0.01, on_look=looks)
+    assert [row["step"] for row in found.steps] == [1, 2, 3]
+    assert ["labels.csv" in problem for problem in found.problems] == [True, True]
 
 
 def test_labels_are_made_by_a_function_of_the_user(tmp_path: Path) -> None:
@@ -357,6 +391,27 @@ def test_conditions_are_tested_at_every_step_that_is_followed(
         with pytest.raises(SystemExit) as ended:
             main()
         assert (ended.value.code or 0) == code, text
+
+
+def test_a_page_that_cannot_be_written_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rmcalib.cli import main
+
+    (tmp_path / "run").mkdir()
+    (tmp_path / "blocked").write_text("no folder")
+    rng = np.random.default_rng(0)
+    write(tmp_path / "run", 1, 30, 0.0, rng)
+    monkeypatch.setattr("time.sleep", lambda _: write(tmp_path / "run", 2, 120, 0.4, rng))
+    words = ["watch", "run", "--follow", "--scale", "log_odds", "--output", "blocked/out"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["rmcalib", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "ALARM" in said
+    assert "blocked" in said
 
 
 def test_a_webhook_that_fails_stops_neither_the_others_nor_the_result(

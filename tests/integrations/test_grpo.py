@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import rmcalib
+from rmcalib.scores.rollouts import Look
 from tests.grpo import grpo_trainer
 
 pytest.importorskip("trl", reason="TRL is not installed (extra `trl`)")
@@ -86,3 +88,20 @@ def test_files_of_an_earlier_run_are_left_out_until_they_are_written_again(run: 
     assert [row["step"] for row in again.watcher.result().steps] == [
         watching.watcher.result().steps[0]["step"]
     ]
+
+
+def test_an_error_after_a_change_is_logged(
+    run: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from rmcalib.integrations.trl import WatchCallback
+
+    watching = WatchCallback(run[1].trainer, "reward=reward_model,label=exact_match")
+    change = {"step": 1.0, "what": "length", "look": 1, "reason": "longer"}
+    error = {"step": 2.0, "what": "gap", "look": 1, "reason": "too much"}
+    now = replace(watching.watcher.result(), changes=[change])
+    monkeypatch.setattr(watching._reader, "look", lambda **_: Look({}, [], []))
+    for state in (now, now, replace(now, alarms=[error]), replace(now, alarms=[error])):
+        monkeypatch.setattr(watching.watcher, "result", lambda state=state: state)
+        watching._look()
+    messages = [record.getMessage() for record in caplog.records if record.name == "rmcalib"]
+    assert [("longer" in text, "too much" in text) for text in messages] == [(True, False), (False, True)]

@@ -102,8 +102,12 @@ def test_sums_of_pairs_equal_a_slow_loop() -> None:
     rng = np.random.default_rng(4)
     prompt, x = rng.integers(0, 9, size=60), rng.integers(-2, 3, size=60).astype(float)
     y = rng.integers(0, 2, size=60).astype(float)
-    found = pair_sums(prompt, x, y)
-    for number, value in zip(found.prompt, found.values[:, 0], strict=True):
+    weight = 1.0 + prompt
+    found = pair_sums(prompt, x, y, weight)
+    assert found.values[:, 1] == pytest.approx(
+        1.0 + found.prompt
+    )  # prompts that were drawn less often count more
+    for number, value in zip(found.prompt, found.values[:, 0] / found.values[:, 1], strict=True):
         own = [
             expit(abs(x[i] - x[j])) - np.heaviside(x[i] - x[j], 0.5)
             for i in np.flatnonzero((prompt == number) & (y == 1))
@@ -142,6 +146,26 @@ def test_rewards_of_any_scale_need_a_reference(tmp_path: Path) -> None:
     waiting = Watcher("start", start=100)
     waiting.add(0, np.repeat(np.arange(40), 4), reward, label)
     assert waiting.result().waiting == 60
+
+
+def test_few_labels_of_rewards_that_nobody_names_raise_no_alarm_yet() -> None:
+    """Before labels show the scale, an error may be one of the scale: it is an alarm only if the scale is given."""
+    rng = np.random.default_rng(0)
+    watchers = {"said": Watcher(scale="log_odds"), "assumed": Watcher()}
+    for step in range(30):
+        x, label = samples(rng, 5, 0.2, m=1)
+        rows = {
+            name: watcher.add(step, np.arange(5) + 5 * step, x + 1, label)
+            for name, watcher in watchers.items()
+        }
+        if step == 10:
+            assert rows["said"]["alarm"]
+            assert not rows["assumed"]["alarm"]
+            held = watchers["assumed"].result()
+            assert held.alarm is None
+            assert held.waiting > 0
+    assert watchers["assumed"].result().alarm is not None
+    assert rows["assumed"]["alarm"]
 
 
 def test_without_labels_it_says_what_it_cannot_see() -> None:
@@ -227,7 +251,13 @@ def test_following_ends_with_the_alarm(tmp_path: Path) -> None:
 
     trainer = threading.Timer(0.05, train)
     trainer.start()
-    found = rmcalib.watch(tmp_path, follow=True, every=0.02, on_look=lambda now: seen.append(len(now.steps)))
+    found = rmcalib.watch(
+        tmp_path,
+        scale="log_odds",
+        follow=True,
+        every=0.02,
+        on_look=lambda now: seen.append(len(now.steps)),
+    )
     trainer.join()
     assert found.alarm is not None
     assert seen == sorted(seen)
@@ -379,7 +409,7 @@ def test_samples_that_were_likelier_to_be_labelled_count_less() -> None:
 
 
 def test_alarms_come_again_after_they_were_over() -> None:
-    rng, watcher = np.random.default_rng(0), Watcher(window=4)
+    rng, watcher = np.random.default_rng(0), Watcher(window=4, scale="log_odds")
     for step in range(60):
         x, label = samples(rng, 80, 0.35 if step < 6 or step >= 50 else 0.0)
         watcher.add(step, np.repeat(np.arange(80) + 80 * step, 4), x, label)

@@ -226,6 +226,11 @@ class Monitor:
         if self._steps.pop(step, None) is not None:
             self._rebuild()
 
+    def drop_alarms(self) -> None:
+        """Forget the alarms; one that still holds at the next look is raised then."""
+        self.alarms.clear()
+        self._holds.clear()
+
     def settle(self) -> None:
         """Add up everything again after steps were replaced, and test once."""
         if not self._is_old:

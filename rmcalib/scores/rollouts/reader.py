@@ -74,6 +74,8 @@ class RolloutReader:
     _bad: dict[Path, State] = field(default_factory=dict, repr=False)
     _trouble: str = field(default="", repr=False)
     """Why the last look found no folder, or no table that can be read."""
+    _unused_labels: str | None = field(default=None, repr=False)
+    """What was said of a file of labels that are of none of the samples."""
     _names: dict[str, None] = field(default_factory=dict, repr=False)
     _numeric: set[str] = field(default_factory=set, repr=False)
     _roles: Roles | None = field(default=None, repr=False)
@@ -128,6 +130,12 @@ class RolloutReader:
             return Look({}, [], news)
         self._trouble = ""
         changed = {name: self._changed(name, by_step) for name, by_step in steps.items()}
+        problem = None if self._late is None else self._late.problem()
+        if problem is not None and strict:
+            raise ValueError(problem)
+        if problem is not None and problem != self._unused_labels:
+            problems.append(problem)
+        self._unused_labels = problem
         removed = {
             step for name, seen in self._seen.items() for step in seen if step not in steps.get(name, {})
         }
@@ -144,7 +152,7 @@ class RolloutReader:
             if before is not None and before[1] == version and _are_same(before[0], parts):
                 continue
             samples = StepSamples.joined(parts)
-            samples = samples if late is None else late.joined(samples)
+            samples = samples if late is None else late.joined(samples, is_only=len(steps) == 1)
             digest = samples.digest()
             if before is None or before[2] != digest:
                 changed.append(samples)
