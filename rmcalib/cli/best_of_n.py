@@ -45,7 +45,7 @@ def command(
     from rmcalib.report.card import markdown_summary
 
     sources = [source] if reading.second is None else [source, reading.second]
-    inputs = [*sources, *([str(calibrator)] if calibrator else [])]
+    inputs = [*sources, *reading.files, *([str(calibrator)] if calibrator else [])]
     with session(common, inputs, to=to, markdown=markdown) as screen:
         scores = [replace(reading, second=None).open(each) for each in sources]
         if calibrator is not None:

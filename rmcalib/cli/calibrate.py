@@ -43,7 +43,7 @@ def command(
     """
     from rmcalib.repair import calibrate
 
-    with session(common, (source,) if source else (), to=to) as screen:
+    with session(common, [*([source] if source else ()), *judged.benchmark, *reading.files], to=to) as screen:
         _check_inputs(source, judged, checkpoint, reading)
         model = judged.model[0] if judged.model else ""
         settings = run_options(judged, model)

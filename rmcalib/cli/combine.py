@@ -37,7 +37,7 @@ def command(
         raise ValueError(f"--to {to}: --method all writes a calibrator; name it, such as --to all.json")
     if len(set(runs)) < max(2, len(runs)):
         raise ValueError(f"a panel has at least two different judges (given: {', '.join(runs) or 'none'})")
-    with session(common, runs, to=to) as screen:
+    with session(common, (*runs, *reading.files), to=to) as screen:
         judges = [reading.open(run, second=False) for run in runs]
         names = [scores.name for scores in judges]
         names = names if len(set(names)) == len(names) else list(runs)

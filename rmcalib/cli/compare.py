@@ -44,7 +44,7 @@ def command(
     from rmcalib.report.card import markdown_summary
 
     conditions = [parse_condition(text) for text in fail_if]
-    with session(common, (a, b), to=to, markdown=markdown) as screen:
+    with session(common, (a, b, *map(str, calibrator), *reading.files), to=to, markdown=markdown) as screen:
         pair = _calibrated([reading.open(a), reading.open(b)], calibrator, screen)
         names = [scores.name for scores in pair]
         if names[0] == names[1]:

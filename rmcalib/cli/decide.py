@@ -45,7 +45,7 @@ def command(
     """
     from rmcalib.repair import Calibrator, decide
 
-    inputs = [source, *([str(calibrator)] if calibrator else [])]
+    inputs = [source, *reading.files, *([str(calibrator)] if calibrator else [])]
     with session(common, inputs, to=to) as screen:
         scores = reading.open(source, second=False)
         if part is not None:

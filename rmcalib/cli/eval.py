@@ -77,7 +77,8 @@ def command(
     _check(judged, scores, reading, dry_run=dry_run)
     used = None if calibrator is None else Calibrator.load(calibrator)
     how = {"group_by": group_by, "ties": ties, "calibrator": used, **asdict(measuring)}
-    with session(common, markdown=markdown) as screen:
+    inputs = [*(str(file) for file in (scores, calibrator) if file), *judged.benchmark, *reading.files]
+    with session(common, inputs, markdown=markdown) as screen:
         jobs = _given(scores, judged, reading, screen) if scores else _to_run(judged, screen)
         if dry_run:
             return _show_costs(jobs, judged, screen)

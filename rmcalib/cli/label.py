@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -77,6 +79,7 @@ def command(
             columns=columns,
             labels=labels,
         )
+        _keep_labels(output / "sheet.csv", drawn.rows)
         page, sheet = drawn.to_html(output / "label.html"), drawn.to_csv(output / "sheet.csv")
         if not drawn.has_texts:
             screen.say("warning: the scores have no texts, so the page shows ids; --benchmark NAME has them")
@@ -99,3 +102,17 @@ def command(
                 *(f"Next: {command} --labels {_DOWNLOADED}" for command in commands),
             )
     return 0
+
+
+def _keep_labels(sheet: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse to replace a sheet with labels that the new rows do not have: somebody filled it in."""
+    from rmcalib.scores._files import read_table
+    from rmcalib.scores._joining import label_rows, value_of
+    from rmcalib.scores._schema import as_number
+
+    if not sheet.is_file():
+        return
+    kept = {(str(row["prompt"]), str(row["response"])): row["label"] for row in rows}
+    for row in label_rows(read_table(sheet)):
+        if row.label and as_number(kept.get((row.prompt, str(row.response)), "")) != value_of(row.label):
+            raise ValueError(f"{sheet}: has labels, which would be lost; choose another --output folder")

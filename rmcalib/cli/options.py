@@ -203,6 +203,11 @@ class Reading:
     cluster: Annotated[str | None, Parameter(metavar="COLUMN")] = None
     missing: Literal["refuse", "lowest", "drop"] | None = None
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that these options name."""
+        return tuple(str(file) for file in (self.labels, self.second) if file is not None)
+
     def refuse(self, why: str, *allowed: str) -> None:
         """Refuse options that would do nothing."""
         given = {name: value for name, value in asdict(self).items() if name not in allowed}

@@ -94,7 +94,8 @@ def command(
     reading.refuse("rollouts have rewards, by prompt", "columns", "scale", "labels", "labels_are")
     conditions = [parse_condition(text, WATCHED) for text in fail_if]
     page = as_path(output) / "report.html"
-    with session(common, to=to, markdown=markdown) as screen, ExitStack() as opened:
+    inputs = [folder, *(file for file in (calibrator, benchmark) if file)]
+    with session(common, inputs, to=to, markdown=markdown) as screen, ExitStack() as opened:
         trackers = [opened.enter_context(tracker(name, str(output))) for name in log_to]
         following = _Following(screen, page, conditions, trackers, follow)
         watched = watch(

@@ -265,6 +265,16 @@ def test_what_a_command_reads_is_never_replaced(two: tuple[str, str], tmp_path: 
     for target in (run / "scores.parquet", run / "run.json", two[1]):
         done = invoke("combine", run, two[1], "--to", target)
         assert (done.code, str(target) in done.err) == (2, True)
+    (tmp_path / "labels.csv").write_text("prompt,response,label\n0,0,1\n")
+    for line in (
+        ("eval", "--scores", two[0], "--markdown", two[0]),
+        ("eval", "--scores", two[0], "--labels", "labels.csv", "--markdown", "labels.csv"),
+        ("calibrate", two[0], "--labels", "labels.csv", "--to", "labels.csv"),
+        ("compare", *two, "--labels", "labels.csv", "--to", "labels.csv"),
+        ("compare", *two, "--second", two[1], "--markdown", two[1]),
+    ):
+        done = invoke(*line)
+        assert (done.code, line[-1] in done.err) == (2, True)
     assert {path: path.read_bytes() for path in before} == before
 
 

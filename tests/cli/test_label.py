@@ -71,6 +71,13 @@ def test_from_scores_without_labels_to_the_gap(tmp_path: Path, invoke: Invoke) -
     assert more.code == 0, more.err
     again = pd.read_csv(tmp_path / "more" / "sheet.csv")
     assert (again["prompt"].nunique(), again["label"].notna().sum()) == (100, 240)
+    # A sheet that somebody filled in is not replaced, unless the new one has its labels.
+    draw = ("label", source, "--n", "20", "--output", str(tmp_path / "more"))
+    refused = invoke(*draw)
+    assert (refused.code, str(tmp_path / "more" / "sheet.csv") in refused.err) == (2, True)
+    assert pd.read_csv(tmp_path / "more" / "sheet.csv").equals(again)
+    kept = invoke(*draw, *labels, "--more")
+    assert kept.code == 0, kept.err
 
 
 def test_bad_labels_are_one_line(tmp_path: Path, invoke: Invoke) -> None:
