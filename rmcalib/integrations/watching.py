@@ -87,7 +87,7 @@ def watch(
     ...         for i in range(100) for j in (0, 1)]
     >>> with tempfile.TemporaryDirectory() as run:
     ...     _ = Path(run, "1.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
-    ...     result = watch(run)
+    ...     result = watch(run, scale="log_odds")
     >>> round(result.steps[0]["gap"], 2), result.alarm["what"]
     (0.38, 'gap')
     """
