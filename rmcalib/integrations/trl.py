@@ -262,7 +262,7 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers has 
                 "calibrator='start', or scale='log_odds' or 'probability' if they are that"
             )
         self._folder = Path(trainer.args.output_dir) / "completions"
-        self._reader = RolloutReader(self._folder, columns, label_from, labels)
+        self._reader = RolloutReader(self._folder, columns, label_from, labels, self.watcher.labels_are)
         self._check_columns(columns)
         # Files of an earlier run in the same folder are left out until they are written again.
         self._old = {path: path.stat().st_mtime_ns for path in self._folder.glob("*.parquet")}

@@ -102,6 +102,10 @@ def watch_sentences(watched: Watch) -> list[str]:
         ]
     elif not watched.labels.get("samples"):
         sentences = ["Without labels there is no alarm, because it is unknown which samples are correct."]
+    elif watched.labels["are"] == "best":
+        sentences = [
+            f"No alarm: the order is not significantly worse than stated, by {effective:.2g} points."
+        ]
     else:
         sentences = [f"No alarm: the gap is not significantly above {effective:.2g} points."]
     sentences += _about_labels(watched)
@@ -134,7 +138,7 @@ def watch_steps(watched: Watch) -> list[Step]:
     """Return what to do next: about an alarm, for lack of labels or of a reference, or later."""
     if watched.alarm is not None:
         return _after_alarm(watched, watched.alarm)
-    draw = f"rmcalib label {shlex.quote(watched.source[0])} --output labels"
+    draw = _draw(watched)
     if watched.steps and not watched.labels.get("samples"):
         labelled = _command(watched, "watch", "--labels", "--label-from")
         return [
@@ -156,6 +160,12 @@ def _command(watched: Watch, name: str, *without: str) -> str:
     return shlex.join(
         ["rmcalib", name, folder, *(word for pair in pairs if pair[0] not in without for word in pair)]
     )
+
+
+def _draw(watched: Watch, *more: str) -> str:
+    """Return the command that draws samples to label, with the question that this watch needs."""
+    ask = watched.labels.get("are", "correct")
+    return shlex.join(["rmcalib", "label", watched.source[0], *more, "--ask", ask, "--output", "labels"])
 
 
 def _fitted_at_start(watched: Watch) -> str:
@@ -180,8 +190,7 @@ def _after_alarm(watched: Watch, alarm: Mapping[str, Any]) -> list[Step]:
             "The reward no longer separates correct from wrong samples: stop, go back to the last checkpoint before "
             f"{at}, and train the reward model on labelled samples of this policy."
         )
-        folder = shlex.quote(watched.source[0])
-        return [*steps, Step(words, f"rmcalib label {folder} --last 5 --output labels")]
+        return [*steps, Step(words, _draw(watched, "--last", "5"))]
     words = (
         "If the order within prompts is still good, the reward is only too generous: lower its weight, raise the KL "
         "penalty, or calibrate it on labelled samples of this policy. Otherwise go back to the last checkpoint before "
@@ -206,6 +215,8 @@ def _not_measured(watched: Watch) -> list[str]:
         "gap": "no probabilities yet" if labels else "no labels",
         "length_correlation": "rewards or lengths are equal within each prompt" if texts else "no texts",
     }
+    if labels and watched.labels["are"] == "best":
+        reasons |= dict.fromkeys(("right", "gap"), "labels name the best sample of a prompt")
     missing = [name for name in watched.misses if name != "gap" or watched.reference["kind"] != "none"]
     by_reason: dict[str, list[str]] = {}
     for name in missing:

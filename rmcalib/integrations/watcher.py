@@ -59,8 +59,8 @@ class Watch(Shown):
         ``scale`` and ``reason`` (what the rewards are, and how that is known), ``temperature``, ``threshold``,
         ``n`` (prompts of its fit; None if it was not fitted), ``margin`` (the margin with its error).
     labels : dict
-        ``samples`` with a label, ``of`` all samples, ``prompts`` with a label, and ``shown_from``: the gap of
-        the run that would be shown now; None if there is no test yet.
+        ``samples`` with a label, ``of`` all samples, ``prompts`` with a label, ``shown_from``: the gap of
+        the run that would be shown now (None if there is no test yet), and ``are``: what labels mean.
     misses : tuple of str
         Which columns of ``steps`` could not be measured; the page says why.
     level, margin : float
@@ -197,6 +197,12 @@ class Watcher:
         for monitor in self._errors:
             monitor.reference = reference
 
+    def read_labels_as(self, labels_are: Labels) -> None:
+        """State what labels mean, of the samples so far as well."""
+        if labels_are != self.labels_are:
+            self.labels_are = labels_are
+            self._again()
+
     def states(self) -> bool:
         """Whether the rewards state probabilities: by a reference, or by their scale."""
         return self.reference is not None or (self.kind != START and self.reading.states)
@@ -316,6 +322,7 @@ class Watcher:
                 "of": sum(map(len, self._samples.values())),
                 "prompts": len(prompts),
                 "shown_from": gap.reach,
+                "are": self.labels_are,
             },
             misses=tuple(name for name in _FACTS if name not in self._measured),
             level=self.level,
@@ -431,7 +438,7 @@ class Watcher:
         }
         row |= {name: np.nan if sums is None else Mean.over(sums).value for name, sums in changes.items()}
         for name, metric, measured in (
-            ("right", "pointwise_accuracy", labelled),
+            ("right", "pointwise_accuracy", None if self.labels_are == "best" else labelled),
             ("gap", "pointwise_gap", stated),
             ("auroc", "within_prompt_auroc", labelled),
             ("length_correlation", "reward_length_correlation", part),

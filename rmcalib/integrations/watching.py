@@ -108,13 +108,13 @@ def watch(
         second = next(iter(given.pop("second", ())), None)
         scores = _single(load_all_scores(folder, given, scale="reward", labels_are=labels_are), "the table")
         settings["scale"] = scale or _stated_scale(scores)
-        meaning: Labels = labels_are or ("best" if scores.labels == "best" else "correct")
+        meaning: Labels = labels_are or ("best" if scores.labels in ("best", "votes") else "correct")
         watcher = _watcher(calibrator, fitted, settings, meaning)
         watcher.update(steps_of(scores, second))
         return watcher.result()
     watcher = _watcher(calibrator, fitted, settings, labels_are or "correct")
     labeller = label_function(label_from, folder) if isinstance(label_from, str) else label_from
-    reader = RolloutReader(folder, columns, labeller, labels)
+    reader = RolloutReader(folder, columns, labeller, labels, labels_are)
     options = {
         "--columns": columns,
         "--labels": labels,
@@ -146,6 +146,7 @@ def watch(
         problems += look.problems
         for step in look.removed:
             watcher.remove(step)
+        watcher.read_labels_as(reader.meaning)
         bad = watcher.update(changed, strict=not follow)
         for problem in bad:
             _log.info("%s", problem)

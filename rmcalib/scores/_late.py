@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from rmcalib.scores._roles import listed
 
 if TYPE_CHECKING:
     from rmcalib.scores.rollouts import StepSamples
+    from rmcalib.scores.scale import Labels
+
+_log = logging.getLogger("rmcalib")
 
 
 class _Said(NamedTuple):
@@ -36,24 +40,37 @@ class LateLabels:
     """
 
     path: str | Path
+    labels_are: Labels | None = None
+    """What the user says that labels mean; labels that name the best sample are refused unless it is "best"."""
     version: int = 0
     """How often labels were read."""
-    has_labels: bool = False
-    """Whether the file has a column of labels, not only a second judge's scores."""
+    has_labels: bool = True
+    """Whether the file has a column of labels, not only a second judge's scores; as long as it is unread, it may."""
+    _waits: bool = False
     _n_joined: int = 0
     _state: tuple[int, int] = (-1, -1)
     _known: dict[tuple[str, str], _Said] = field(default_factory=dict, repr=False)
 
     def refresh(self, *, strict: bool) -> list[str]:
-        """Read the file if it has changed; return a problem with it unless ``strict``."""
+        """Read the file if it has changed; return a problem with it unless ``strict``: then it may come later."""
+        path = Path(self.path)
         try:
-            about = Path(self.path).stat()
+            if not strict and not (path.exists() and path.stat().st_size):
+                if not self._waits:
+                    _log.info("waiting: no labels in %s yet", path)
+                self._waits = True
+                return []
+            about = path.stat()
             state = (about.st_mtime_ns, about.st_size)
             if state != self._state:
                 self._state = state
                 self._known = self._read()
                 self._n_joined = 0
                 self.version += 1
+        except FileNotFoundError as error:
+            raise ValueError(
+                f"labels: there is no file {path}; `rmcalib label` draws samples to label, and --follow waits for them"
+            ) from error
         except (ValueError, OSError) as error:
             first = not self._known
             if strict or first:
@@ -65,6 +82,12 @@ class LateLabels:
 
     def _read(self) -> dict[tuple[str, str], _Said]:
         table = read_table(self.path)
+        asked = set(table.columns["ask"]) if "ask" in table.columns else set()
+        if "best" in asked and self.labels_are != "best":
+            raise ValueError(
+                f"{self.path}: its labels say which sample of a prompt is the best (ask), not whether each is correct; "
+                "draw them by `rmcalib label FOLDER --ask correct`"
+            )
         labels: dict[tuple[str, str], _Said] = {}
         by_text: dict[tuple[str, str], _Said] = {}
         for row in label_rows(table):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+
 from tests.cli.conftest import Invoke
 
 FOLDERS = Path(__file__).parents[1] / "scores" / "frameworks"
@@ -20,3 +22,33 @@ def test_labels_of_verl_come_from_a_column_or_a_function(invoke: Invoke, tmp_pat
     wrong = invoke("watch", FOLDERS / "verl-v1", "--columns", "reward=score,label=acc")
     assert wrong.code == 2
     assert all(name in wrong.err for name in ("'acc'", "label"))
+
+
+def test_labels_that_name_the_best_sample_are_not_read_as_correct(invoke: Invoke, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    run, labels, table = tmp_path / "run", tmp_path / "labels.jsonl", ["step,prompt,response,reward,is_best"]
+    run.mkdir()
+    samples, said = [], []
+    for prompt in range(200):
+        reward = rng.normal(size=8)
+        best = rng.choice(8, p=np.exp(reward) / np.exp(reward).sum())
+        for i, number in enumerate(reward.tolist()):
+            samples.append({"input": f"p{prompt}", "output": f"o{i}", "score": number, "step": 1})
+            said.append({"prompt": f"p{prompt}", "response": f"o{i}", "label": int(i == best), "ask": "best"})
+            table.append(f"1,p{prompt},{i},{number},{int(i == best)}")
+    (run / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in samples))
+    (tmp_path / "table.csv").write_text("\n".join(table))
+    labels.write_text("".join(json.dumps(row) + "\n" for row in said))
+    options = ("--scale", "log_odds", "--json")
+    refused = invoke("watch", run, "--labels", labels, *options)
+    assert refused.code == 2
+    assert all(name in refused.err for name in ("labels.jsonl", "--ask correct"))
+    for source, more in ((run, ("--labels", labels, "--labels-are", "best")), (tmp_path / "table.csv", ())):
+        done = invoke("watch", source, *more, *options)
+        watched = json.loads(done.out)
+        assert (done.code, watched["alarm"], watched["labels"]["are"]) == (0, None, "best")
+        assert watched["steps"][0]["right"] is None
+        assert watched["steps"][0]["auroc"] > 0.6
+    labels.write_text("".join(json.dumps({**row, "ask": "correct"}) + "\n" for row in said))
+    assert json.loads(invoke("watch", run, "--labels", labels, *options).out)["steps"][0]["right"] == 1 / 8
+    assert "--ask correct" in invoke("watch", run, "--scale", "log_odds").out

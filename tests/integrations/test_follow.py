@@ -225,6 +225,26 @@ def test_labels_of_no_sample_are_reported(tmp_path: Path) -> None:
     assert ["labels.csv" in problem for problem in found.problems] == [True, True]
 
 
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_file_of_labels_is_waited_for_while_following(
+    empty: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "rmcalib")
+    rng, run, labels = np.random.default_rng(0), tmp_path / "run", tmp_path / "labels.csv"
+    run.mkdir()
+    rows = [{"input": f"p{i}", "output": "a", "score": rng.normal(), "step": 1} for i in range(30)]
+    (run / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(ValueError, match=r"labels\.csv"):
+        rmcalib.watch(run, labels=labels)
+    if empty:
+        labels.touch()
+    looks = Looks(lambda: labels.write_text("prompt,response,label\np0,a,1\n"))
+    found = rmcalib.watch(run, labels=labels, follow=True, every=0.01, on_look=looks)
+    assert [now.labels["samples"] for now in looks.seen] == [0, 1]
+    assert found.problems == []
+    assert sum(str(labels) in record.getMessage() for record in caplog.records) == 1  # said once
+
+
 def test_labels_are_made_by_a_function_of_the_user(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib._util.texts import digest_of
+from rmcalib.scores._labels import by_name
 from rmcalib.scores._late import LateLabels
 from rmcalib.scores._load import load_all_scores
 from rmcalib.scores._roles import parse_columns
 from rmcalib.scores.rollouts.columns import LABEL_FROM, NUMBERS, Labeller, Roles, roles_of, steps_of_flush
 from rmcalib.scores.rollouts.frameworks import Flush, NoSamplesYetError, Place, Sample, files_of
 from rmcalib.scores.rollouts.samples import Columns, StepSamples, columns_of, steps_of
+from rmcalib.scores.scale import Labels
 
 State = tuple[int, int]
 """When a file was written, and its size."""
@@ -60,12 +62,15 @@ class RolloutReader:
         Makes the label of a sample from its row, as it is in the file.
     labels : str or Path, optional
         A file with labels of some samples, which may come later; see `LateLabels`.
+    labels_are : {"correct", "best"}, optional
+        What labels mean; by default what the name of their column or a table of scores says.
     """
 
     source: str | Path
     columns: str | Mapping[str, Any] | None = None
     label_from: Labeller | None = None
     labels: str | Path | None = None
+    labels_are: Labels | None = None
     skip: set[Path] = field(default_factory=set, repr=False)
     """Files that are not read: those of an earlier run in the same folder."""
     texts: dict[str, str] | None = field(default=None, repr=False)
@@ -79,12 +84,14 @@ class RolloutReader:
     _names: dict[str, None] = field(default_factory=dict, repr=False)
     _numeric: set[str] = field(default_factory=set, repr=False)
     _roles: Roles | None = field(default=None, repr=False)
+    _stated: Labels | None = field(default=None, repr=False)
+    """What the labels of a table of scores mean."""
     _seen: dict[str, dict[float, tuple[Parts, Any, bytes]]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         """Read what the user says about columns, and the first labels."""
         self._given = parse_columns(self.columns, ("second",))
-        self._late = None if self.labels is None else LateLabels(self.labels)
+        self._late = None if self.labels is None else LateLabels(self.labels, self.labels_are)
 
     def read(self) -> dict[str, tuple[Columns, dict[str, Any]]]:
         """Return the columns of scores of everything that is written so far, and their manifest, by reward."""
@@ -167,8 +174,16 @@ class RolloutReader:
             loaded = load_all_scores(path, columns, scale="reward")
             by_reward = {name: [*steps_of(scores, self.second)] for name, scores in loaded.items()}
             self._files[path] = _File(state, steps=[by_reward])
+            self._stated = next((scores.labels for scores in loaded.values()), None)
         (rewards,) = self._files[path].steps or [{}]
         return {name: {samples.step: (samples,) for samples in steps} for name, steps in rewards.items()}
+
+    @property
+    def meaning(self) -> Labels:
+        """What the labels that were read mean."""
+        column = None if self._roles is None else self._roles.label
+        stated = self._stated if column is None else by_name(column)
+        return self.labels_are or ("best" if stated in ("best", "votes") else "correct")
 
     @property
     def second(self) -> str | None:
