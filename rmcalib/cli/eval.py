@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,7 +29,7 @@ class Job:
     """A model on a benchmark, and the outcome: scores in a run, a result in a folder, or an error.
 
     ``scores`` are given, or made by running the model; only given ones may have no benchmark. ``met`` are the
-    conditions of --fail-if that hold.
+    conditions of --fail-if that hold. ``labelled`` is how `rmcalib label` reads the scores with labels of a file.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Job:
     folder: Path = Path()
     met: dict[str, str] = field(default_factory=dict)
     error: str = ""
+    labelled: str = ""
 
 
 def command(
@@ -149,16 +151,21 @@ def _to_run(judged: Judged, screen: Screen) -> list[Job]:
 
 def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> list[Job]:
     """Return the models of a file of scores, or those with published scores."""
+    from rmcalib._util.secrets import masked
     from rmcalib.report.sentences import UNNAMED
     from rmcalib.scores import load_all_scores, published_scores
     from rmcalib.scores._load import find_model
 
+    labelled = ""
     if source == PUBLISHED:
         bench = _published_prompts(judged, screen)
         by_name = {name: published_scores(name) for name in judged.model}
     else:
         bench = load_prompts(judged.benchmark[0], judged, screen) if judged.benchmark else None
         by_name = load_all_scores(source, **asdict(reading))
+        if reading.labels is not None and len(by_name) == 1:  # `label` reads one model
+            named = () if reading.columns is None else ("--columns", reading.columns)
+            labelled = masked(shlex.join([source, *named, "--labels", str(reading.labels)]))
     if len(by_name) == 1 and len(judged.model) == 1:
         by_name = {judged.model[0]: next(iter(by_name.values()))}
     jobs = []
@@ -174,7 +181,7 @@ def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> lis
         # The same name for all files without one, so that they can be compared.
         label = bench.name if bench is not None else str(scores.manifest.get("benchmark") or UNNAMED)
         manifest = {**scores.manifest, "model": name, "benchmark": label}
-        jobs.append(Job(name, bench, replace(scores, manifest=manifest)))
+        jobs.append(Job(name, bench, replace(scores, manifest=manifest), labelled=labelled))
     return jobs
 
 
@@ -212,7 +219,7 @@ def _evaluate(
             job.folder = job.folder / "calibrated"
         elif source is not None and job.bench is None and _is_inside(source, job.folder):
             job.folder = job.folder / "without-texts"  # the page of the run has the texts
-        result.write(job.folder, source=job.run)
+        result.write(job.folder, source=job.run, labelled=job.labelled)
     return result
 
 
@@ -228,17 +235,17 @@ def _show(jobs: Sequence[Job], judged: Judged, screen: Screen) -> None:
     from rmcalib._util.secrets import masked
     from rmcalib.report.document import print_document
 
-    done = [(job.result, job.folder, job.run) for job in jobs if job.result]
+    done = [(job.result, job) for job in jobs if job.result]
     failed = [{"model": job.name, "error": job.error} for job in jobs if job.error]
     if screen.json:
         met = [{"model": job.name, "condition": each} for job in jobs for each in job.met]
-        results = [{**result.content(), "folder": str(folder)} for result, folder, _ in done]
+        results = [{**result.content(), "folder": str(job.folder)} for result, job in done]
         print_json({"evaluations": results, "failed": failed, "conditions_met": met})
     elif screen.prints:
-        for result, folder, run in done:
-            document = result.document(masked(str(run)))
+        for result, job in done:
+            document = result.document(masked(str(job.run)), job.labelled)
             print_document(document if len(done) == 1 else replace(document, steps=()))
-            following({"Report": folder / "report.html"}, "")
+            following({"Report": job.folder / "report.html"}, "")
         if len(done) > 1:
             following({}, command_line("report", judged.output))
     if failed:

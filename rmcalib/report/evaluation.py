@@ -171,11 +171,14 @@ class Evaluation(Shown):
             "decisions": self.decisions and self.decisions.content(),
         }
 
-    def document(self, source: str = "SCORES") -> Any:
-        """Return the document of the page; its commands name the ``source`` of the scores."""
+    def document(self, source: str = "SCORES", labelled: str = "") -> Any:
+        """Return the document of the page; its commands name the ``source`` of the scores.
+
+        ``labelled`` is how `rmcalib label` reads the scores with their labels, if not from the source.
+        """
         from rmcalib.report.pages import evaluation_document
 
-        return evaluation_document(self, source)
+        return evaluation_document(self, source, labelled)
 
     def to_json(self, path: str | Path) -> Path:
         """Write all numbers as JSON."""
@@ -186,15 +189,13 @@ class Evaluation(Shown):
         about = {"model": self.model, "benchmark": self.benchmark}
         return write_csv(path, [about | row for row in self.rows])
 
-    def write(self, folder: str | Path, *, source: str | Path | None = None) -> Path:
+    def write(self, folder: str | Path, *, source: str | Path | None = None, labelled: str = "") -> Path:
         """Write report.html, metrics.csv, metrics.json and reliability.png to a folder or URL; return the page.
 
-        ``source`` is where the scores are, if not there: the page names it in commands.
+        ``source`` is where the scores are, if not there: the page names it in commands, as ``labelled`` in `document`.
         """
-        out, page = (
-            as_path(folder),
-            to_html(self.document(masked(str(source or folder)))),
-        )  # before files are written
+        out = as_path(folder)
+        page = to_html(self.document(masked(str(source or folder)), labelled))  # before files are written
         self.to_csv(out / "metrics.csv")
         if self.reliability_rows:
             write_bytes(out / "reliability.png", figure_bytes(self.diagrams(), "png"))

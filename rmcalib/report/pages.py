@@ -143,10 +143,10 @@ def footer_of(settings: Settings) -> str:
 # Evaluations.
 
 
-def evaluation_document(result: Evaluation, source: str = "SCORES") -> Document:
+def evaluation_document(result: Evaluation, source: str = "SCORES", labelled: str = "") -> Document:
     """Return the document of an evaluation: one screen first, then folded details.
 
-    ``source`` is where its scores are, for the commands of the next steps.
+    ``source`` and ``labelled`` are where its scores are, for the commands of the next steps; see `next_steps`.
     """
     at = sentences.overall_values(result.rows)
     first: list[doc.Block] = []
@@ -161,7 +161,7 @@ def evaluation_document(result: Evaluation, source: str = "SCORES") -> Document:
         sentences=sentences.evaluation_sentences(result),
         tiles=[] if result.facts["undecided"] else _tiles(result, at),
         first=first,
-        steps=sentences.next_steps(result, source),
+        steps=sentences.next_steps(result, source, labelled),
         sections=list(_evaluation_sections(result, at)),
         notes=result.notes,
         footer=footer_of(result.settings),

@@ -483,15 +483,22 @@ def _share(row: Row) -> str:
 # What to do next.
 
 
-def next_steps(evaluation: Evaluation, source: str = "SCORES") -> list[Step]:
-    """Return what to do next, with commands; ``source`` is where the scores are."""
+def next_steps(evaluation: Evaluation, source: str = "SCORES", labelled: str = "") -> list[Step]:
+    """Return what to do next, with commands; ``source`` is where the scores are.
+
+    ``labelled`` is how `rmcalib label` reads the scores with their labels, if not from the source.
+    """
     sample, steps = evaluation.facts["sample"], _result_steps(evaluation, source)
     if sample is None or sample["unlike"] or sample["drawn"] != "at random":
         return steps
     draw = (
-        f"rmcalib label {quote(source)} --more --n {min(50, sample['of'] - sample['n'])} --output more-labels"
+        f"rmcalib label {labelled or quote(source)} --more --n {min(50, sample['of'] - sample['n'])} "
+        "--output more-labels"
     )
-    return [*steps, Step("Label more prompts, most where its first choices were wrong so far.", draw)]
+    more = Step("Label more prompts, most where its first choices were wrong so far.", draw)
+    return sorted(
+        [*steps, more], key=lambda step: step.command.startswith("rmcalib compare")
+    )  # comparing comes last
 
 
 def _result_steps(evaluation: Evaluation, source: str) -> list[Step]:

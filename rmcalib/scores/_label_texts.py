@@ -14,7 +14,17 @@ from rmcalib.scores._files import Table
 from rmcalib.scores._scores import Scores
 
 _PROMPT = ("prompt_text", "prompt", "question", "instruction", "query", "problem", "input", "messages")
-_RESPONSE = ("response_text", "response", "completion", "answer", "output", "generation", "text")
+_RESPONSE = (
+    "response_text",
+    "response",
+    "completion",
+    "answer",
+    "output",
+    "generation",
+    "text",
+    "response_id",
+)
+"""Columns of responses, in order of preference. Scores keep short texts of a column `response` as `response_id`."""
 _LISTS = ("responses", "completions", "answers", "outputs", "candidates", "generations")
 _PAIR = ("chosen", "rejected")
 

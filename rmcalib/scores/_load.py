@@ -191,7 +191,11 @@ def load_all_scores(
 
 
 def load_with_rows(
-    source: Any, columns: str | Mapping[str, Any] | None = None, *, scale: str | None = None
+    source: Any,
+    columns: str | Mapping[str, Any] | None = None,
+    *,
+    scale: str | None = None,
+    labels: Any = None,
 ) -> Loaded:
     """Read scores of one model together with the table that they are from, so that rows can be written back.
 
@@ -200,7 +204,7 @@ def load_with_rows(
     >>> load_with_rows(table).row.tolist()
     [0, 2, 1]
     """
-    scores, table, row = _single(_load(source, columns, _Reading(scale)), source)
+    scores, table, row = _single(_load(source, columns, _Reading(scale, labels=labels)), source)
     if not table.typed:
         columns = {name: _files.as_numbers(values) for name, values in table.columns.items()}
         table = replace(table, columns=columns, typed=True)
@@ -244,8 +248,7 @@ def _load(
     if isinstance(source, Scores):
         table = _files.Table(source.columns(), "scores")
         loaded = Loaded(clustered(source, reading.cluster), table, np.arange(len(source)))
-        scores = _as_said(loaded, reading, guess=False)
-        return {source.name: loaded._replace(scores=scores)}
+        return {source.name: _as_said(loaded, reading, guess=False)}
     models = _models_of(source, given)
     if only is not None and len(models) > 1:
         models = {only: find_model(models, only, _named(source))}
@@ -363,21 +366,24 @@ def _built(given: OfModel, reading: _Reading) -> Loaded:
         columns = _without_missing(columns, missing, about, table.source)
     scores = Scores.from_columns(columns, about, labels=given.labels, source=table.source, place=place)
     row = scores.extra.pop(ROW)
-    loaded = Loaded(scores, table, row)
-    return loaded._replace(scores=_as_said(loaded, reading, guess=table.manifest is None))
+    return _as_said(Loaded(scores, table, row), reading, guess=table.manifest is None)
 
 
-def _as_said(loaded: Loaded, reading: _Reading, *, guess: bool) -> Scores:
+def _as_said(loaded: Loaded, reading: _Reading, *, guess: bool) -> Loaded:
     """Return scores on the scale, and with labels of the meaning, that the user states."""
-    scores = loaded.scores
+    scores, table, row = loaded
     if reading.labels is not None:
-        scores = join_labels(scores, reading.labels, loaded.table, loaded.row)
+        scores = replace(scores, extra={**scores.extra, ROW: row})  # labels may leave responses out
+        scores = join_labels(scores, reading.labels, table, row)
+        row = scores.extra.pop(ROW)
     if reading.labels_are is not None:
         scores = scores.labelled_as(reading.labels_are)
     scores = measured(scores, reading.scale, guess=guess)
     if reading.labels_by is not None:
         scores = with_shares(scores, reading.labels_by)
-    return scores if reading.second is None else with_second(scores, load_scores(reading.second))
+    if reading.second is not None:
+        scores = with_second(scores, load_scores(reading.second))
+    return Loaded(scores, table, row)
 
 
 def clustered(scores: Scores, cluster: str | None) -> Scores:

@@ -170,16 +170,13 @@ def label(
     (['prompt', 'response', 'inclusion', 'label'], 200)
     """
     check_integer(n, "n", 1)
-    loaded, from_step = _last_steps(load_with_rows(scores, columns), last)
-    labelled = loaded.scores if labels is None else load_scores(loaded.scores, labels=labels)
+    loaded, from_step = _last_steps(load_with_rows(scores, columns, labels=labels), last)
+    labelled = loaded.scores
     bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     texts = texts_of(*loaded, bench)
     of_rollouts = loaded.table.manifest is None and Path(loaded.table.source).is_dir()
-    ids = (
-        None
-        if are_numbered(loaded.scores, loaded.table)
-        else next(iter(id_columns(loaded.scores).values()), None)
-    )
+    numbered = are_numbered(labelled, loaded.table)
+    ids = None if numbered else next(iter(id_columns(labelled).values()), None)
     asked = _asked(labelled) if ask is None else ask
     check_choice(asked, "ask", get_args(Ask))
     rng = np.random.default_rng(seed)

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from tests.cli.conftest import Invoke
 
+TEXT = "The answer {} in words."
 
-def write_scores(path: Path, n: int = 300) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+
+def write_scores(path: Path, n: int = 300, text: str = TEXT) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     rng = np.random.default_rng(0)
     utilities = rng.normal(size=(n, 3))
     best = (utilities + rng.gumbel(size=(n, 3))).argmax(axis=1)
@@ -20,7 +23,7 @@ def write_scores(path: Path, n: int = 300) -> np.ndarray[tuple[int], np.dtype[np
         {
             "prompt_id": i,
             "prompt": f"Question {i}?",
-            "response": f"The answer {j} in words.",
+            "response": text.format(j),
             "score": 3 * utilities[i, j],
         }
         for i in range(n)
@@ -30,8 +33,9 @@ def write_scores(path: Path, n: int = 300) -> np.ndarray[tuple[int], np.dtype[np
     return best
 
 
-def test_from_scores_without_labels_to_the_gap(tmp_path: Path, invoke: Invoke) -> None:
-    best = write_scores(tmp_path / "mine.csv")
+@pytest.mark.parametrize("text", [TEXT, "The answer {}"])  # a long text, and one that is as short as an id
+def test_from_scores_without_labels_to_the_gap(text: str, tmp_path: Path, invoke: Invoke) -> None:
+    best = write_scores(tmp_path / "mine.csv", text=text)
     source, folder = str(tmp_path / "mine.csv"), tmp_path / "labels"
     done = invoke("label", source, "--n", "80", "--output", str(folder), "--json")
     assert done.code == 0, done.err
@@ -52,10 +56,12 @@ def test_from_scores_without_labels_to_the_gap(tmp_path: Path, invoke: Invoke) -
     assert content["facts"]["sample"]["drawn"] == "at random"
     page = next((tmp_path / "runs").rglob("report.html")).read_text(encoding="utf-8")
     run = next((tmp_path / "runs").rglob("scores.parquet")).parent
-    assert f"rmcalib label {run} --more" in re.sub("<[^>]*>", "", page)
+    assert f"rmcalib label {source} {' '.join(labels)} --more" in re.sub("<[^>]*>", "", page)
     further = ("--more", "--n", "20", "--output", str(tmp_path / "next"))
     assert invoke("label", str(run), *further).code == 0  # the labels are in the run
-    assert pd.read_csv(tmp_path / "next" / "sheet.csv")["label"].notna().sum() == 240
+    again = pd.read_csv(tmp_path / "next" / "sheet.csv")
+    assert again["label"].notna().sum() == 240
+    assert again["response_text"].str.startswith("The answer").all()
     commands = (
         ("calibrate", source),
         ("decide", source),
