@@ -53,6 +53,9 @@ def parse_columns(given: str | Mapping[str, Any] | None, more: tuple[str, ...] =
         roles[role] = [name.strip() for name in split]
         if len(roles[role]) > 1 and role not in SEVERAL:
             raise ValueError(f"columns: {role}: one column, not {len(roles[role])}")
+    both = {*roles.get("reward", ())} & {*roles.get("label", ())}
+    if both:
+        raise ValueError(f"columns: {both.pop()!r} is the reward and the label; they are different columns")
     return roles
 
 

@@ -87,6 +87,8 @@ def test_everything_missing_or_ambiguous_is_in_one_message(tmp_path: Path) -> No
         load_scores(LONG, "rewards=score")
     with pytest.raises(ValueError, match="expected role=column"):
         load_scores(LONG, "score")
+    with pytest.raises(ValueError, match="'is_best' is the reward and the label"):
+        load_scores(LONG, "reward=is_best,label=is_best")
 
 
 @pytest.mark.parametrize(
