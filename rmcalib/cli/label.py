@@ -12,8 +12,6 @@ from cyclopts.validators import Number
 from rmcalib.cli.options import Common, Folder, InputFile, Name, Seed, Source
 from rmcalib.cli.screen import session
 
-_DOWNLOADED = "~/Downloads/labels.jsonl"  # where most browsers save it
-
 
 def command(
     source: Source,
@@ -62,6 +60,7 @@ def command(
 
     from rmcalib.cli.screen import command_line, print_json, print_lines
     from rmcalib.scores import label
+    from rmcalib.scores._label_page import DOWNLOADED
 
     with session(common) as screen:
         if labels is not None and not more:
@@ -99,7 +98,7 @@ def command(
                 *textwrap.wrap(f"{drawn.n:,} of {drawn.of:,} prompts, drawn {drawn.how}. {drawn.plan}.", 80),
                 f'Page: {page} (open it in a browser, label, press "Save labels")',
                 f"Sheet: {sheet} (or fill its column `label`, and give it in place of labels.jsonl)",
-                *(f"Next: {command} --labels {_DOWNLOADED}" for command in commands),
+                *(f"Next: {command} --labels {DOWNLOADED}" for command in commands),
             )
     return 0
 

@@ -16,6 +16,7 @@ from rmcalib.integrations.stated import OTHER_SCALE
 from rmcalib.integrations.watcher import Watch
 from rmcalib.report import figures
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Step, table_of
+from rmcalib.scores._label_page import DOWNLOADED
 
 _REFERENCE = {
     "stated": "as the rewards state them",
@@ -143,7 +144,7 @@ def watch_steps(watched: Watch) -> list[Step]:
         labelled = _command(watched, "watch", "--labels", "--label-from")
         return [
             Step("Label samples, drawn at random.", draw),
-            Step("Watch with these labels.", f"{labelled} --labels labels.jsonl"),
+            Step("Watch with these labels.", f"{labelled} --labels {DOWNLOADED}"),
         ]
     if watched.reference["kind"] == "none":
         return [
@@ -199,6 +200,10 @@ def _after_alarm(watched: Watch, alarm: Mapping[str, Any]) -> list[Step]:
     # Labels of a file may name samples by their texts, and those of a function are made here: `calibrate` has neither.
     if {"--labels", "--label-from"} & {*watched.source}:
         return [*steps, Step(words)]
+    words += (
+        " A calibrator of these samples fits them by itself: only samples that come later, or of another run, show "
+        "whether it is right."
+    )
     return [
         *steps,
         Step(words, f"{_command(watched, 'calibrate', '--benchmark', '--calibrator')} --to calibrator.json"),

@@ -14,6 +14,9 @@ from rmcalib._util.files import json_hash
 from rmcalib._util.texts import script_json, source_hash
 from rmcalib.scores._joining import FROM_STEP, ID, INCLUSION, TEXT, UNSHOWN
 
+DOWNLOADED = "~/Downloads/labels.jsonl"
+"""Where most browsers save the labels of a page, as a word of a command."""
+
 
 def label_page(rows: Sequence[Mapping[str, Any]], *, ask: str, seed: int) -> str:
     """Return the page for rows of a `LabelSheet`. Responses are shuffled; rewards are not in it.
