@@ -12,6 +12,7 @@ import numpy as np
 from rmcalib._util import display
 from rmcalib._util.display import HUGE, bracketed, clean_line, count, number, percent, points
 from rmcalib.benchmarks import benchmarks
+from rmcalib.benchmarks._load import in_part
 from rmcalib.calibration.binning import CROWDED
 from rmcalib.metrics.catalogue import catalogue
 from rmcalib.metrics.table import OVERALL, disagreements
@@ -330,8 +331,8 @@ def is_usable(at: Mapping[str, Row]) -> bool:
 
 
 def temperature_helps(facts: Row) -> bool:
-    """Return whether the best temperature differs significantly from 1, and lowers the log loss on other prompts."""
-    return "scale" in facts["shown"] and facts["gain"] is not None and bool(facts["gain"]["value"] > 0)
+    """Return whether the best temperature and its gain on other prompts differ significantly from 1 and from 0."""
+    return "scale" in facts["shown"] and facts["gain"] is not None and bool(facts["gain"]["low"] > 0)
 
 
 def offers_temperature(evaluation: Evaluation) -> bool:
@@ -549,11 +550,18 @@ def _repair_steps(evaluation: Evaluation, at: Mapping[str, Row], file: str, othe
             "Check that labels and rewards belong together (All prompts), then try another model."
         )
         return [Step(words), other]
+    if _errs_both_ways(evaluation):
+        words = (
+            "One temperature cannot repair groups that are over-confident and groups that are under-confident: "
+            "calibrate each of them in a file of its own."
+        )
+        return [Step(words)]
     if temperature_helps(facts):
+        half = " --part 1/2" if _accepts(evaluation) and _has_halves(evaluation) else ""
         return [
             Step(
                 "Repair the scale: fit a temperature. It never changes which response is first.",
-                f"rmcalib calibrate {file} --to calibrator.json",
+                f"rmcalib calibrate {file}{half} --to calibrator.json",
             ),
             Step(
                 "Turn new rewards into probabilities with it.",
@@ -561,6 +569,21 @@ def _repair_steps(evaluation: Evaluation, at: Mapping[str, Row], file: str, othe
             ),
         ]
     return [_groups_step(evaluation, file)]
+
+
+def _errs_both_ways(evaluation: Evaluation) -> bool:
+    """Return whether some groups are shown to be over-confident, and others to be under-confident."""
+    return len({row["gap"] > 0 for row in evaluation.group_rows if row["flagged"]}) > 1
+
+
+def _accepts(evaluation: Evaluation) -> bool:
+    """Return whether confident choices can be accepted without asking a person."""
+    return evaluation.decisions is not None and evaluation.decisions.choice.threshold is not None
+
+
+def _has_halves(evaluation: Evaluation) -> bool:
+    """Return whether a rule can be tested on other prompts than those of the fit: half of a benchmark has no halves."""
+    return len(set(in_part(np.unique(evaluation.scores.item_id).tolist(), "1/2"))) == 2
 
 
 def _groups_step(evaluation: Evaluation, file: str) -> Step:
@@ -583,13 +606,15 @@ def _groups_step(evaluation: Evaluation, file: str) -> Step:
 def _acting_steps(evaluation: Evaluation, file: str) -> list[Step]:
     """Return the rule for accepting choices without asking a person, if there is one."""
     decisions = evaluation.decisions
-    if decisions is None or decisions.choice.threshold is None:
+    if decisions is None or not _accepts(evaluation):
         return []
     words = (
         f"Accept confident choices without asking a person: {percent(decisions.choice.accepted)} of the prompts, with "
         f"at most {decisions.wrong_at_most:.0%} of them wrong."
     )
-    fitted = " --calibrator calibrator.json" if temperature_helps(evaluation.facts) else ""
+    repaired = temperature_helps(evaluation.facts) and not _errs_both_ways(evaluation)
+    fits = repaired and _has_halves(evaluation)
+    fitted = " --part 2/2 --calibrator calibrator.json" if fits else ""
     return [Step(words, f"rmcalib decide {file}{fitted} --to rule.json")]
 
 

@@ -19,6 +19,7 @@ from rmcalib.metrics.statements import corrected
 from rmcalib.metrics.views import whole_part
 from rmcalib.report import evaluate
 from rmcalib.report.document import to_markdown
+from rmcalib.report.sentences import next_steps, temperature_helps
 from rmcalib.scores import Scores
 from tests.report.boards import evaluation, synthetic
 
@@ -158,7 +159,7 @@ def test_repeated_prompts_propose_clusters(copies: int, cluster: bool, proposed:
 
 
 def test_a_temperature_is_offered_only_if_it_helps_beyond_chance() -> None:
-    rng, metrics = np.random.default_rng(1), ["temperature", "usable_information"]
+    rng, metrics = np.random.default_rng(1), ["overconfidence", "temperature", "usable_information"]
     utilities = rng.normal(size=(600, 4))
     correct = (utilities + rng.gumbel(size=(600, 4))).argmax(axis=1)
     right, off = (
@@ -171,12 +172,30 @@ def test_a_temperature_is_offered_only_if_it_helps_beyond_chance() -> None:
     assert "scale" in off.facts["shown"]
     assert off.value("temperature") == pytest.approx(3.0, rel=0.25)
     useless = [row | {"low": 0.0} if row["metric"] == "usable_information" else row for row in off.rows]
-    others = replace(off, rows=useless), replace(off, facts=off.facts | {"gain": {"value": -0.01}})
+    others = (
+        replace(off, rows=useless),
+        replace(off, facts=off.facts | {"gain": {"value": 0.01, "low": -0.01}}),
+    )
     offered = [one.document().data["repairs"] for one in (right, off, *others)]
     assert offered == [False, True, False, False]
+    commands = [
+        [step.command.split()[1] for step in next_steps(each) if step.command] for each in (off, others[1])
+    ]
+    assert ["calibrate" in each for each in commands] == [True, False]
     least = smallest_gap(whole_part(right.scores))
     assert least is not None
     assert right.facts["smallest_gap"] > 1.05 * least  # a gap is shown after a correction for all statements
+
+
+def test_groups_that_err_with_both_signs_are_not_repaired_with_one_temperature() -> None:
+    rng = np.random.default_rng(2)
+    utilities = rng.normal(size=(800, 4))
+    correct = (utilities + rng.gumbel(size=(800, 4))).argmax(axis=1)
+    scale, category = np.repeat([4.0, 0.4], 400), np.repeat(["math", "chat"], 400)
+    found = evaluate(Scores.from_arrays(scale[:, None] * utilities, correct, category=category), resamples=20)
+    assert {row["gap"] > 0 for row in found.group_rows if row["flagged"]} == {True, False}
+    assert temperature_helps(found.facts)
+    assert not any("calibrator" in (step.command or "") for step in next_steps(found))
 
 
 @pytest.mark.parametrize("n", [1, 2, 12])
