@@ -48,7 +48,7 @@ class Watch(Shown):
         The first alarm about an error: ``step``, ``what`` ("gap" or "order"), ``direction`` ("above": says more
         than is right), ``over`` ("run", or the last looks), ``value`` (how much more is stated than is right),
         ``limit`` (that it exceeds), ``margin`` (with the error of the reference), ``error``, ``prompts``,
-        ``look``, ``reason`` (a sentence).
+        ``look``, ``first_step`` (of what it is over), ``reason`` (a sentence).
     alarms : list of dict
         All of them, each once until it is over.
     changes : list of dict

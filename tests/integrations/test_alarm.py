@@ -56,3 +56,12 @@ def test_a_look_needs_twenty_prompts() -> None:
         monitor.add(step, sums(0.9, 0.0, 10 * step, 5))
     assert monitor.looks == 1
     assert [alarm["step"] for alarm in monitor.alarms] == [3]
+
+
+def test_an_alarm_of_the_last_looks_names_their_first_step() -> None:
+    monitor = Monitor(Gap(), 0.025, 0.03, window=2)
+    for step in range(14):  # a look is two steps
+        p, y = (0.5, 1.0) if step < 10 else (0.9, 0.0)
+        monitor.add(step, sums(p, y, 10 * step, 10))
+    (alarm,) = monitor.alarms
+    assert (alarm["over"], alarm["first_step"], alarm["step"]) == ("last 2 looks", 10, 13)

@@ -138,8 +138,10 @@ def points(alarm: dict[str, Any]) -> str:
 def points_over(alarm: dict[str, Any]) -> str:
     """Return the size of an alarm, and what it was seen in.
 
-    >>> points_over({"value": 0.083, "over": "run", "prompts": 40})
-    '8.3 points over the run so far, from 40 labelled prompts'
+    >>> points_over({"value": 0.083, "over": "last 10 looks", "first_step": 11, "step": 30, "prompts": 40})
+    '8.3 points over steps 11 to 30, from 40 labelled prompts'
     """
-    over = "the run so far" if alarm["over"] == "run" else f"the {alarm['over']}"
+    over = (
+        "the run so far" if alarm["over"] == "run" else f"steps {alarm['first_step']:g} to {alarm['step']:g}"
+    )
     return f"{points(alarm)} over {over}, from {count(alarm['prompts'], 'labelled prompt')}"

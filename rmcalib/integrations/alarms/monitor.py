@@ -189,6 +189,8 @@ class Monitor:
     _steps: dict[float, Sums] = field(default_factory=dict, repr=False)
     _waiting: list[float] = field(default_factory=list, repr=False)
     _looks: list[Sums] = field(default_factory=list, repr=False)
+    _begins: list[float] = field(default_factory=list, repr=False)
+    """The first step of each look."""
     _start: list[Sums] = field(default_factory=list, repr=False)
     _all: Moments = field(default_factory=Moments, repr=False)
     _holds: set[int] = field(default_factory=set, repr=False)
@@ -245,7 +247,7 @@ class Monitor:
             self._test(max(self._steps))
 
     def _rebuild(self) -> None:
-        self._waiting, self._looks, self._start, self._all = [], [], [], Moments()
+        self._waiting, self._looks, self._begins, self._start, self._all = [], [], [], [], Moments()
         for step in sorted(self._steps):
             self._waiting.append(step)
             self._next_look()
@@ -256,11 +258,12 @@ class Monitor:
         look = Sums.merged([self._steps[step] for step in self._waiting])
         if len(look.prompt) < FEWEST:
             return None
-        self._waiting = []
+        begin, self._waiting = self._waiting[0], []
         if self.check.from_start and len(self._start) < self.window:
             self._start.append(look)
             return None
         self._looks.append(look)
+        self._begins.append(begin)
         return look
 
     def _boundary_step(self, look: Sums) -> None:
@@ -270,9 +273,11 @@ class Monitor:
     def _test(self, step: float) -> None:
         limit = self._limit
         means = {"run": Mean.of(self._all.prompts, self._all.totals, self._all.products)}
+        begins = {"run": self._begins[0]}
         for window in (self.window, LONGER * self.window):
             if window < len(self._looks):
                 means[f"last {window} looks"] = Mean.over(Sums.merged(self._looks[-window:]))
+                begins[f"last {window} looks"] = self._begins[-window]
         if self.check.from_start:  # what was long ago says nothing about now
             means = {over: mean for over, mean in means.items() if over != "run"} or means
         newest = means.get(f"last {self.window} looks", next(iter(means.values())))
@@ -290,7 +295,13 @@ class Monitor:
                 self.reach = beyond if over == "run" else self.reach
                 size = sign * (mean.value - start)
                 if size > beyond:
-                    about = {"over": over, "value": mean.value - start, "error": mean.error, "limit": beyond}
+                    about = {
+                        "over": over,
+                        "first_step": begins[over],
+                        "value": mean.value - start,
+                        "error": mean.error,
+                        "limit": beyond,
+                    }
                     crossed.append({**about, "margin": self._margin(start) + extra, "prompts": mean.prompts})
             self._note(step, sign, crossed, sign * (newest.value - start) <= self._margin(start))
 
