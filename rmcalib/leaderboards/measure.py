@@ -98,6 +98,12 @@ class Board(Shown):
     sources: dict[str, str] = field(default_factory=dict)
 
     @property
+    def best(self) -> str | None:
+        """The model that is better than all others, by the test of ranks; None if none is clearly the best."""
+        first = self.models[0] if len(self.models) > 1 else {}
+        return first["model"] if first.get("rank_high") == 1 else None
+
+    @property
     def ranks(self) -> list[Row]:
         """One row per model and metric that models are ranked by."""
         return [
@@ -337,8 +343,7 @@ def _common_view(models: Sequence[_Model]) -> View:
     if len(by_view) > 1:
         raise ValueError(
             f"labels mean different things: of {by_view['top_1']!r} they name the best response, of "
-            f"{by_view['pointwise']!r} they say which are correct; state it for both: "
-            'labels_are="best" or labels_are="correct"'
+            f"{by_view['pointwise']!r} they say which are correct; make a report of each kind"
         )
     return next(iter(by_view), "top_1")
 

@@ -432,27 +432,34 @@ def _effects(effects: Rows) -> Section:
 
 
 def board_sentences(board: Board) -> list[str]:
-    """Return the best model, which others may be as good, how many are over-confident, and the correlation."""
+    """Return the first model, which others may be as good, how many are over-confident, and the correlation."""
     ranked = [row for row in board.models if row["rank"] is not None]
     total = count(len(board.models), "model")
     if not ranked:
         return [f"{total}, none with a value for {metric_name(board.metric)}."]
-    said = [_best_sentence(ranked, board.metric, total, _claims(board)), _gaps_sentence(ranked)]
+    first = _first_sentence(ranked, board.metric, total, _claims(board), is_clear=board.best is not None)
+    said = [first, _gaps_sentence(ranked)]
     guesses = sum(row["better_than_guess"] is False for row in ranked)
     if guesses:
         said.append(f"Ranked last: {count(guesses, 'model')} {_GUESS}.")
     return [sentence for sentence in [*said, _correlation_sentence(board)] if sentence]
 
 
-def _best_sentence(ranked: Rows, metric: str, total: str, claims: tuple[str, ...]) -> str:
+def _first_sentence(ranked: Rows, metric: str, total: str, claims: tuple[str, ...], *, is_clear: bool) -> str:
     best = ranked[0]
     value = best["values"][metric]
     shown = display.points(value, unit=" points") if metric.endswith("overconfidence") else bracketed(value)
-    first = f"{total}. Best by {metric_name(metric)}: {clean_line(best['model'])}, {shown}"
+    rivals = sum(row.get("rank_low") == 1 for row in ranked[1:])
+    if is_clear:
+        start = f"Best by {metric_name(metric)}:"
+    elif rivals:
+        start = f"No model is clearly the best by {metric_name(metric)}. First is"
+    else:  # the models are not tested against each other
+        start = f"First by {metric_name(metric)}:"
+    first = f"{total}. {start} {clean_line(best['model'])}, {shown}"
     if set(claims) <= best["values"].keys():
         says, right = (percent(best["values"][name]["value"]) for name in claims[:2])
         first += f"; it says {says} and is right {right} of the time"
-    rivals = sum(row.get("rank_low") == 1 for row in ranked[1:])
     if not rivals:
         return f"{first}."
     return f"{first}. {count(rivals, 'other model')} may be as good: the difference could be chance."
@@ -489,12 +496,12 @@ def _correlation_sentence(board: Board) -> str:
 
 
 def report_sentences(report: Report) -> list[str]:
-    """Return the best model of each benchmark, and whether one temperature serves all benchmarks."""
+    """Return the first model of each benchmark, and whether one temperature serves all benchmarks."""
     first = f"{count(len(report.models), 'model')} on {count(len(report.boards), 'benchmark')}."
     best = {name: board.models[0] for name, board in report.boards.items() if board.models[0]["rank"] == 1}
     if best:
         named = ", ".join(f"{row['model']} ({name})" for name, row in best.items())
-        first += f" Best by {metric_name(next(iter(report.boards.values())).metric)}: {named}."
+        first += f" First by {metric_name(next(iter(report.boards.values())).metric)}: {named}."
     tested = [row for row in report.models if row["p_value"] is not None]
     if not tested:
         return [first]

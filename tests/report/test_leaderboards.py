@@ -47,6 +47,7 @@ def test_models_are_ranked_by_what_their_probabilities_are_worth(tmp_path: Path)
     assert guesses["org/noise"] is False
     ranks = {row["model"]: (row["rank_low"], row["rank"], row["rank_high"]) for row in board.models}
     assert all(low <= rank <= high for low, rank, high in ranks.values())
+    assert board.best == "org/good"
     assert not any(section.name == "correlations" for section in board.document().sections)
 
 
@@ -55,6 +56,19 @@ def test_models_whose_labels_decide_different_prompts_have_no_range_of_ranks() -
     label = np.array([[1.0, 0.0]] * 29 + [[1.0, 1.0]])
     board = leaderboard({"one": one, "other": Scores.from_arrays([[2.0, 0.0]] * 30, label)}, resamples=50)
     assert [row["rank_low"] for row in board.models] == [None, None]
+    assert board.best is None
+    same = leaderboard({"one": one, "other": one}, resamples=50)
+    assert same.best is None
+
+
+def test_labels_of_different_meanings_are_refused_without_an_option_that_reports_lack() -> None:
+    each = {
+        name: Scores.from_arrays([[1.0, 0.0]] * 30, [[1, 0]] * 30, labels_are=name)
+        for name in ("best", "correct")
+    }
+    with pytest.raises(ValueError, match=r"'best'.*'correct'") as refused:
+        leaderboard(each, resamples=50)
+    assert "labels_are" not in str(refused.value)
 
 
 def test_a_judge_of_pairs_is_ranked_beside_a_reward_model(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@
   // The temperature.
   const slider = byId("temperature");
   const single = prompts.filter((one) => one.single);
+  const which = prompts.some((one) => /^-+$/.test(one.labels)) ? ", on the labelled prompts," : "";
   const percent = (value) => `${(100 * value).toFixed(1).replace(/^-0\.0$/, "0.0")}%`;
 
   function draw(name, attributes, parent) {
@@ -241,7 +242,7 @@
     byId("temperature-value").textContent = temperature.toPrecision(3);
     const gap = 100 * (at.says - at.right), one = Math.abs(temperature - 1) < 1e-9;
     const words = `${gap >= 0 ? "+" : "−"}${Math.abs(gap).toFixed(1)}`;
-    byId("slider-numbers").textContent = `At T = ${temperature.toPrecision(3)} it says ${percent(at.says)} and is right ${percent(at.right)}: gap ${words} points${data.total > prompts.length ? ", estimated from the prompts on this page" : ""}.`;
+    byId("slider-numbers").textContent = `At T = ${temperature.toPrecision(3)}${which} it says ${percent(at.says)} and is right ${percent(at.right)}: gap ${words} points${data.total > prompts.length ? ", estimated from the prompts on this page" : ""}.`;
     set("says", one ? undefined : percent(at.says));
     set("gap", one ? undefined : `${words} points`);
     set("kept", one ? undefined : percent(at.kept));
