@@ -117,7 +117,8 @@ def apply(
         - ``beats_typical``: P(it beats a typical response to its prompt), the mean of σ((r − r_j)/T) over the
           other responses of its prompt, or over the reference rewards if it has none,
         - ``decision``, if the calibrator has a rule (`decide`): "accept" on a response that is accepted, "ask"
-          on the first choice of every other prompt, empty elsewhere.
+          on the first choice of every other prompt, empty elsewhere. A prompt with a reward beyond the range of
+          the calibrator's fit is not accepted.
 
         Where a row of the input has several responses (chosen and rejected), each new column has a suffix:
         ``probability_0``, ``probability_1``, ...

@@ -368,7 +368,8 @@ class Calibrator:
 
         Of several responses that share the largest reward, the first one is the choice. The test of the rule
         counted such a prompt as wrong unless all of them are right. A rule about the best of several responses
-        says nothing about a prompt with only one, so none is accepted.
+        says nothing about a prompt with only one, so none is accepted, nor is one of a prompt with a reward beyond
+        the range of the fit (`outside`).
 
         Parameters
         ----------
@@ -391,7 +392,8 @@ class Calibrator:
         rows, odds = self.first_choices(reward, sizes, self.rule.of)
         accepted = np.zeros(len(reward), dtype=bool)
         if self.rule.threshold is not None:
-            enough = odds >= log_odds_of(self.rule.threshold)
+            beyond = np.logical_or.reduceat(self.outside(rewards)[order], np.cumsum(sizes) - sizes)
+            enough = (odds >= log_odds_of(self.rule.threshold)) & ~beyond
             accepted[order[rows]] = enough & ((sizes > 1) | (self.rule.of == "correct"))
         return accepted
 

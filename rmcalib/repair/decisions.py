@@ -280,14 +280,19 @@ def decide(
     if not labelled.all():
         part = part.take(labelled)
         first = FirstChoices(*(values[labelled] for values in vars(first).values()))
+    inside = ~np.isin(part.scores.item_id[part.starts], given.item_id[used.outside(given.reward)])
+    if not inside.any():
+        raise ValueError(f"{given.name}: every prompt has a reward beyond the range of the calibrator's fit")
+    tested = part if inside.all() else part.take(inside)  # the others are never accepted
     choice = safe_threshold(
-        first.odds,
-        first.right < 1,  # of several tied first choices, any may be taken
+        first.odds[inside],
+        first.right[inside] < 1,  # of several tied first choices, any may be taken
         alpha=wrong_at_most,
         level=level,
-        cluster=part.cluster,
-        weight=part.weight,
+        cluster=tested.cluster,
+        weight=tested.weight,
     )
+    choice = replace(choice, accepted=choice.accepted * float(np.average(inside, weights=part.weight)))
     rule = AcceptRule(
         of="best" if part.scores.view == "top_1" else "correct",
         threshold=choice.threshold,

@@ -55,8 +55,10 @@ def cautions(result: Applied) -> list[str]:
             f"{clean_line(result.other_model)}: the probabilities may be wrong."
         )
     if result.n_outside:
+        asked = "" if used.rule is None else ", and their prompts are not accepted"
         sentences.append(
-            f"{count(result.n_outside, 'reward')} beyond the range of the fit: probabilities there are extrapolated."
+            f"{count(result.n_outside, 'reward')} beyond the range of the fit: probabilities there are "
+            f"extrapolated{asked}."
         )
     if used.rule is not None and result.n_other_sizes:
         fewest, most = used.rule.responses

@@ -77,8 +77,12 @@ def rule(of: Any, threshold: float | None, responses: tuple[int, int] = (2, 3)) 
     ],
 )
 def test_only_the_accepted_response_says_accept(threshold: float | None, decisions: list[str]) -> None:
-    found = rmcalib.apply(shuffled(), replace(CALIBRATOR, rule=rule("best", threshold)))
+    ruled = replace(CALIBRATOR, rule=rule("best", threshold))
+    found = rmcalib.apply(shuffled(), replace(ruled, reference=(-2.0, 5.0)))
     assert found.table["decision"].tolist() == decisions
+    beyond = rmcalib.apply(shuffled(), ruled)  # two prompts have a reward beyond the range of this fit
+    assert beyond.n_outside == 3
+    assert beyond.accepted == 0
     assert found.accepted == decisions.count("accept") / 3
     assert found.n_other_sizes == 1
     assert "decision" not in rmcalib.apply(shuffled(), CALIBRATOR).table
@@ -118,6 +122,21 @@ def test_the_rule_accepts_what_was_tested(tmp_path: Path, kind: str, scale: floa
     assert (found.table["decision"][first] != "").all()
 
 
+def test_a_rule_is_not_about_prompts_beyond_the_fit() -> None:
+    """`decide` tests its rule without the prompts that `apply` does not accept."""
+    fitted = replace(calibrate(drawn(800, scale=4.0, seed=3)).calibrator, reference=(-8.0, 8.0))
+    scores = drawn(800, scale=4.0, seed=2)
+    decisions = decide(scores, wrong_at_most=0.4, calibrator=fitted)
+    found = rmcalib.apply(scores, decisions)
+    accept = found.table["decision"].to_numpy() == "accept"
+    assert found.n_outside > 0
+    assert 0 < accept.sum() == decisions.choice.n
+    assert found.accepted == pytest.approx(decisions.choice.accepted)
+    assert (~scores.is_correct[accept]).mean() == decisions.choice.wrong
+    with pytest.raises(ValueError, match="range"):
+        decide(scores, calibrator=replace(fitted, reference=(90.0, 99.0)))
+
+
 def test_rewards_of_another_run_or_judge_are_named() -> None:
     def run(name: str) -> Any:
         scores = drawn(300, scale=4.0)
@@ -142,7 +161,9 @@ def test_plain_numbers() -> None:
     assert calibrator.p_correct(1.0) == 0.5
     assert calibrator.outside(rewards).tolist() == [[True, False], [False, False]]
     assert calibrator.outside([np.nan]).tolist() == [True]
-    assert calibrator.accept([3.0, 3.5, 0.0], ["b", "b", "a"]).tolist() == [False, True, False]
+    assert calibrator.accept([2.5, 3.0, 0.0], ["b", "b", "a"]).tolist() == [False, True, False]
+    assert calibrator.accept([3.0, 3.5, 0.0], ["b", "b", "a"]).tolist() == [False, False, False]
+    assert calibrator.accept([3.0, -1.5, 0.0], ["b", "b", "a"]).tolist() == [False, False, False]
     p = calibrator.p_best([3.0, 3.5, 0.0], ["b", "b", "a"])
     np.testing.assert_allclose(p, [expit(-0.25), expit(0.25), 1.0])
     assert (calibrator.view, CALIBRATOR.view) == ("pointwise", "top_1")
