@@ -203,11 +203,14 @@ def _evaluate(
     """Evaluate one model and write its files into its run folder."""
     from rmcalib._util.files import kind_on_disk
     from rmcalib.report import evaluate
+    from rmcalib.report.evaluation import no_labels
     from rmcalib.runs import run_folder
     from rmcalib.runs._folder import keep_scores
 
     scores = job.scores
     assert scores is not None
+    if source is not None and scores.labels is None:
+        raise ValueError(f"{source}: {no_labels(scores, source)}")
     published = "-published" if source == PUBLISHED else ""
     job.run = job.folder = run_folder(judged.output, job.name, f"{scores.manifest['benchmark']}{published}")
     with screen.progress(f"evaluating {job.name}"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -37,6 +38,7 @@ from rmcalib.report.document import to_html
 from rmcalib.report.figures import figure_bytes, reliability_figure
 from rmcalib.report.sentences import UNNAMED, evaluation_sentences, score_notes
 from rmcalib.scores import Scores, load_scores
+from rmcalib.scores._label_texts import TEXT_COLUMNS
 from rmcalib.scores._labels import could_be_labels
 
 if TYPE_CHECKING:
@@ -275,7 +277,7 @@ def evaluate(
     if model is not None:
         given = replace(given, manifest={**given.manifest, "model": model})
     if given.labels is None:
-        raise ValueError(f"{given.name}: {_no_labels(given)}")
+        raise ValueError(f"{given.name}: {no_labels(given)}")
     check: CalibratorCheck | None = None
     used = None if calibrator is None else as_calibrator(calibrator)
     if used is not None:
@@ -369,14 +371,17 @@ def made_from(
     )
 
 
-def _no_labels(scores: Scores) -> str:
-    """Return what to do about scores without labels; it names the columns that nothing used."""
-    unused = ", ".join(clean_line(name) for name in scores.extra)
+def no_labels(scores: Scores, source: str = "SCORES") -> str:
+    """Return what to do about scores without labels; it names the columns that nothing used, except texts."""
+    unused = ", ".join(clean_line(name) for name in scores.extra if name not in TEXT_COLUMNS)
     name = clean_line(next(iter(could_be_labels(scores.extra)), "NAME"))
     column = (
         f' Columns that nothing used: {unused}; name the labels: columns="label={name}".' if unused else ""
     )
-    return f"no labels, so nothing can be measured.{column} Without labels, draw some prompts to label: `rmcalib label`"
+    draw = f"rmcalib label {quote(source)} --output labels"
+    return (
+        f"no labels, so nothing can be measured.{column} Without labels, draw some prompts to label: `{draw}`"
+    )
 
 
 def _first_choice(whole: Part, single: Part | None, settings: Settings) -> list[Row]:

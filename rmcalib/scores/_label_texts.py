@@ -24,7 +24,8 @@ _RESPONSE = (
     "text",
     "response_id",
 )
-"""Columns of responses, in order of preference. Scores keep short texts of a column `response` as `response_id`."""
+"""In order of preference; scores keep short texts of a column `response` as `response_id`."""
+TEXT_COLUMNS = {*_PROMPT, *_RESPONSE}
 _LISTS = ("responses", "completions", "answers", "outputs", "candidates", "generations")
 _PAIR = ("chosen", "rejected")
 

@@ -37,6 +37,10 @@ def write_scores(path: Path, n: int = 300, text: str = TEXT) -> np.ndarray[tuple
 def test_from_scores_without_labels_to_the_gap(text: str, tmp_path: Path, invoke: Invoke) -> None:
     best = write_scores(tmp_path / "mine.csv", text=text)
     source, folder = str(tmp_path / "mine.csv"), tmp_path / "labels"
+    done = invoke("eval", "--scores", source, "-o", str(tmp_path / "runs"))
+    assert done.code == 2
+    assert f"rmcalib label {source}" in done.err
+    assert "response_id" not in done.err  # no column of the file
     done = invoke("label", source, "--n", "80", "--output", str(folder), "--json")
     assert done.code == 0, done.err
     assert (json.loads(done.out)["n"], json.loads(done.out)["of"]) == (80, 300)
