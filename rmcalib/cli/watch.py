@@ -190,10 +190,10 @@ class _Following:
                 if not column.page_only
             }
             numbers = (f"{label} {text}" for label, text in cells.items() if text != "–")
-            say(f"step {row['step']:g}: {', '.join(numbers)}")
+            say(f"step {row['step']:.15g}: {', '.join(numbers)}")
         for alarm in alarms:
             kind = "change" if alarm in changes else "ALARM"
-            say(f"step {alarm['step']:g}: {kind}: {alarm['reason']}")
+            say(f"step {alarm['step']:.15g}: {kind}: {alarm['reason']}")
 
     def _try(self, work: Callable[[], Any]) -> bool:
         """Do something that may fail for a while, such as writing to a full disk; report each failure once."""
@@ -221,7 +221,7 @@ def _met(
             except ValueError:
                 if unknown_ends:
                     raise
-        lines += [f"step {step['step']:g}: {line}" for line in holding(values).values()]
+        lines += [f"step {step['step']:.15g}: {line}" for line in holding(values).values()]
     return lines
 
 

@@ -53,7 +53,8 @@ _BRACKETED = ("gap", "auroc", *(change.column for change in CHANGES if not chang
 def watch_document(watched: Watch) -> Document:
     """Return the document of a watched training run: curves, and one row per step."""
     first, last = (watched.steps[0]["step"], watched.steps[-1]["step"]) if watched.steps else (0, 0)
-    columns: Columns = {"step": lambda row: Cell(f"{row['step']:g}", row["step"])}
+    between = f", {first:.15g} to {last:.15g}" if first < last else ""
+    columns: Columns = {"step": lambda row: Cell(f"{row['step']:.15g}", row["step"])}
     for name, column in WATCHED.items():
         values = [row.get(name) for row in watched.steps]
         # Details that are 0 in all steps are left out.
@@ -69,7 +70,7 @@ def watch_document(watched: Watch) -> Document:
     label = f"Over the steps: {', '.join(panels)}"
     return Document(
         title="Training run",
-        subtitle=f"{count(len(watched.steps), 'step')}, {first:g} to {last:g}",
+        subtitle=f"{count(len(watched.steps), 'step')}{between}",
         sentences=watch_sentences(watched),
         first=[
             Drawing("curves", partial(figures.curves_figure, drawn, panels), label),
@@ -83,7 +84,7 @@ def watch_document(watched: Watch) -> Document:
 def watch_sentences(watched: Watch) -> list[str]:
     """Return whether the alarm holds, what it is about, what it stands on, and what could not be measured."""
     chance, effective = f"{1 - watched.level:.0%}", 100 * watched.reference["margin"]
-    sentences = [f"Alarm at step {alarm['step']:g}: {alarm['reason']}." for alarm in watched.alarms]
+    sentences = [f"Alarm at step {alarm['step']:.15g}: {alarm['reason']}." for alarm in watched.alarms]
     if sentences:
         sentences.append(
             f"The error is significantly above {effective:.2g} points. The chance of a false alarm in the whole run "
@@ -111,7 +112,7 @@ def watch_sentences(watched: Watch) -> list[str]:
         sentences = [f"No alarm: the gap is not significantly above {effective:.2g} points."]
     sentences += _about_labels(watched)
     sentences += [
-        f"Change at step {change['step']:g}: {change['reason']}. That is a change, not an error."
+        f"Change at step {change['step']:.15g}: {change['reason']}. That is a change, not an error."
         for change in watched.changes
     ]
     if watched.reference["kind"] == "stated":
@@ -174,7 +175,7 @@ def _fitted_at_start(watched: Watch) -> str:
 
 
 def _after_alarm(watched: Watch, alarm: Mapping[str, Any]) -> list[Step]:
-    at = f"step {alarm['step']:g}"
+    at = f"step {alarm['step']:.15g}"
     steps = [
         Step(
             f"Look at the samples around {at} that have large rewards and are wrong. Do they share a length, a format, "

@@ -106,7 +106,9 @@ class Watch(Shown):
         """Return the number of steps, and the alarm."""
         if self.alarm is None:
             return f"Watch({len(self.steps)} steps, no alarm)"
-        return f"Watch({len(self.steps)} steps, alarm at step {self.alarm['step']:g}: {self.alarm['what']})"
+        return (
+            f"Watch({len(self.steps)} steps, alarm at step {self.alarm['step']:.15g}: {self.alarm['what']})"
+        )
 
 
 @dataclass
@@ -270,7 +272,7 @@ class Watcher:
             except ValueError as error:
                 if strict:
                     raise
-                problems.append(f"step {samples.step:g}: {error} (skipped)")
+                problems.append(f"step {samples.step:.15g}: {error} (skipped)")
                 continue
             number = [self._numbers.setdefault(name, len(self._numbers)) for name in samples.prompt.tolist()]
             ordered = replace(samples, prompt=np.array(number)).take(np.argsort(number, kind="stable"))
@@ -473,7 +475,7 @@ def _checked(
 ) -> StepSamples:
     """Return the samples of a step as arrays of one length."""
     names = np.array([str(value) for value in prompt], dtype=object)
-    r = as_floats(as_array(reward).ravel(), f"reward (step {step:g})", ndim=1)
+    r = as_floats(as_array(reward).ravel(), f"reward (step {step:.15g})", ndim=1)
     label, length, second = (
         np.full(len(r), np.nan) if values is None else as_array(values).ravel()
         for values in (label, length, second)
@@ -484,13 +486,15 @@ def _checked(
     sizes = [len(values) for values in every]
     if len({*sizes}) > 1 or not len(r):
         raise ValueError(
-            f"prompt, reward, label, length, weight, second, text: expected one each per sample of step {step:g}, got "
-            f"{', '.join(map(str, sizes))}"
+            f"prompt, reward, label, length, weight, second, text: expected one each per sample of step "
+            f"{step:.15g}, got {', '.join(map(str, sizes))}"
         )
     if ((label < 0) | (label > 1)).any():
-        raise ValueError(f"label (step {step:g}): {label[(label < 0) | (label > 1)][0]:g} is not from 0 to 1")
+        raise ValueError(
+            f"label (step {step:.15g}): {label[(label < 0) | (label > 1)][0]:g} is not from 0 to 1"
+        )
     if not (weight > 0).all() or not np.isfinite(weight).all():
-        raise ValueError(f"weight (step {step:g}): expected positive numbers, 1/P(the sample is labelled)")
+        raise ValueError(f"weight (step {step:.15g}): expected positive numbers, 1/P(the sample is labelled)")
     form = None if texts is None else forms_of(texts)
     return StepSamples(float(step), names, r, label, length, weight, second, texts, form)
 
@@ -506,7 +510,7 @@ def _part(observed: Observed) -> Part:
         "reward": observed.rewards,
         "inclusion": 1 / samples.weight,
     }
-    scores = Scores.from_columns(columns, _STATED, labels="correct", source=f"step {samples.step:g}")
+    scores = Scores.from_columns(columns, _STATED, labels="correct", source=f"step {samples.step:.15g}")
     return whole_part(scores, lengths=samples.length)
 
 

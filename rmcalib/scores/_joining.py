@@ -124,7 +124,7 @@ def _drawn_from(table: _files.Table, scores: Scores) -> tuple[Scores, BoolArray,
     if kept.all() or not kept.any():
         return scores, every, []
     left = count(int((~kept).sum()), "prompt")
-    note = f"Labels were drawn from step {first:g} on: {left} of earlier steps are left out."
+    note = f"Labels were drawn from step {first:.15g} on: {left} of earlier steps are left out."
     return scores.take(kept), np.repeat(kept, np.diff(scores.offsets)), [note]
 
 

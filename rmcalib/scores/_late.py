@@ -138,7 +138,7 @@ class LateLabels:
         count: dict[Any, int] = {}
         for row, prompt in enumerate(samples.prompt.tolist()):
             number = count[prompt] = count.get(prompt, -1) + 1
-            keys = [(f"{prompt}@{samples.step:g}", str(number))]
+            keys = [(f"{prompt}@{samples.step:.15g}", str(number))]
             if samples.text is not None:
                 keys.insert(0, (prompt, samples.text[row]))
             elif is_only:

@@ -302,6 +302,7 @@ def test_the_log_of_a_server(tmp_path: Path) -> None:
     silent = {name: value for name, value in row.items() if name != "step"}
     (tmp_path / "rewards-00001.jsonl").write_text(lines([silent] * 300))
     assert [size for _, _, size, _ in rows_of(tmp_path)] == [256, 44]
+    assert load_rollouts(tmp_path, "reward=reward")["reward"].n_items == 2  # the prompt, at each of two steps
 
 
 def test_rewards_are_summed(tmp_path: Path) -> None:

@@ -142,6 +142,8 @@ def points_over(alarm: dict[str, Any]) -> str:
     '8.3 points over steps 11 to 30, from 40 labelled prompts'
     """
     over = (
-        "the run so far" if alarm["over"] == "run" else f"steps {alarm['first_step']:g} to {alarm['step']:g}"
+        "the run so far"
+        if alarm["over"] == "run"
+        else f"steps {alarm['first_step']:.15g} to {alarm['step']:.15g}"
     )
     return f"{points(alarm)} over {over}, from {count(alarm['prompts'], 'labelled prompt')}"

@@ -156,7 +156,9 @@ def columns_of(
     several = len(parts) > 1
     prompt = np.concatenate([part.prompt for part in parts])
     step = np.repeat([part.step for part in parts], [len(part) for part in parts])
-    ids = np.array([f"{name}@{at:g}" for name, at in zip(prompt, step, strict=True)]) if several else prompt
+    ids = (
+        np.array([f"{name}@{at:.15g}" for name, at in zip(prompt, step, strict=True)]) if several else prompt
+    )
     _, group = np.unique(ids.astype(str), return_inverse=True)
     order, sizes = np.argsort(group, kind="stable"), np.bincount(group)
     response = np.empty(len(ids), dtype=np.int64)
