@@ -102,11 +102,10 @@ def test_sums_of_pairs_equal_a_slow_loop() -> None:
     rng = np.random.default_rng(4)
     prompt, x = rng.integers(0, 9, size=60), rng.integers(-2, 3, size=60).astype(float)
     y = rng.integers(0, 2, size=60).astype(float)
-    weight = 1.0 + prompt
+    weight = (1.0 + prompt).astype(float)
     found = pair_sums(prompt, x, y, weight)
-    assert found.values[:, 1] == pytest.approx(
-        1.0 + found.prompt
-    )  # prompts that were drawn less often count more
+    # Prompts that were drawn less often count more.
+    assert found.values[:, 1] == pytest.approx(1.0 + found.prompt)
     for number, value in zip(found.prompt, found.values[:, 0] / found.values[:, 1], strict=True):
         own = [
             expit(abs(x[i] - x[j])) - np.heaviside(x[i] - x[j], 0.5)
