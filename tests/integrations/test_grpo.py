@@ -58,7 +58,7 @@ def test_a_grpo_run_is_watched_from_its_own_files(run: tuple[Path, Any]) -> None
     assert found.table["n_samples"].tolist() == [PROMPTS * SAMPLES] * STEPS
     row = found.steps[0]
     assert np.isfinite([row["gap"], row["right"], row["mean_reward"]]).all()
-    scores = rmcalib.watch(folder, columns="reward=exact_match,label=exact_match")
+    scores = rmcalib.watch(folder, columns="reward=exact_match")
     assert [one["mean_reward"] for one in scores.steps] == pytest.approx(
         [one["right"] for one in found.steps]
     )
