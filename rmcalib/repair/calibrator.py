@@ -63,6 +63,8 @@ class AcceptRule:
     responses : tuple of int
         The smallest and the largest number of responses to one of these prompts. With `of` = "correct", the rule
         is about the best of so many.
+    in_fit : int
+        How many of these prompts the calibrator was fitted on. With any of them, there is no guarantee.
 
     Examples
     --------
@@ -79,12 +81,15 @@ class AcceptRule:
     accepted: Fraction
     wrong: Fraction | None
     responses: tuple[int, int]
+    in_fit: Annotated[int, Ge(0)] = 0
 
     def __str__(self) -> str:
         """Return the rule and its guarantee as a phrase."""
         promise = (
             f"at most {100 * self.wrong_at_most:.3g}% wrong with {100 * self.confidence:.3g}% confidence"
         )
+        if self.in_fit and self.threshold is not None:
+            promise = "no guarantee, since it was tested on prompts of the calibrator's fit"
         tested = count(self.n, "prompt")
         if self.threshold is None:
             return f"accept no response: no threshold keeps {promise} ({tested})"
@@ -476,7 +481,7 @@ class Calibrator:
         """
         single = self.one_table([scores] if isinstance(scores, Scores) else list(scores))
         part = labelled_part(single, "one" if self.view == "top_1" else "labelled")
-        used, unseen = self._seen(part)
+        used, unseen = seen_prompts(self, part)
         enough = int(unseen.sum()) >= FEWEST
         if used and enough:
             part = part.take(unseen)
@@ -489,20 +494,6 @@ class Calibrator:
         return CalibratorCheck(
             other.temperature, other.low, other.high, len(part), holds, used, other.threshold
         )
-
-    def _seen(self, part: Part) -> tuple[int, BoolArray]:
-        """Return how many prompts of a part it was fitted on, and which of them (n,) are surely others."""
-        fitted = np.array(
-            [self.prompts[i : i + 2 * MARK_BYTES] for i in range(0, len(self.prompts), 2 * MARK_BYTES)]
-        )
-        if not len(fitted):
-            return 0, np.ones(len(part), dtype=bool)
-        marks = np.array(prompt_marks(part))
-        # Of a large fit, only the smallest marks are here: they are a random sample of its prompts.
-        comparable = marks <= fitted[-1] if len(fitted) >= MOST_MARKS else np.ones(len(part), dtype=bool)
-        same = np.isin(marks, fitted)
-        used = round(float(same.sum() / max(comparable.sum(), 1)) * len(part))
-        return used, comparable & ~same
 
     def percentile(self, rewards: Any) -> FloatArray:
         """Return the percentage of reference rewards below each reward (N,), half of equal ones included."""
@@ -554,6 +545,24 @@ def log_odds_of(p: ArrayLike) -> FloatArray:
 def quantiles(rewards: FloatArray) -> tuple[float, ...]:
     """Return the quantiles of the rewards (N,) that a calibrator keeps."""
     return tuple(np.quantile(rewards, np.linspace(0, 1, N_QUANTILES)).tolist())
+
+
+def seen_prompts(calibrator: Calibrator, part: Part) -> tuple[int, BoolArray]:
+    """Return how many prompts of a part it was fitted on, and which of them (n,) are surely others."""
+    fitted = np.array(
+        [
+            calibrator.prompts[i : i + 2 * MARK_BYTES]
+            for i in range(0, len(calibrator.prompts), 2 * MARK_BYTES)
+        ]
+    )
+    if not len(fitted):
+        return 0, np.ones(len(part), dtype=bool)
+    marks = np.array(prompt_marks(part))
+    # Of a large fit, only the smallest marks are here: they are a random sample of its prompts.
+    comparable = marks <= fitted[-1] if len(fitted) >= MOST_MARKS else np.ones(len(part), dtype=bool)
+    same = np.isin(marks, fitted)
+    used = round(float(same.sum() / max(comparable.sum(), 1)) * len(part))
+    return used, comparable & ~same
 
 
 def prompt_marks(part: Part) -> list[str]:

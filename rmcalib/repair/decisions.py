@@ -48,6 +48,7 @@ from rmcalib.repair.calibrator import (
     labelled_part,
     log_odds_of,
     quantiles,
+    seen_prompts,
 )
 from rmcalib.repair.stopping import RULES, Drawn, drawn
 from rmcalib.scores import Scores, load_scores
@@ -235,7 +236,8 @@ def decide(
         The cost of drawing one more sample, as a fraction of the cost of a wrong response; default a hundredth of
         `ask_cost`. Used where samples are labelled one by one, to say when to stop drawing.
     calibrator : Calibrator, Calibration or path, optional
-        Turns the rewards into probabilities; default the rewards as stated. Fit it on other prompts.
+        Turns the rewards into probabilities; default the rewards as stated. Fit it on other prompts: otherwise there
+        is no guarantee (``rule.in_fit``).
     seed : int
         Seed of the folds of the regret.
 
@@ -302,6 +304,7 @@ def decide(
         accepted=choice.accepted,
         wrong=None if choice.threshold is None else choice.wrong,
         responses=(int(part.sizes.min()), int(part.sizes.max())),
+        in_fit=0 if calibrator is None else _in_fit(used, given),
     )
     return Decisions(
         calibrator=replace(used, rule=rule),
@@ -332,6 +335,11 @@ def stated(scores: Scores) -> Calibrator:
         model=scores.name,
         reference=reference,
     )
+
+
+def _in_fit(used: Calibrator, given: Scores) -> int:
+    """Return on how many of these prompts a calibrator was fitted."""
+    return seen_prompts(used, labelled_part(given, "one" if used.view == "top_1" else "labelled"))[0]
 
 
 def _measured(source: Scores | Part, used: Calibrator, as_stated: bool) -> Part:

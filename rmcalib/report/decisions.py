@@ -14,6 +14,7 @@ from rmcalib.report.document import Cell, Columns, Document, Drawing, Tile, entr
 def decision_sentences(result: Decisions) -> list[str]:
     """Return when to accept the first choice, what acting on its probabilities costs, and when to stop drawing."""
     choice, sure, limit = result.choice, f"{result.level:.0%} confidence", f"{result.wrong_at_most:.0%}"
+    in_fit = _in_fit(result)
     if choice.threshold is None and choice.wrong is None:
         first = (
             f"Too few prompts for a threshold: even without an error, {choice.fewest} accepted responses are "
@@ -29,10 +30,16 @@ def decision_sentences(result: Decisions) -> list[str]:
         what = " of being correct" if result.calibrator.view == "pointwise" else ""
         when = "always" if choice.threshold == 0 else f"if its {p}{what} is at least {choice.threshold:.10g}"
         rest = "" if result.asked == 0 else f" A person decides the other {result.asked:.0%}."
-        first = (
-            f"Accept its first choice {when}: that accepts {choice.accepted:.0%} of the prompts. At most "
-            f"{limit} of these are wrong on prompts like yours, with {sure} ({percent(choice.wrong)} here).{rest}"
+        promise = (
+            f"At most {limit} of these are wrong on prompts like yours, with {sure} "
+            f"({percent(choice.wrong)} here)."
         )
+        if in_fit:
+            promise = (
+                f"{percent(choice.wrong)} of these are wrong here. This is no guarantee for others: the calibrator was "
+                f"fitted on {in_fit:,} of these prompts. Fit it with --part 1/2, and test with --part 2/2."
+            )
+        first = f"Accept its first choice {when}: that accepts {choice.accepted:.0%} of the prompts. {promise}{rest}"
     sentences = [first]
     if result.left_out:
         why = (
@@ -51,9 +58,14 @@ def decision_sentences(result: Decisions) -> list[str]:
             f"with calibrated probabilities it is {regret.calibrated_cost:.3f}. The difference is "
             f"{regret.value:z.3f} [{regret.low:z.3f}, {regret.high:z.3f}]{chance}."
         )
-    if result.drawing:
+    if result.drawing and not in_fit:
         sentences.append(_drawing_sentence(result))
     return sentences
+
+
+def _in_fit(result: Decisions) -> int:
+    """Return how many prompts the calibrator was fitted on, which leave no guarantee."""
+    return 0 if result.calibrator.rule is None else result.calibrator.rule.in_fit
 
 
 def _drawing_sentence(result: Decisions) -> str:
@@ -93,7 +105,8 @@ def _drawing_table(result: Decisions) -> doc.Table:
 
 def decisions_document(result: Decisions) -> Document:
     """Return the document of decisions: the threshold, and accuracy by how sure the model is."""
-    choice, sure = result.choice, f"of those, with {result.level:.0%} confidence"
+    choice, in_fit = result.choice, _in_fit(result)
+    sure = "no guarantee" if in_fit else f"of those, with {result.level:.0%} confidence"
     above = "–" if choice.threshold is None else f"{choice.threshold:.3g}"
     return Document(
         title="When to accept its choice",
@@ -102,11 +115,11 @@ def decisions_document(result: Decisions) -> Document:
         tiles=[
             Tile("accept above", above, meaning="probability of its first choice"),
             Tile("accepts", percent(choice.accepted), meaning="of the prompts"),
-            Tile("wrong, at most", percent(choice.high), meaning=sure),
+            Tile("wrong, at most", "–" if in_fit else percent(choice.high), meaning=sure),
         ],
         first=[
             decisions_drawing(result),
-            *([_drawing_table(result)] if result.drawing else []),
+            *([_drawing_table(result)] if result.drawing and not in_fit else []),
             doc.Words(
                 ["How many responses to choose from, and whether more of them do harm: rmcalib best-of-n."]
             ),

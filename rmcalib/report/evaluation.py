@@ -326,7 +326,7 @@ def evaluate(
         isotonic_rows=tables.isotonic_rows(whole) if curve == "isotonic" and plain is not None else [],
         decisions=None
         if single is None or unlike or metrics is not None
-        else _decisions(single, used, level, seed),
+        else _decisions(single, used, check, level, seed),
         notes=[*_check_notes(used, check, {*tests} - {*shown}), *score_notes(given, texts, whole)],
         settings=settings,
         manifest=given.manifest,
@@ -396,12 +396,16 @@ def _first_choice(whole: Part, single: Part | None, settings: Settings) -> list[
     return [] if single is None else tables.bin_rows(single.first_choice, settings, band=True)
 
 
-def _decisions(part: Part, used: Calibrator | None, level: float, seed: int) -> Decisions:
+def _decisions(
+    part: Part, used: Calibrator | None, check: CalibratorCheck | None, level: float, seed: int
+) -> Decisions:
     """Return when to accept a first choice; the rule belongs to the calibrator that made these rewards."""
     decisions = decide(part, level=level, seed=seed)
-    if used is None:
+    rule = decisions.calibrator.rule
+    if used is None or rule is None:
         return decisions
-    return replace(decisions, calibrator=replace(used, rule=decisions.calibrator.rule))
+    rule = replace(rule, in_fit=0 if check is None else check.used)
+    return replace(decisions, calibrator=replace(used, rule=rule))
 
 
 def _calibrated(scores: Scores, used: Calibrator) -> tuple[Scores, CalibratorCheck | None]:

@@ -21,6 +21,7 @@ from rmcalib.repair.decisions import (
     _first_size,
     safe_threshold,
 )
+from rmcalib.report.decisions import decision_sentences
 from rmcalib.scores import Scores
 from rmcalib.scores.scale import Scale
 from tests.repair.test_calibrate import drawn, sampled
@@ -268,6 +269,24 @@ def test_a_calibrator_must_fit_the_labels() -> None:
     assert replace(found.calibrator, rule=None) == fitted
     with pytest.raises(ValueError, match="best"):
         decide(stated, calibrator=Calibrator(2.0, 1.8, 2.3))
+
+
+@pytest.mark.parametrize("view", ["best", "correct"])
+def test_there_is_no_guarantee_on_the_prompts_of_the_fit(view: str) -> None:
+    if view == "best":
+        scores, others = (drawn(600, scale=4.0, seed=seed) for seed in (2, 3))
+    else:
+        scores, others = (sampled(600, temperature=3.0, threshold=2.0, seed=seed) for seed in (2, 3))
+    fitted = calibrate(scores).calibrator
+    same, new = (decide(each, wrong_at_most=0.4, calibrator=fitted) for each in (scores, others))
+    for found, in_fit in ((same, 600), (new, 0)):
+        rule = found.calibrator.rule
+        assert rule is not None
+        assert rule.threshold is not None
+        assert rule.in_fit == in_fit
+        promised = [text for text in (str(rule), *decision_sentences(found)) if "at most 40%" in text.lower()]
+        assert bool(promised) == (in_fit == 0)
+    assert decide(scores).content()["rule"]["in_fit"] == 0
 
 
 def test_prompts_that_are_wrong_together_count_as_one() -> None:
