@@ -14,6 +14,8 @@ from rmcalib._util.files import write_csv, write_text
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.benchmarks._official import has_largest_reward
 from rmcalib.scores._joining import (
+    BEST_OF,
+    CHOSEN,
     FROM_STEP,
     ID,
     INCLUSION,
@@ -172,9 +174,16 @@ def label(
     check_integer(n, "n", 1)
     loaded, from_step = _last_steps(load_with_rows(scores, columns, labels=labels), last)
     labelled = loaded.scores
+    if more and from_step is None and "step" in labelled.extra:
+        # Labels of the last steps leave out the others.
+        from_step = float(np.min(labelled.extra["step"]))
     bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     texts = texts_of(*loaded, bench)
     of_rollouts = loaded.table.manifest is None and Path(loaded.table.source).is_dir()
+    response = labelled.response
+    if labels is not None and BEST_OF in labelled.extra:
+        # Labels of chosen responses leave out the others, which count in the source.
+        response = labelled.extra[CHOSEN]
     numbered = are_numbered(labelled, loaded.table)
     ids = None if numbered else next(iter(id_columns(labelled).values()), None)
     asked = _asked(labelled) if ask is None else ask
@@ -189,7 +198,7 @@ def label(
     else:
         inclusion = np.full(labelled.n_items, min(n / labelled.n_items, 1.0))
         drawn, how = _equal(labelled, min(n, labelled.n_items), by, rng)
-    rows = _rows(labelled, rng.permutation(drawn), inclusion, asked, texts, ids, keep=more)
+    rows = _rows(labelled, response, rng.permutation(drawn), inclusion, asked, texts, ids, keep=more)
     if from_step is not None:
         rows = [row | {FROM_STEP: from_step} for row in rows]
     return LabelSheet(rows, asked, len(drawn), labelled.n_items, how, seed, texts is not None, of_rollouts)
@@ -253,6 +262,8 @@ def _last_steps(loaded: Loaded, last: int | None) -> tuple[Loaded, float | None]
 
 
 def _asked(scores: Scores) -> Ask:
+    if BEST_OF in scores.extra:
+        return "chosen"
     if scores.labels == "correct" or scores.scale.states_correct or (np.diff(scores.offsets) == 1).any():
         return "correct"
     return "best"
@@ -313,6 +324,7 @@ def _whole_numbers(wanted: FloatArray, total: int) -> IntArray:
 
 def _rows(
     scores: Scores,
+    response: IntArray,
     drawn: IntArray,
     inclusion: FloatArray,
     ask: Ask,
@@ -329,7 +341,7 @@ def _rows(
             value = scores.label[row]
             about: dict[str, Any] = {
                 "prompt": str(scores.item_id[row]),
-                "response": int(scores.response[row]),
+                "response": int(response[row]),
                 INCLUSION: float(inclusion[prompt]),
                 "label": float(value) if keep and value == value else None,
                 "ask": ask,

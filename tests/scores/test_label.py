@@ -122,6 +122,23 @@ def test_more_labels_keep_the_first_and_know_the_probability_of_both_phases() ->
         label(frame, n=30, more=True)
 
 
+@pytest.mark.parametrize("options", [{"ask": "chosen"}, {"ask": "correct", "last": 2}])
+def test_more_labels_are_about_the_same_responses(options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {"prompt": f"p{i}", "response_text": f"It is {j}.", "reward": rng.normal(), "step": step}
+        for step in range(4)
+        for i in range(20)
+        for j in range(3)
+    )
+    first = label(rows, n=20, **options).table.assign(label=1.0)
+    both = label(rows, n=20, more=True, labels=first).table
+    assert {*both["ask"]} == {options["ask"]}
+    once, twice = (load_scores(rows, labels=sheet.assign(label=1.0)) for sheet in (first, both))
+    np.testing.assert_array_equal(once.reward, twice.reward)
+    assert np.isfinite(twice.label).sum() == len(both) > len(first)
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "frame"])
 def test_labels_are_joined(suffix: str, tmp_path: Path) -> None:
     frame, best = table()
