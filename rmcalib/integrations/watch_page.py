@@ -167,7 +167,8 @@ def _command(watched: Watch, name: str, *without: str) -> str:
 def _draw(watched: Watch, *more: str) -> str:
     """Return the command that draws samples to label, with the question that this watch needs."""
     ask = watched.labels.get("are", "correct")
-    return shlex.join(["rmcalib", "label", watched.source[0], *more, "--ask", ask, "--output", "labels"])
+    others = ("--labels", "--label-from", "--scale", "--benchmark", "--calibrator")
+    return " ".join([_command(watched, "label", *others), *more, "--ask", ask, "--output labels"])
 
 
 def _fitted_at_start(watched: Watch) -> str:

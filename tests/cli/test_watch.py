@@ -51,4 +51,9 @@ def test_labels_that_name_the_best_sample_are_not_read_as_correct(invoke: Invoke
         assert watched["steps"][0]["auroc"] > 0.6
     labels.write_text("".join(json.dumps({**row, "ask": "correct"}) + "\n" for row in said))
     assert json.loads(invoke("watch", run, "--labels", labels, *options).out)["steps"][0]["right"] == 1 / 8
-    assert "--ask correct" in invoke("watch", run, "--scale", "log_odds").out
+    several = [{"rm": row.pop("score"), "other": 1.0, **row} for row in samples]
+    (run / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in several))
+    unlabelled = invoke("watch", run, "--columns", "reward=rm").out
+    command = next(line for line in unlabelled.splitlines() if line.startswith("  rmcalib label"))
+    assert "--ask correct" in command
+    assert invoke(*command.split()[1:]).code == 0
