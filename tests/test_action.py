@@ -226,6 +226,9 @@ def test_a_real_watch_that_fails(tmp_path: Path) -> None:
     ]
     (tmp_path / "run" / "7.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     inputs = {"command": "watch", "rollouts": "run", "args": "--columns=reward=score,label=acc"}
+    unknown = run_action(tmp_path, REAL, **inputs, fail_if="gap.low>0.2")
+    assert unknown.returncode == 2  # whether these rewards are log-odds is unknown, so there is no gap
+    inputs["args"] += "\n--scale=log_odds"
     done = run_action(tmp_path, REAL, **inputs, fail_if="gap.low>0.2")
     assert done.returncode == 1, done.stderr
     text = (tmp_path / "summary.md").read_text(encoding="utf-8")

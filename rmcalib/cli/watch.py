@@ -226,15 +226,16 @@ def _met(
 
 
 def _rows(step: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the numbers of a step as rows that conditions read."""
+    """Return the numbers of a step as rows that conditions read; None is unknown."""
+    numbers = {name: None if value != value else value for name, value in step.items()}
     return [
         {
             "category": "overall",
             "metric": name,
-            "value": value if value == value else None,
-            "low": step.get(f"{name}_low"),
-            "high": step.get(f"{name}_high"),
+            "value": value,
+            "low": numbers.get(f"{name}_low"),
+            "high": numbers.get(f"{name}_high"),
             "note": "it is unknown at the last step",
         }
-        for name, value in step.items()
+        for name, value in numbers.items()
     ]
