@@ -206,10 +206,14 @@ def compare_served(
         cause = compare_tokens(served)
         status = "right" if cause.name == "equal" else "differs"
         return Check(server.client.url, "", status, cause=cause.name, note=cause.text, about=about)
-    items = canaries(served.limit)
+    here = here or LoadOptions()
+    limit = served.limit
+    if server.max_length is None:  # then it is that of the model
+        limit = min(limit, Classifier(model, here).model.max_length)
+    items = canaries(limit)
     there, seconds = timed(served, items, check=False)
     again, _ = timed(served, items, check=False)
-    loaded = Classifier(model, dataclasses.replace(here or LoadOptions(), max_length=served.limit))
+    loaded = Classifier(model, dataclasses.replace(here, max_length=limit))
     expected, seconds_here = timed(loaded, items)
     cause = _explain(loaded, items, expected, there, again)
     about |= {"n_responses": sum(map(len, expected)), "seconds_here": seconds_here}

@@ -288,7 +288,7 @@ class EndpointJudge:
         recipe, (tokenizer, _, pad), api = self.recipe, self.writer, self.server.api
         if tokenizer is None:
             texts: list[Any] = [conversation(item.prompt, response) for response in item.responses]
-            return api.write(texts, self.limit), None
+            return api.write(texts, self.limit), None if api.tokens else [(None, False)] * len(texts)
         if api.reads == "texts":
             texts = [render(item.prompt, each, tokenizer, recipe.template) for each in item.responses]
             # The server's tokenizer adds no special tokens (add_special_tokens=False), so texts carry theirs.

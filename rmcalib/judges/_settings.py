@@ -106,7 +106,7 @@ class ServerOptions:
 class ServedSettings(TextOptions, ServerOptions):
     """Settings of a reward model behind a server."""
 
-    endpoint_kind: Literal["auto", "vllm", "sglang", "openrlhf"] = "auto"
+    endpoint_kind: Literal["auto", "vllm", "sglang", "openrlhf", "score"] = "auto"
     """Kind of the server."""
     tokenize_here: bool = False
     """Send token ids to vLLM, as for a loaded model, instead of chat messages; needs the tokenizer."""

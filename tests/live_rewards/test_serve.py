@@ -23,6 +23,8 @@ import pytest
 
 import rmcalib
 from rmcalib import Calibrator, Reward
+from rmcalib.judges import compare_served
+from rmcalib.judges._http import ServerError
 from rmcalib.live.policy import PolicyTexts, Texts
 from rmcalib.live.server import Limits, serve
 from tests.cli.conftest import environment
@@ -58,6 +60,17 @@ def calibrated() -> Any:
 
 
 # Dialects
+
+
+def test_a_server_of_ours_is_recognised_as_a_judge() -> None:
+    """`doctor` compares the rewards without the calibrator."""
+    with serving_rewards(
+        Reward("demo", calibrator=Calibrator(2.0, 1.8, 2.2, reference=(0.0, 1.0)))
+    ) as running:
+        check = compare_served("demo", running.url)
+        assert (check.status, check.cause, check.about["endpoint_kind"]) == ("right", "equal", "score")
+        with pytest.raises(ServerError, match="other"):
+            compare_served("other", running.url)
 
 
 def test_each_dialect_is_answered_in_its_form(calibrated: Running) -> None:
