@@ -121,7 +121,7 @@ def session(common: Common, inputs: Iterable[str] = (), **targets: Path | None) 
     log.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("default")
+            warnings.simplefilter("default", UserWarning)
             warnings.showwarning = show_warning
             yield screen
     finally:
