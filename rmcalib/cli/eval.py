@@ -157,19 +157,20 @@ def _given(source: str, judged: Judged, reading: Reading, screen: Screen) -> lis
     from rmcalib.scores._load import find_model
 
     labelled = ""
+    names = [masked(name) for name in judged.model]  # they are shown on every page
     if source == PUBLISHED:
         bench = _published_prompts(judged, screen)
-        by_name = {name: published_scores(name) for name in judged.model}
+        by_name = {name: published_scores(name) for name in names}
     else:
         bench = load_prompts(judged.benchmark[0], judged, screen) if judged.benchmark else None
         by_name = load_all_scores(source, **asdict(reading))
         if reading.labels is not None and len(by_name) == 1:  # `label` reads one model
             named = () if reading.columns is None else ("--columns", reading.columns)
             labelled = masked(shlex.join([source, *named, "--labels", str(reading.labels)]))
-    if len(by_name) == 1 and len(judged.model) == 1:
-        by_name = {judged.model[0]: next(iter(by_name.values()))}
+    if len(by_name) == 1 and len(names) == 1:
+        by_name = {names[0]: next(iter(by_name.values()))}
     jobs = []
-    for name in judged.model or by_name:
+    for name in names or by_name:
         scores = find_model(by_name, name, source)
         if judged.part is not None:
             scores = scores.part(judged.part)
