@@ -35,6 +35,7 @@ def command(
         A page with details, for the Hub's .eval_results.
     """
     from rmcalib._util.hub import check_repo_id
+    from rmcalib._util.secrets import masked
     from rmcalib._util.storage import as_path
     from rmcalib.report import evaluate, make_card
 
@@ -42,7 +43,7 @@ def command(
         check_repo_id(push_to_hub)
     with session(common) as screen:
         scores = reading.open(run)
-        name = model or scores.name
+        name = masked(model or scores.name)
         with screen.progress(f"evaluating {name}"):
             evaluation = evaluate(scores, model=name, resamples=measuring.resamples, seed=measuring.seed)
         card = make_card(evaluation, source=source)

@@ -146,11 +146,12 @@ def test_the_cost_of_a_language_model_is_counted_without_asking_it(invoke: Invok
     assert invoke(*asked, "--dry-run").code == 2
 
 
-def test_a_name_with_a_password_is_shown_and_stored_without_it(tmp_path: Path, invoke: Invoke) -> None:
+@pytest.mark.parametrize("command", [("eval", "--scores"), ("card",)])
+def test_a_name_with_a_password_is_shown_and_stored_without_it(
+    command: tuple[str, ...], tmp_path: Path, invoke: Invoke
+) -> None:
     write_scores(tmp_path / "mine.csv")
-    done = invoke(
-        "eval", "--scores", "mine.csv", "--resamples", 20, "--model", "s3://key:a/hunter2@bucket/x", "-o", "out"
-    )
+    done = invoke(*command, "mine.csv", *QUICK, "--model", "s3://key:a/hunter2@bucket/x", "-o", "out")
     assert done.code == 0, done.err
     assert "hunter2" not in done.out + done.err
     written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
