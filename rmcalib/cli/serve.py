@@ -27,10 +27,14 @@ def command(
     on_change: Literal["stop", "warn"] = "stop",
     judge: JudgeSettings = (),
     backend: Annotated[Literal["transformers", "vllm"] | None, Parameter(group=MORE)] = None,
-    check_every: Annotated[float, Parameter(metavar="SECONDS", group=MORE, validator=Number(gte=1))] = 300.0,
-    hold: Annotated[float, Parameter(metavar="SECONDS", group=MORE, validator=Number(gte=1))] = 150.0,
+    check_every: Annotated[
+        float, Parameter(metavar="SECONDS", group=MORE, validator=Number(gte=1, lte=86_400))
+    ] = 300.0,
+    hold: Annotated[
+        float, Parameter(metavar="SECONDS", group=MORE, validator=Number(gte=1, lte=86_400))
+    ] = 150.0,
     max_waiting: Annotated[int, Parameter(metavar="N", group=MORE, validator=Number(gte=1))] = 16_384,
-    max_body: Annotated[float, Parameter(metavar="MB", group=MORE, validator=Number(gt=0))] = 64.0,
+    max_body: Annotated[float, Parameter(metavar="MB", group=MORE, validator=Number(gt=0, lte=2**20))] = 64.0,
     common: Common = Common(),
 ) -> int:
     """Serve a reward model to OpenRLHF, slime, LLaMA-Factory, verl and others.

@@ -39,6 +39,8 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     ((*SCORES, "--fail-if", "ece[Maths]>0.1"), "Maths"),
     (("decide", "s.csv", "--wrong-at-most", "2"), "--wrong-at-most"),
     (("best-of-n", "s.csv", "--cost", "2"), "--cost"),
+    (("serve", "--max-body", "1e400"), "--max-body"),
+    (("serve", "--hold", "nan"), "--hold"),
     (("best-of-n", "s.csv", "--second", "missing.csv"), "missing.csv"),
     (("combine", "s.csv", "s.csv"), "s.csv"),
     (("prolr", "--k", "1000"), "1000"),
