@@ -188,7 +188,7 @@ def segment_log_softmax(logits: FloatArray, sizes: IntArray) -> FloatArray:
 def find_root(
     function: Callable[[float], float], low: float, high: float, *, tolerance: float = 2e-12
 ) -> float:
-    """Return a zero of a function between two points where its signs differ, by Brent's method.
+    """Return a zero of a function between two points where its signs must differ, by Brent's method.
 
     It evaluates the same points as `scipy.optimize.brentq`. Importing that takes longer than most searches.
 
@@ -200,6 +200,8 @@ def find_root(
     at_opposite = at_before
     if at_before == 0:
         return before
+    if at_now != 0 and (at_before < 0) == (at_now < 0):
+        raise ValueError(f"the function has the same sign at {low:g} and at {high:g}")
     step = step_before = now - before
     while True:
         if (at_before < 0) != (at_now < 0):
