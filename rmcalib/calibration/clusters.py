@@ -135,7 +135,7 @@ def prompts_per_observation(values: FloatArray, cluster: IntArray | None, level:
     """
     if cluster is None:
         return 1.0
-    n, moved, alike = len(values), values - values.mean(), _size_of_cluster(cluster)
+    n, moved, alike = len(values), values - values.mean(), size_of_cluster(cluster)
     alone = float((moved**2).sum()) / (n * max(n - 1, 1))
     if alone <= 1e-30 or int(cluster.max()) < 1:
         return alike
@@ -165,15 +165,17 @@ def design_effect(
 
     together = squares(by_cluster(residuals, cluster), by_cluster(weights, cluster) / weight)
     alone = squares(residuals, weights / weight)
-    alike = _size_of_cluster(cluster)
+    alike = size_of_cluster(cluster)
     least = _least_effect(np.linalg.norm(residuals, axis=1), alike)
     effect = max(least, together / alone) if alone > 0 else least
     correlation = (effect - 1) / (alike - 1) if alike > 1 else 0.0
     return effect, cluster_freedom(np.bincount(cluster), float(np.clip(correlation, _LEAST_CORRELATION, 1.0)))
 
 
-def _size_of_cluster(cluster: IntArray) -> float:
+def size_of_cluster(cluster: IntArray | None) -> float:
     """Return the mean size of the cluster of a prompt: the variance factor if all prompts of a cluster are alike."""
+    if cluster is None:
+        return 1.0
     sizes = np.bincount(cluster).astype(np.float64)
     return float((sizes**2).sum() / sizes.sum())
 

@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import mean_interval
 from rmcalib.calibration.best_of import doubled
-from rmcalib.calibration.clusters import prompts_per_observation
+from rmcalib.calibration.clusters import prompts_per_observation, size_of_cluster
 from rmcalib.calibration.intervals import check_level, clopper_pearson
 from rmcalib.metrics.best_of import with_enough_samples
 from rmcalib.metrics.results import Shown
@@ -418,7 +418,7 @@ def safe_threshold(
     alike = _alike(wrong, v, for_all, cluster)
     everything = float(_upper(all_wrong / alike, total / alike, for_all))
     level = 1 - (1 - ALL_SHARE) * (1 - level)  # of the sequence
-    fewest = int(np.ceil(_fewest(alpha, level) * _cluster_size(cluster) * len(odds) / total - 1e-9))
+    fewest = int(np.ceil(_fewest(alpha, level) * size_of_cluster(cluster) * len(odds) / total - 1e-9))
     if everything <= alpha and len(odds) >= fewest:
         return Threshold(0.0, 1.0, len(odds), all_wrong / total, everything, fewest)
     if len(odds) < fewest:
@@ -513,11 +513,6 @@ def _alike(wrong: BoolArray, v: FloatArray, level: float, cluster: IntArray | No
     return prompts_per_observation(v * (wrong - rate), cluster, 2 * level - 1)
 
 
-def _cluster_size(cluster: IntArray | None) -> float:
-    """Return the mean size of the cluster of a prompt."""
-    return 1.0 if cluster is None else prompts_per_observation(np.zeros(len(cluster)), cluster)
-
-
 def _prefixes(
     wrong: BoolArray,
     v: FloatArray,
@@ -532,7 +527,7 @@ def _prefixes(
         for n in np.unique(counts[counts > 0]):
             members = np.unique(cluster[:n], return_inverse=True)[1]
             alike[counts == n] = max(alike[-1], _alike(wrong[:n], v[:n], level, members))
-            enough[counts == n] = n >= _fewest(alpha, level) * _cluster_size(members)
+            enough[counts == n] = n >= _fewest(alpha, level) * size_of_cluster(members)
     return alike, enough
 
 
@@ -578,7 +573,7 @@ def _safe_stop(
     """
     accepted, wrong, n = v @ outcome.accepted, v @ outcome.wrong, float(v.sum())
     rate = np.divide(wrong, accepted, out=np.zeros(len(accepted)), where=accepted > 0)
-    together = np.full(len(accepted), _cluster_size(cluster))
+    together = np.full(len(accepted), size_of_cluster(cluster))
     if cluster is not None:
         residual = (v[:, None] * (outcome.wrong - rate * outcome.accepted)).T
         alike = [prompts_per_observation(column, cluster, 2 * level - 1) for column in residual]
