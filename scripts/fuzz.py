@@ -302,7 +302,7 @@ def one_file(folder: Path, rng: random.Random) -> tuple[Path, Callable[[Path], o
     from rmcalib.repair import Calibrator
     from rmcalib.runs._plan import read_models
     from rmcalib.scores import Scores, load_scores
-    from tests.benchmarks.shapes import SHAPES, write
+    from tests.benchmarks.shapes import SHAPES
     from tests.scores.layouts import LAYOUTS, RECORDS
 
     kinds = (
@@ -346,15 +346,23 @@ def one_file(folder: Path, rng: random.Random) -> tuple[Path, Callable[[Path], o
         rows = changed(rows, rng)
     ending = rng.choice((".csv",) if kind == "table" else (".jsonl", ".json", ".parquet", ".csv"))
     path = folder / f"x{ending}"
-    try:
-        write(path, rows)
-    except Exception:  # such values cannot be in a table
-        path = folder / "x.json"
-        path.write_text(json.dumps(rows))
+    path = write_table(path, rows)
     if kind == "table" and path.suffix == ".csv":
         return path, read_csv_table
     format = rng.choice([name, None, rng.choice(list(SHAPES))])
     return path, load_scores if kind == "scores" else lambda path: load_benchmark(str(path), format=format)
+
+
+def write_table(path: Path, rows: Any) -> Path:
+    """Write rows into a table, or into a JSON file beside it if a table cannot hold their values."""
+    from tests.benchmarks.shapes import write
+
+    try:
+        write(path, rows)
+    except Exception:  # whatever the libraries of the formats raise
+        path = path.with_suffix(".json")
+        path.write_text(json.dumps(rows))
+    return path
 
 
 def responses_to_label() -> list[dict[str, Any]]:
@@ -376,7 +384,6 @@ def labels_file(folder: Path, rng: random.Random) -> tuple[Path, Callable[[Path]
     import pandas as pd
 
     from rmcalib.scores import label, load_scores
-    from tests.benchmarks.shapes import write
 
     scores = responses_to_label()
     rows: Any = label(pd.DataFrame(scores), n=4, ask="correct").rows
@@ -388,11 +395,7 @@ def labels_file(folder: Path, rng: random.Random) -> tuple[Path, Callable[[Path]
     for _ in range(rng.randrange(1, 3) if hostile else 0):
         rows = changed(rows, rng)
     path = folder / f"labels{rng.choice(('.csv', '.jsonl', '.json', '.parquet'))}"
-    try:
-        write(path, rows)
-    except Exception:  # such values cannot be in a table
-        path = folder / "labels.json"
-        path.write_text(json.dumps(rows))
+    path = write_table(path, rows)
     written = path.read_bytes()
 
     def join(path: Path) -> None:
