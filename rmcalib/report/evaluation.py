@@ -36,7 +36,8 @@ from rmcalib.repair.decisions import Decisions, decide
 from rmcalib.report.calibrations import check_words
 from rmcalib.report.document import to_html
 from rmcalib.report.figures import figure_bytes, reliability_figure
-from rmcalib.report.sentences import UNNAMED, evaluation_sentences, score_notes
+from rmcalib.report.notes import score_notes
+from rmcalib.report.sentences import UNNAMED, evaluation_sentences
 from rmcalib.scores import Scores, load_scores
 from rmcalib.scores._label_texts import TEXT_COLUMNS
 from rmcalib.scores._labels import could_be_labels

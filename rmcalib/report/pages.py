@@ -20,6 +20,7 @@ from rmcalib.report.decisions import decision_sentences, decisions_drawing
 from rmcalib.report.document import Cell, Column, Columns, Document, Drawing, Section, Tile, Words, entry
 from rmcalib.report.prompts import prompt_data
 from rmcalib.report.sentences import CLAIMS, HEADLINE, PAIRS, Row, Rows, metric_name
+from rmcalib.report.steps import next_steps
 
 if TYPE_CHECKING:
     from rmcalib.report.evaluation import Evaluation
@@ -161,7 +162,7 @@ def evaluation_document(result: Evaluation, source: str = "SCORES", labelled: st
         sentences=sentences.evaluation_sentences(result),
         tiles=[] if result.facts["undecided"] else _tiles(result, at),
         first=first,
-        steps=sentences.next_steps(result, source, labelled),
+        steps=next_steps(result, source, labelled),
         sections=list(_evaluation_sections(result, at)),
         notes=result.notes,
         footer=footer_of(result.settings),

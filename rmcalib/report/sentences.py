@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from shlex import quote
-from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmcalib._util import display
 from rmcalib._util.display import HUGE, bracketed, clean_line, count, number, percent, points
-from rmcalib.benchmarks import benchmarks
-from rmcalib.benchmarks._load import in_part
-from rmcalib.calibration.binning import CROWDED
 from rmcalib.metrics.catalogue import catalogue
-from rmcalib.metrics.table import OVERALL, disagreements
-from rmcalib.metrics.views import FEWEST, Part
-from rmcalib.report.document import Step
-from rmcalib.scores._answers import answers_summary
-from rmcalib.scores.scale import scale_note
+from rmcalib.metrics.table import OVERALL
+from rmcalib.metrics.views import FEWEST
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark
     from rmcalib.report.evaluation import Evaluation
-    from rmcalib.scores import Scores
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -75,13 +65,6 @@ _NOTHING = (
 UNDECIDED = (
     "It gives all responses of a prompt the same reward, so it prefers none of them, and there is no first choice to "
     "judge."
-)
-_NO_REPAIR = "No repair is needed: no error was found. More prompts could show smaller errors."
-_NO_USE = "Do not act on its probabilities: they are not clearly better than a uniform guess."
-_LITTLE_MASS = 0.5
-_REPEATED = 0.05  # of all prompts
-_SAME = (
-    1e-5  # of the spread of rewards: by chance, two prompts with several responses are hardly ever so near
 )
 _READ_AS = {
     "reward": "rewards",
@@ -289,18 +272,29 @@ def _choice_sentences(evaluation: Evaluation, at: Mapping[str, Row]) -> list[str
     return [*sentences, _check_sentence(evaluation, at)]
 
 
+def looks_reversed(at: Mapping[str, Row], facts: Row) -> bool:
+    """Return whether a model is right less often than a random choice, in pairs as well."""
+    pairs = at.get("pairwise_accuracy")
+    in_pairs = pairs is None or (pairs["high"] is not None and pairs["high"] < 0.5)
+    return in_pairs and _is_seldom_right(at, facts)
+
+
+def _is_seldom_right(at: Mapping[str, Row], facts: Row) -> bool:
+    """Return whether a model is right less often than a random choice."""
+    right, chance = at.get("accuracy"), facts["chance"]
+    if right is None or right["high"] is None or chance is None or right["n"] < 5 or right["high"] >= chance:
+        return False
+    # A model that is right so rarely is over-confident.
+    return not facts["tests"] or bool({"gap", "votes", "pairs"} & {*facts["shown"]})
+
+
 def _reversed_sentence(at: Mapping[str, Row], facts: Row) -> str:
     """Say that a model is right less often than a random choice, and ask about the labels if pairs are, too."""
-    right, pairs, chance = at.get("accuracy"), at.get("pairwise_accuracy"), facts["chance"]
-    if right is None or right["high"] is None or chance is None or right["n"] < 5 or right["high"] >= chance:
+    if not _is_seldom_right(at, facts):
         return ""
-    # A model that is right so rarely is over-confident.
-    if facts["tests"] and not {"gap", "votes", "pairs"} & {*facts["shown"]}:
-        return ""
-    start = f"It is right {percent(right['value'])} of the time, less often than a random choice ({percent(chance)})"
-    if pairs is not None and (pairs["high"] is None or pairs["high"] >= 0.5):
-        return f"{start}."
-    return f"{start}: {_REVERSED}"
+    right, chance = percent(at["accuracy"]["value"]), percent(facts["chance"])
+    start = f"It is right {right} of the time, less often than a random choice ({chance})"
+    return f"{start}: {_REVERSED}" if looks_reversed(at, facts) else f"{start}."
 
 
 def _information_sentence(at: Mapping[str, Row], facts: Row) -> str:
@@ -479,350 +473,3 @@ def _share(row: Row) -> str:
         None if row[name] is None else f"{100 * row[name]:{form}}" for name in ("value", "low", "high")
     )
     return f"{value}%" if low is None else f"{value}% [{low}, {high}]"
-
-
-# What to do next.
-
-
-def next_steps(evaluation: Evaluation, source: str = "SCORES", labelled: str = "") -> list[Step]:
-    """Return what to do next, with commands; ``source`` is where the scores are.
-
-    ``labelled`` is how `rmcalib label` reads the scores with their labels, if not from the source.
-    """
-    sample, steps = evaluation.facts["sample"], _result_steps(evaluation, source)
-    if sample is None or sample["unlike"] or sample["drawn"] != "at random":
-        return steps
-    draw = (
-        f"rmcalib label {labelled or quote(source)} --more --n {min(50, sample['of'] - sample['n'])} "
-        "--output more-labels"
-    )
-    more = Step("Label more prompts, most where its first choices were wrong so far.", draw)
-    return sorted(
-        [*steps, more], key=lambda step: step.command.startswith("rmcalib compare")
-    )  # comparing comes last
-
-
-def _result_steps(evaluation: Evaluation, source: str) -> list[Step]:
-    """Return what to do about the result."""
-    at, facts, file = overall_values(evaluation.rows), evaluation.facts, quote(source)
-    other = Step("Compare it with another model on the same prompts.", f"rmcalib compare {file} OTHER_SCORES")
-    sample = facts["sample"]
-    if facts["undecided"]:
-        return [Step("Check that the right column was read as the reward: --columns reward=NAME names it.")]
-    if sample is not None and sample["unlike"]:
-        draw = f"rmcalib label {file} --n {max(100, sample['n'])} --output labels"
-        return [Step("Label prompts that are drawn at random.", draw)]
-    if facts["in_fit"]:
-        half = f"rmcalib calibrate {file} --part 1/2 --to calibrator.json"
-        other_half = f"rmcalib eval --scores {file} --part 2/2 --calibrator calibrator.json"
-        return [
-            Step(
-                f"Fit on one half: the calibrator has seen {count(facts['in_fit'], 'prompt')} of these.", half
-            ),
-            Step("Check it on the other half.", other_half),
-        ]
-    if facts["view"] == "pointwise":
-        return _pointwise_steps(at, facts, file, other)
-    if facts["no_calibration"] or not facts["one_answer"] or "overconfidence" not in at:
-        return [other]
-    if _reversed_sentence(at, facts).endswith(_REVERSED):
-        return [
-            Step("Check the labels and the sign of the rewards. Wrong choices are under All prompts."),
-            other,
-        ]
-    if at["overconfidence"]["n"] < FEWEST:
-        return [Step(f"Take more prompts: fewer than {FEWEST} show nothing about calibration.")]
-    if "calibrator" in evaluation.manifest and not facts["shown"]:
-        return [Step("Use the calibrator: on these prompts its probabilities show no error.")]
-    repair = [other] if facts["by_majority"] else _repair_steps(evaluation, at, file, other)
-    return [*repair, *_acting_steps(evaluation, file)]
-
-
-def _repair_steps(evaluation: Evaluation, at: Mapping[str, Row], file: str, other: Step) -> list[Step]:
-    """Return how to repair probabilities, or that no repair is needed, or none helps."""
-    facts, kept = evaluation.facts, at.get("kept_information")
-    if not facts["shown"]:
-        guess = kept is not None and kept["low"] is not None and kept["low"] <= 0
-        return [Step(_NO_USE if guess else _NO_REPAIR), other]
-    if not is_usable(at):
-        words = (
-            "Do not act on its probabilities, and do not repair them: no temperature makes them clearly useful. "
-            "Check that labels and rewards belong together (All prompts), then try another model."
-        )
-        return [Step(words), other]
-    if _errs_both_ways(evaluation):
-        words = (
-            "One temperature cannot repair groups that are over-confident and groups that are under-confident: "
-            "calibrate each of them in a file of its own."
-        )
-        return [Step(words)]
-    if temperature_helps(facts):
-        half = " --part 1/2" if _accepts(evaluation) and _has_halves(evaluation) else ""
-        return [
-            Step(
-                "Repair the scale: fit a temperature. It never changes which response is first.",
-                f"rmcalib calibrate {file}{half} --to calibrator.json",
-            ),
-            Step(
-                "Turn new rewards into probabilities with it.",
-                "rmcalib apply NEW_SCORES --calibrator calibrator.json --to probabilities.csv",
-            ),
-        ]
-    return [_groups_step(evaluation, file)]
-
-
-def _errs_both_ways(evaluation: Evaluation) -> bool:
-    """Return whether some groups are shown to be over-confident, and others to be under-confident."""
-    return len({row["gap"] > 0 for row in evaluation.group_rows if row["flagged"]}) > 1
-
-
-def _accepts(evaluation: Evaluation) -> bool:
-    """Return whether confident choices can be accepted without asking a person."""
-    return evaluation.decisions is not None and evaluation.decisions.choice.threshold is not None
-
-
-def _has_halves(evaluation: Evaluation) -> bool:
-    """Return whether a rule can be tested on other prompts than those of the fit: half of a benchmark has no halves."""
-    return len(set(in_part(np.unique(evaluation.scores.item_id).tolist(), "1/2"))) == 2
-
-
-def _groups_step(evaluation: Evaluation, file: str) -> Step:
-    """Return how to find the prompts that a model is wrong about: groups need different sizes, or texts."""
-    words, texts = (
-        "Find where its errors are: one temperature does not clearly repair them.",
-        evaluation.texts,
-    )
-    command = f"rmcalib eval --scores {file}"
-    if len(set(np.diff(evaluation.scores.offsets).tolist())) > 1:
-        return Step(words, f"{command} --group-by responses")
-    names = {
-        name for entry in benchmarks().values() for name in (entry.name, *(each.id for each in entry.hub))
-    }
-    if texts is not None and texts.name in names:
-        return Step(words, f"{command} --benchmark {quote(texts.name)} --group-by length")
-    return Step(f"{words} Wrong choices are under All prompts.")
-
-
-def _acting_steps(evaluation: Evaluation, file: str) -> list[Step]:
-    """Return the rule for accepting choices without asking a person, if there is one."""
-    decisions = evaluation.decisions
-    if decisions is None or not _accepts(evaluation):
-        return []
-    words = (
-        f"Accept confident choices without asking a person: {percent(decisions.choice.accepted)} of the prompts, with "
-        f"at most {decisions.wrong_at_most:.0%} of them wrong."
-    )
-    repaired = temperature_helps(evaluation.facts) and not _errs_both_ways(evaluation)
-    fits = repaired and _has_halves(evaluation)
-    fitted = " --part 2/2 --calibrator calibrator.json" if fits else ""
-    return [Step(words, f"rmcalib decide {file}{fitted} --to rule.json")]
-
-
-def _pointwise_steps(at: Mapping[str, Row], facts: Row, file: str, other: Step) -> list[Step]:
-    excess = at.get("fitted_log_loss_excess")
-    if "order" in facts["shown"]:
-        return [
-            Step("Check the labels and the sign of the rewards. Wrong choices are under All prompts."),
-            other,
-        ]
-    if excess is None or excess["high"] is None or excess["high"] >= 0:
-        return [
-            Step(
-                "Do not read its rewards as probabilities of being correct: correct and wrong responses do not "
-                "clearly differ in their rewards."
-            ),
-            other,
-        ]
-    fit = Step(
-        "Fit what a reward means, a threshold b and a temperature T.",
-        f"rmcalib calibrate {file} --to calibrator.json",
-    )
-    is_right = "pointwise_gap" in at and facts["tests"] and not facts["shown"]
-    return [
-        Step(_NO_REPAIR) if is_right else fit,
-        Step("See how many samples are worth drawing.", f"rmcalib best-of-n {file}"),
-    ]
-
-
-# Notes on scores: what readers should know about them before they believe a number.
-
-
-def score_notes(scores: Scores, benchmark: Benchmark | None, whole: Part) -> list[str]:
-    """Return notes on scale and labels, undecided prompts, cut and empty responses, equal rewards, answers."""
-    scale, reason = scores.scale, scores.refusal()
-    notes = [labels_note(scores)]
-    if reason:
-        start = "Top-1 calibration" if scale.kind == "pairs" else "Calibration"
-        notes.append(f"{start} is not measured: {reason}. Accuracy does not need it.")
-    elif mark := scale_note(scale):
-        notes.append(f"{mark[0].upper()}{mark[1:]}.")
-    elif scores.view == "pointwise" and scale.assumed:
-        notes.append(
-            "The scale of these rewards is unknown. They are taken as log-odds of being correct; if they come from "
-            "a Bradley-Terry model, use --scale utility."
-        )
-    notes += [clean_line(note) for note in scores.manifest.get("notes") or ()]
-    if scores.view == "top_1":
-        notes += _undecided_notes(whole)
-    if not reason:
-        notes += _crowded_notes(whole)
-    notes += _answer_notes(scores)
-    n_categories = len(np.unique(whole.category))
-    if n_categories > len(whole.categories):
-        notes.append(
-            f"There are {n_categories:,} categories. The {len(whole.categories)} with most prompts are measured on "
-            "their own; the others count in all numbers of all prompts."
-        )
-    cut = int(scores.truncated.sum())
-    if cut:
-        limit = scores.manifest.get("max_length")
-        at = f" at {limit} tokens" if limit else ""
-        notes.append(
-            f"{cut} of {len(scores)} responses ({cut / len(scores):.1%}) were cut{at} and scored without their end."
-        )
-    texts = [] if benchmark is None else [text for item in benchmark.items for text in item.responses]
-    empty = sum(not text.strip() for text in texts)
-    if empty:
-        notes.append(f"{count(empty, 'response')} of {len(texts):,} have no text.")
-    if scale.kind != "pairs":  # verdicts on pairs are often equal
-        notes += _shared_rewards(scores)
-        notes += _repeated_prompts(scores)
-    return notes if benchmark is None else [*notes, *disagreements(scores, benchmark)]
-
-
-_LABEL_WORDS = {
-    "best": "one response of a prompt is the best",
-    "correct": "correct or not, response by response",
-    "votes": "votes of people",
-}
-
-
-def labels_note(scores: Scores) -> str:
-    """Return what labels mean, how that was decided, and how to change it."""
-    if scores.labels is None:
-        return "Labels: none."
-    decided = scores.manifest["labels"]["from"]
-    other = {"best": "correct", "correct": "best"}.get(scores.labels)
-    guessed = "prompts have exactly one" in decided
-    change = f" (--labels-are {other} changes that)" if other and guessed else ""
-    how = f": {decided}{change}" if guessed else ""
-    return f"Labels: {_LABEL_WORDS[scores.labels]}{how}."
-
-
-def _undecided_notes(whole: Part) -> list[str]:
-    """Return which prompts the headline leaves out."""
-    decided, single, labelled = (
-        0 if part is None else len(part) for part in map(whole.prompts, ("all", "one", "labelled"))
-    )
-    notes = []
-    if labelled < len(whole) and "inclusion" not in whole.scores.extra:
-        notes.append(
-            f"{labelled:,} of {count(len(whole), 'prompt')} are labelled; all numbers are about these, because it is "
-            "unknown how they were drawn (`rmcalib label` draws at random)."
-        )
-    if whole.n_tied:
-        notes.append(
-            f"{whole.n_tied:,} of {labelled:,} labelled prompts are ties (first place is shared): left out of says, "
-            "right and gap"
-            + (
-                ", forecast with the votes."
-                if whole.ties == "davidson"
-                else ". --ties davidson forecasts them."
-            )
-        )
-    if decided + whole.n_tied < labelled:
-        notes.append(
-            f"{count(labelled - decided - whole.n_tied, 'prompt')} where no response or every response is correct, or "
-            "labels are missing: left out."
-        )
-    if single < decided:
-        notes.append(
-            f"{count(decided - single, 'prompt')} with several correct responses, or of Ties: not part of says, right "
-            "and gap."
-        )
-    return notes
-
-
-def _crowded_notes(whole: Part) -> list[str]:
-    """Warn if most probabilities lie in one bin, where the ECE hides errors."""
-    single = whole.prompts("one")
-    if single is None:
-        return []
-    counts, edges = np.histogram(single.top_1.p, 10, (0.0, 1.0))
-    fullest = int(counts.argmax())
-    share = float(counts[fullest] / counts.sum())
-    if share <= CROWDED:
-        return []
-    place = f"{edges[fullest]:.3g} to {edges[fullest + 1]:.3g}"
-    return [
-        f"{percent(share)} of all probabilities are in one bin ({place}), where the {metric_name('ece')} is near 0 "
-        "whatever they are worth. Use the gap."
-    ]
-
-
-def _shared_rewards(scores: Scores) -> list[str]:
-    prompt = np.repeat(np.arange(scores.n_items), np.diff(scores.offsets))
-    order = np.lexsort((scores.reward, prompt))
-    same = (np.diff(prompt[order]) == 0) & (np.diff(scores.reward[order]) == 0)
-    shared = int((np.append(same, False) | np.append(False, same)).sum())
-    if not shared:
-        return []
-    return [
-        f"{count(shared, 'response')} have the same reward as another response to the same prompt. "
-        "A tie of t responses counts as 1/t right."
-    ]
-
-
-def _repeated_prompts(scores: Scores) -> list[str]:
-    """Propose clusters if many prompts have the same rewards and labels as another one."""
-    if scores.cluster is not None or len(np.unique(scores.reward)) < max(20, len(scores) / 20):
-        return []  # few different rewards, such as ratings, are equal by chance
-    sizes, reward = np.diff(scores.offsets), scores.reward
-    unit = _SAME * float(reward.std())
-    if sizes.min() > 1 and unit > 0:  # scored again, a prompt may differ by rounding
-        reward = np.round(reward / unit) + 0.0
-    order = np.lexsort((reward, np.repeat(np.arange(scores.n_items), sizes)))
-    both = np.column_stack([reward, scores.label])[order]
-    first, times = np.unique(both[scores.offsets[:-1], 0], return_inverse=True, return_counts=True)[1:]
-    shared = np.flatnonzero(times[first] > 1)  # prompts whose smallest reward another one has, too
-    ends = zip(scores.offsets[shared].tolist(), scores.offsets[shared + 1].tolist(), strict=True)
-    same = [both[start:stop].tobytes() for start, stop in ends]
-    repeated = len(same) - len(set(same))
-    if repeated < max(5, _REPEATED * scores.n_items):
-        return []
-    return [
-        f"{count(repeated, 'prompt')} of {scores.n_items:,} have the rewards and labels of another one. "
-        "If prompts are repeated, intervals are too narrow: name the column that groups them with --cluster."
-    ]
-
-
-def _answer_notes(scores: Scores) -> list[str]:
-    """Return notes on position bias, answers that could not be read, and labels without a probability."""
-    summary = answers_summary(scores)
-    if not summary:
-        return []
-    notes = []
-    if "places" in summary:
-        means = summary["places"]["mean_probability"]
-        places = zip(ascii_uppercase, means, strict=False)
-        notes.append(
-            f"Position bias: the mean probability by place is {', '.join(f'{at} {p:.3f}' for at, p in places)}, "
-            f"where {1 / len(means):.3f} would be fair. Forecasts are averaged over the orders."
-        )
-    unread, answers = summary["unread"], summary["answers"]
-    if unread:
-        notes.append(
-            f"{unread:,} of {answers:,} answers ({unread / answers:.1%}) could not be read. They are not "
-            "counted, so the forecasts of their prompts are closer to uniform."
-        )
-    if summary["floored"]:
-        notes.append(
-            f"The server did not return {summary['floored']:,} log-probabilities. They are set to their upper "
-            f"bounds, so probabilities are off by at most {summary['largest_floor']:.1g}."
-        )
-    if summary.get("label_mass", 1.0) < _LITTLE_MASS:
-        notes.append(
-            f"The labels have only {summary['label_mass']:.1%} of the next token's probability: the judge "
-            'tends to write something else first. Use sampled answers instead (judging="votes").'
-        )
-    return notes

@@ -19,7 +19,8 @@ from rmcalib.metrics.statements import corrected
 from rmcalib.metrics.views import whole_part
 from rmcalib.report import evaluate
 from rmcalib.report.document import to_markdown
-from rmcalib.report.sentences import next_steps, temperature_helps
+from rmcalib.report.sentences import temperature_helps
+from rmcalib.report.steps import next_steps
 from rmcalib.scores import Scores
 from tests.report.boards import evaluation, synthetic
 
